@@ -53,7 +53,7 @@ async def test_every_kind_of_function_gives_its_value(function: Callable[..., An
     assert await resolve(function(1)) == 2
 
 
-async def test_an_exception_comes_through() -> None:
+async def test_resolve_raises_the_functions_exception() -> None:
     async def broken() -> None:
         raise KeyError("x")
 
@@ -102,11 +102,11 @@ def test_how_many_arguments_a_function_takes(function: Callable[..., Any], count
     assert [count for count in range(4) if takes(function, count)] == counts
 
 
-def test_a_builtin_without_a_signature_is_given_the_benefit_of_the_doubt() -> None:
+def test_builtin_without_a_signature_takes_any_count() -> None:
     assert takes(dict, 1)
 
 
-def test_what_cannot_be_called_is_said() -> None:
+def test_uncallable_value_is_named() -> None:
     with pytest.raises(ConfigError, match="5 must be a function, not int"):
         takes(5, 1)  # type: ignore[arg-type]
 
@@ -123,5 +123,5 @@ def test_what_cannot_be_called_is_said() -> None:
         (functools.partial(lambda a, b, c: 0, 1), 2),
     ],
 )
-def test_a_parameter_with_a_default_of_its_own_is_not_filled_unasked(function: Any, count: int) -> None:
+def test_parameter_with_a_default_is_not_filled(function: Any, count: int) -> None:
     assert wants(function, 2) == count

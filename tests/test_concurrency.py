@@ -31,14 +31,14 @@ async def become(name: str) -> str:
     return WHO.get()
 
 
-async def test_what_is_set_stays_within() -> None:
+async def test_context_variables_stay_inside_a_job() -> None:
     assert await isolated(become("a")) == "a"
     assert await run_all([partial(become, "b")]) == ["b"]
     assert await run_all([partial(become, "c"), partial(become, "d")]) == ["c", "d"]
     assert WHO.get() == "me"
 
 
-async def test_a_cancellation_arrives_where_the_await_is() -> None:
+async def test_cancellation_is_raised_at_the_await() -> None:
     seen: list[str] = []
 
     async def wait() -> None:
@@ -77,7 +77,7 @@ async def release(go: anyio.Event) -> None:
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b"], ["a", "b", "c"]])
-async def test_the_first_in_order_comes_out_and_the_others_are_notes(names: list[str]) -> None:
+async def test_first_error_in_order_is_raised_with_the_others_as_notes(names: list[str]) -> None:
     go = anyio.Event()
     with pytest.raises(Abort) as caught:
         await run_all([*(partial(fail, name, go) for name in names), partial(release, go)])
@@ -86,7 +86,7 @@ async def test_the_first_in_order_comes_out_and_the_others_are_notes(names: list
     assert [note.rsplit(": ", 1)[1] for note in notes] == names[1:]
 
 
-async def test_a_group_that_a_job_raises_is_its_own() -> None:
+async def test_exception_group_of_a_job_is_raised_unchanged() -> None:
     several = ExceptionGroup("mine", [ValueError("a"), ValueError("b")])
 
     async def job(raises: bool) -> None:
@@ -98,7 +98,7 @@ async def test_a_group_that_a_job_raises_is_its_own() -> None:
     assert caught.value is several
 
 
-async def test_what_the_owner_of_a_group_raises_comes_out_as_it_is() -> None:
+async def test_error_in_the_group_block_is_raised_unchanged() -> None:
     async def own() -> None:
         async with open_group() as group:
             group.start_soon(anyio.sleep_forever)
@@ -109,7 +109,7 @@ async def test_what_the_owner_of_a_group_raises_comes_out_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 5])
-async def test_jobs_may_be_made_to_wait_in_order(count: int) -> None:
+async def test_before_delays_jobs_in_order(count: int) -> None:
     slots, began = anyio.Semaphore(1), list[int]()
 
     async def before(place: int) -> None:

@@ -31,7 +31,7 @@ def test_a_context_cannot_be_changed(make: Any) -> None:
         make(context=1).turn = 2
 
 
-def test_a_context_can_be_made_for_a_test_with_nothing_but_the_apps_object() -> None:
+def test_context_needs_only_the_apps_object() -> None:
     context = RunContext(context={"name": "Ada"})
     assert (context.agent, context.turn, context.usage, context.shared_memory) == ("", 0, Usage(), {})
 
@@ -41,13 +41,13 @@ def test_each_context_has_a_memory_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("memory", [{}, {"handoff_context": None}, {"handoff_context": {"topic": "moss"}}])
-def test_without_a_payload_that_can_be_read_there_is_none(memory: dict[str, Any]) -> None:
+def test_handoff_payload_is_none_if_missing_or_unreadable(memory: dict[str, Any]) -> None:
     """And nothing raises."""
     assert RunContext(context=None, shared_memory=memory).handoff_payload is None
 
 
 async def test_the_payload_of_a_transfer_is_there_for_the_target() -> None:
-    """Typed, in tools as in instructions, and None for whoever was given nothing."""
+    """It is typed, in tools and in instructions, and None without a payload."""
     seen: list[tuple[str, HandoffPayload | None]] = []
 
     def instructions(context: RunContext[Any]) -> str:
@@ -108,7 +108,7 @@ async def look(context: ToolContext[Any], at: int) -> str:
     return "seen"
 
 
-async def test_each_moment_says_where_the_run_is() -> None:
+async def test_context_has_the_current_agent_and_turn() -> None:
     hooks = Moments()
     last = Agent("B", model=ScriptedHandler(["Done."]))
     script = ScriptedHandler([call("look", {"at": 1}), call("transfer_to_b")])
@@ -134,7 +134,7 @@ async def test_a_tool_knows_its_call_and_its_validated_arguments() -> None:
     }
 
 
-async def test_the_memory_is_one_bag_for_all_parts_of_a_run() -> None:
+async def test_all_parts_of_a_run_share_one_memory() -> None:
     """Tools, instructions, callbacks, filters and ``is_enabled`` share it; the next run has a new one."""
     seen: list[Any] = []
 
@@ -164,7 +164,7 @@ async def test_the_memory_is_one_bag_for_all_parts_of_a_run() -> None:
     assert second.context.shared_memory == {}
 
 
-async def test_the_apps_object_is_the_very_one_that_was_passed() -> None:
+async def test_context_is_the_object_that_was_passed() -> None:
     mine = object()
 
     @function_tool
@@ -178,7 +178,7 @@ async def test_the_apps_object_is_the_very_one_that_was_passed() -> None:
     assert result.context.context is mine
 
 
-async def test_code_of_the_app_knows_whose_conversation_it_is() -> None:
+async def test_context_has_user_and_conversation() -> None:
     """In instructions, tools and hooks alike; no model is told."""
     seen: list[tuple[str | None, str | None]] = []
 

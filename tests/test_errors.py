@@ -44,7 +44,7 @@ def drawn() -> dict[str, str]:
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
-    """Whoever reads the picture reads the truth."""
+    """The tree in the docstring is right."""
     actual = {
         name: next((base.__name__ for base in each.__bases__ if issubclass(base, RoutelockError)), "")
         for name, each in CLASSES.items()
@@ -64,7 +64,7 @@ def test_every_error_says_what_it_is_and_can_carry_a_result(each: Any) -> None:
 @pytest.mark.parametrize(
     ("error", "also"), [(ConfigError, ValueError), (MissingExtra, ImportError), (MissingExtra, ValueError)]
 )
-def test_wiring_mistakes_are_pythons_own_kind_too(error: Any, also: Any) -> None:
+def test_errors_extend_pythons_own(error: Any, also: Any) -> None:
     assert issubclass(error, also)
 
 
@@ -73,14 +73,14 @@ def test_wiring_mistakes_are_pythons_own_kind_too(error: Any, also: Any) -> None
     [each for each in CLASSES.values() if issubclass(each, ProviderError)],
     ids=lambda each: each.__name__,
 )
-def test_which_failures_of_a_provider_may_be_retried(each: Any) -> None:
+def test_provider_errors_know_whether_to_retry(each: Any) -> None:
     """What the same request cannot cure is not retried."""
     assert each("x").retryable is (each.__name__ in RETRYABLE)
     assert each("x", retryable=not each.retryable).retryable is not each.retryable
     assert issubclass(each, HandlerError)
 
 
-def test_a_failure_of_a_provider_says_where_and_when() -> None:
+def test_provider_error_has_its_details() -> None:
     error = RateLimited("slow down", status=429, retry_after=2.5, provider="openai", model="gpt-4o")
     assert (error.status, error.retry_after, error.provider, error.model) == (429, 2.5, "openai", "gpt-4o")
     bare = RateLimited("slow down")

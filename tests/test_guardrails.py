@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Watch:
-    """A guardrail that writes down what it was shown, and trips on a word."""
+    """A guardrail that records its values, and trips on a word."""
 
     def __init__(self, trip_on: str = "") -> None:
         self.seen: list[Any] = []
@@ -90,7 +90,7 @@ async def test_a_tripped_guardrail_of_the_run_stops_before_anything() -> None:
     assert (script.requests, own.seen) == ([], [])
 
 
-async def test_a_target_can_refuse_what_it_is_handed() -> None:
+async def test_target_guardrail_can_refuse_the_handoff_input() -> None:
     with pytest.raises(InputGuardrailTripped, match="stopped agent 'B'") as caught:
         await Runner.run(two({}, {"input_guardrails": [Watch("handed over to")]}), "Hi")
     result = caught.value.result
@@ -99,7 +99,7 @@ async def test_a_target_can_refuse_what_it_is_handed() -> None:
 
 
 @pytest.mark.parametrize("where", ["agent", "run"])
-async def test_a_tripped_output_guardrail_keeps_the_answer_back(where: str) -> None:
+async def test_tripped_output_guardrail_hides_the_output(where: str) -> None:
     watch = Watch("5")
     own, others = ([watch], []) if where == "agent" else ([], [watch])
     agent = Agent("A", model=ScriptedHandler(["It is 5."]), output_guardrails=own)
@@ -150,13 +150,13 @@ async def test_a_guardrail_that_fails_stops_the_run(guardrail: Any, kind: str, w
         await Runner.run(agent, "Hi", run_config=config)
 
 
-async def test_a_guardrail_that_gives_something_else_is_told_what_to_give() -> None:
+async def test_wrong_result_of_a_guardrail_is_explained() -> None:
     agent = Agent("A", model=ScriptedHandler(["Hello."]), output_guardrails=[wrong])
     with pytest.raises(CallbackError, match=r"guardrail 'wrong' must return a GuardrailResult, not True"):
         await Runner.run(agent, "Hi")
 
 
-async def test_an_input_that_an_agent_refused_is_judged_again_when_the_run_is_resumed() -> None:
+async def test_refused_input_is_checked_again_on_resume() -> None:
     watch = Watch("secret")
     agent = Agent("A", model=ScriptedHandler(["Hello."]), input_guardrails=[watch])
     with pytest.raises(InputGuardrailTripped) as caught:
@@ -213,9 +213,7 @@ class Meeting:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("after", [False, True])
-async def test_beside_the_model_call_nothing_is_shown_before_the_input_was_judged(
-    stream: bool, after: bool
-) -> None:
+async def test_parallel_guardrail_delays_output_until_it_passes(stream: bool, after: bool) -> None:
     meeting = Meeting(after=after)
     result = await meeting.play(stream)
     assert (result.final_output, result.usage) == ("Hello.", Usage(1, 5, 2))
@@ -224,7 +222,7 @@ async def test_beside_the_model_call_nothing_is_shown_before_the_input_was_judge
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_refused_input_has_no_reply_and_what_it_took_is_counted(stream: bool, after: bool) -> None:
+async def test_refused_input_has_no_reply_and_counted_usage(stream: bool, after: bool) -> None:
     meeting = Meeting(trips=True, after=after)
     with pytest.raises(InputGuardrailTripped) as caught:
         await meeting.play(stream)
@@ -233,7 +231,7 @@ async def test_a_refused_input_has_no_reply_and_what_it_took_is_counted(stream: 
     assert result.usage == (Usage(1, 5, 2) if after else Usage(requests=1, estimated=True))
 
 
-async def test_a_tool_waits_until_the_input_was_judged() -> None:
+async def test_tool_waits_for_the_input_guardrail() -> None:
     order: list[str] = []
 
     async def slow(context: Any, agent: Any, value: Any) -> GuardrailResult:
@@ -253,7 +251,7 @@ async def test_a_tool_waits_until_the_input_was_judged() -> None:
     assert order == ["judged", "acted"]
 
 
-async def test_a_model_that_fails_meanwhile_is_replaced_and_the_input_judged_once() -> None:
+async def test_input_is_checked_once_with_a_fallback_model() -> None:
     meeting = Meeting(fails=True)
     agent = meeting.agent(ScriptedHandler(["From the other."], name="other"))
     config = RunConfig(guardrails_beside=True, fallback=True, retry=Retry(attempts=1))
@@ -261,7 +259,7 @@ async def test_a_model_that_fails_meanwhile_is_replaced_and_the_input_judged_onc
     assert result.final_output == "From the other."
 
 
-async def test_a_refused_input_is_judged_again_when_the_run_is_resumed_beside_as_well() -> None:
+async def test_parallel_guardrail_checks_again_on_resume() -> None:
     agent = Meeting(trips=True, after=True).agent()
     with pytest.raises(InputGuardrailTripped) as first:
         await Runner.run(agent, "Hi", run_config=BESIDE)
@@ -270,7 +268,7 @@ async def test_a_refused_input_is_judged_again_when_the_run_is_resumed_beside_as
 
 
 @pytest.mark.virtual_time
-async def test_a_run_that_is_cancelled_while_its_input_is_judged_has_no_reply() -> None:
+async def test_run_cancelled_during_an_input_guardrail_has_no_reply() -> None:
     script = ScriptedHandler(["Hello."])
 
     async def never(context: Any, agent: Any, value: Any) -> GuardrailResult:
@@ -285,7 +283,7 @@ async def test_a_run_that_is_cancelled_while_its_input_is_judged_has_no_reply() 
     assert ([item.kind for item in result.items], result.usage.requests) == (["input"], 1)
 
 
-async def test_an_input_that_is_refused_as_the_run_is_cancelled_is_no_group_of_errors() -> None:
+async def test_refusal_during_cancellation_is_no_exception_group() -> None:
     with anyio.CancelScope() as scope:
 
         async def refuse(context: Any, agent: Any, value: Any) -> GuardrailResult:

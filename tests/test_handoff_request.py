@@ -27,7 +27,7 @@ class Case(BaseModel):
     number: int
 
 
-def test_all_but_the_target_is_named() -> None:
+def test_all_fields_but_the_target_are_keyword_only() -> None:
     """Others take (from_agent, to_agent, reason): accepted here, it would have meant something else."""
     make: Any = HandoffRequest
     with pytest.raises(TypeError, match="positional argument"):
@@ -77,7 +77,7 @@ def test_a_target_without_a_name_is_refused_at_once(target: Any) -> None:
         ({"preserve_context": "no"}, "preserve_context of a HandoffRequest must be True or False, not 'no'"),
     ],
 )
-def test_what_is_of_another_kind_is_the_tools_mistake(options: Any, wrong: str) -> None:
+def test_wrong_field_type_of_a_request_is_refused(options: Any, wrong: str) -> None:
     """Found where it is made: later it would look as if the model's handler had failed."""
     with pytest.raises(ConfigError, match=wrong):
         HandoffRequest("B", **options)
@@ -93,8 +93,8 @@ def test_what_is_of_another_kind_is_the_tools_mistake(options: Any, wrong: str) 
         ({"from_agent": None}, "from_agent of a HandoffResponse must be text, not None"),
     ],
 )
-def test_what_is_of_another_kind_is_no_response(options: Any, wrong: str) -> None:
-    """Found by whoever answers: later the state of the run would be one that nobody can read."""
+def test_wrong_field_type_of_a_response_is_refused(options: Any, wrong: str) -> None:
+    """The target gets the error; later the state of the run could not be read."""
     with pytest.raises(ConfigError, match=wrong):
         HandoffResponse(**options)
 
@@ -115,14 +115,14 @@ def test_a_set_of_names_has_one_order() -> None:
     assert HandoffRequest("B", capabilities_required=names).capabilities_required == ("a", "b", "c")
 
 
-def test_a_list_that_changes_later_changes_no_request() -> None:
+def test_lists_are_copied() -> None:
     names = ["sql"]
     request = HandoffRequest("B", capabilities_required=names)
     names.append("prose")
     assert request.capabilities_required == ("sql",)
 
 
-def test_it_cannot_be_changed() -> None:
+def test_request_is_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         HandoffRequest("B").to_agent = "C"  # type: ignore[misc]
 
@@ -136,12 +136,12 @@ def test_it_cannot_be_changed() -> None:
         (HandoffRequest("B", message=""), ""),
     ],
 )
-def test_what_answers_the_call(request_: HandoffRequest, answer: str) -> None:
+def test_answer_is_the_message_or_the_target(request_: HandoffRequest, answer: str) -> None:
     assert request_.answer == answer
 
 
 @given(target=st.text(min_size=1), input=JSON, reason=st.none() | st.text(), message=st.none() | st.text())
-def test_it_survives_json(target: str, input: Any, reason: str | None, message: str | None) -> None:
+def test_envelope_survives_json(target: str, input: Any, reason: str | None, message: str | None) -> None:
     request = HandoffRequest(target, input=input, reason=reason, message=message)
     assert HandoffRequest.from_envelope(json.loads(json.dumps(request.envelope()))) == request
 
@@ -170,13 +170,13 @@ def _circle() -> list[Any]:
 
 
 @pytest.mark.parametrize("input", [_circle(), b"\xff", {"a": b"\xff"}, float("nan"), [float("inf")]])
-def test_an_input_that_has_no_json_form_is_recorded_as_text(input: Any) -> None:
+def test_input_without_json_form_is_recorded_as_text(input: Any) -> None:
     """A journal must take any step, and a tool's odd input must not end the run."""
     recorded = HandoffRequest("B", input=input).envelope()["input"]
     assert json.loads(json.dumps(recorded, allow_nan=False)) == recorded
 
 
-def test_unknown_keys_of_an_envelope_are_no_secret() -> None:
+def test_unknown_keys_of_an_envelope_raise() -> None:
     """An envelope is the engine's own record; one of another make is an error, not half a request."""
     with pytest.raises(TypeError, match="surprise"):
         HandoffRequest.from_envelope({"to_agent": "B", "surprise": 1})

@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when somebody asks for them."""
+"""Public names of a package that are loaded on first use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from routelock._lazy import load_late
 
 
-def test_a_name_is_what_its_module_defines() -> None:
+def test_late_name_is_the_object_of_its_module() -> None:
     assert load_late("a", {"dumps": "json"}, "dumps") is json.dumps
 
 
-def test_a_name_that_there_is_not_is_told_as_python_tells_it() -> None:
+def test_unknown_name_raises_pythons_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'a' has no attribute 'dance'$"):
         load_late("a", {"dumps": "json"}, "dance")
 

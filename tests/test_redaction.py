@@ -1,4 +1,4 @@
-"""What is taken for a secret, and what is not. Vendors' shapes are in `tests/testing/test_scrub.py`."""
+"""Which values count as secrets. Vendors' shapes are in `tests/testing/test_scrub.py`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHER_NAMES = """
 """.split()
 
 
-def test_a_secret_is_known_by_its_name() -> None:
+def test_secret_names_are_recognised() -> None:
     assert [name for name in SECRET_NAMES if not is_secret_name(name)] == []
     assert redact(dict.fromkeys(SECRET_NAMES, "hunter2")) == dict.fromkeys(SECRET_NAMES, "[redacted]")
 
@@ -43,16 +43,16 @@ def test_other_names_are_no_secrets() -> None:
 
 
 @pytest.mark.parametrize("value", ["x", 1234, 1.5, ["a", "b"], {"user": "a", "of": ["b"]}])
-def test_what_stands_under_a_secret_name_goes_whole(value: Any) -> None:
+def test_value_of_a_secret_name_is_replaced(value: Any) -> None:
     assert redact({"deep": [{"credentials": value}]}) == {"deep": [{"credentials": REDACTED}]}
 
 
 @pytest.mark.parametrize("value", [None, "", 0, [], {}, True, False])
-def test_what_only_says_whether_there_is_one_stays(value: Any) -> None:
+def test_bool_none_and_empty_values_stay(value: Any) -> None:
     assert redact({"password": value}) == {"password": value}
 
 
-def test_a_name_beside_its_value_counts() -> None:
+def test_value_beside_a_secret_name_is_replaced() -> None:
     """As environments and headers are listed."""
     listed = [{"name": "DB_PASSWORD", "value": "hunter2"}, {"key": "PORT", "value": "80"}]
     assert redact(listed) == [{"name": "DB_PASSWORD", "value": REDACTED}, {"key": "PORT", "value": "80"}]
@@ -69,7 +69,7 @@ def test_a_name_beside_its_value_counts() -> None:
         ('{"password": "x", cut off', '{"password": "[redacted]", cut off'),
     ],
 )
-def test_json_in_text_is_read(text: str, redacted: str) -> None:
+def test_json_text_is_redacted_as_json(text: str, redacted: str) -> None:
     """As the arguments of a call are. Without a secret it keeps its exact form."""
     assert redact(text) == redact(redacted) == redacted
 
@@ -93,7 +93,7 @@ def test_json_in_text_is_read(text: str, redacted: str) -> None:
         ("-----BEGIN PRIVATE KEY-----\nDEK-Info: x\nabc\n-----END " + "PRIVATE KEY-----", "[redacted]"),
     ],
 )
-def test_only_the_part_that_looks_like_a_secret_goes(text: str, redacted: str) -> None:
+def test_only_the_secret_part_of_a_text_is_replaced(text: str, redacted: str) -> None:
     assert redact_text(text) == redact_text(redacted) == redacted
     assert redact({"note": [text]}) == {"note": [redacted]}
 
@@ -110,17 +110,17 @@ def test_only_the_part_that_looks_like_a_secret_goes(text: str, redacted: str) -
         "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_harmless_text_stays(text: str) -> None:
     assert redact_text(text) == text
 
 
-def test_the_mark_can_be_another() -> None:
+def test_mark_can_be_chosen() -> None:
     """One that needs no quoting, for recorded traffic."""
     assert scrubbed("https://h/?api_key=x", "GONE") == "https://h/?api_key=GONE"
 
 
 @pytest.mark.parametrize("length", [3, 200])
-def test_a_name_of_any_length_is_looked_at(length: int) -> None:
+def test_long_names_are_checked(length: int) -> None:
     name = "a" * length + "_password"
     assert redact({name: "x"}) == redact({name: "x"}) == {name: REDACTED}
     assert redact({"a" * length: "x"}) == {"a" * length: "x"}
@@ -130,7 +130,7 @@ def test_keys_that_are_no_text_are_no_names() -> None:
     assert redact({1: "x", None: "y"}) == {1: "x", None: "y"}
 
 
-def test_what_is_given_is_not_changed() -> None:
+def test_redact_does_not_change_its_input() -> None:
     value = {"a": [{"password": "x"}]}
     before = copy.deepcopy(value)
     redacted = redact(value)
@@ -179,7 +179,7 @@ def test_hostile_text_is_read_in_linear_time(text: str) -> None:
         ),
     )
 )
-def test_to_redact_twice_is_to_redact_once(value: Any) -> None:
+def test_redacting_twice_changes_nothing(value: Any) -> None:
     assert redact(redact(value)) == redact(value)
 
 
@@ -203,6 +203,6 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES)))
-def test_text_redacted_twice_is_text_redacted_once(pieces: list[str]) -> None:
+def test_redacting_text_twice_changes_nothing(pieces: list[str]) -> None:
     once = redact_text("".join(pieces))
     assert redact_text(once) == once

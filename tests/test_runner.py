@@ -74,7 +74,7 @@ def test_the_context_reaches_tools_and_instructions_and_no_model(start: Start) -
 
 
 @ways
-def test_ten_turns_are_allowed_unless_said_otherwise(start: Start) -> None:
+def test_default_limit_is_ten_turns(start: Start) -> None:
     """The eleventh model call never happens."""
 
     @function_tool
@@ -116,7 +116,7 @@ def test_runs_without_a_name_have_different_ones(start: Start) -> None:
         ((agent(handoffs=["B"]), "Hi"), {}, "hands off to 'B', which is no agent of this run"),
     ],
 )
-def test_what_cannot_work_is_said_at_once(
+def test_wrong_settings_raise_at_once(
     start: Start, args: tuple[Any, ...], settings: dict[str, Any], wrong: str
 ) -> None:
     with pytest.raises(ConfigError, match=wrong):
@@ -128,7 +128,7 @@ def test_run_streamed_checks_before_it_is_read() -> None:
         Runner.run_streamed(Agent("A"), "Hi")
 
 
-def test_two_agents_of_one_name_are_refused_wherever_they_are() -> None:
+def test_two_agents_of_one_name_are_refused() -> None:
     """Of two agents with one name, one would silently be hidden."""
     one, other = Agent("B", model=ScriptedHandler([])), Agent("B", model=ScriptedHandler([]))
     with pytest.raises(ConfigError, match="Two different agents are named 'B'"):
@@ -247,12 +247,12 @@ async def test_the_last_event_has_the_result() -> None:
         ({"hooks": RunHooks}, r"pass RunHooks\(\), not the class"),
     ],
 )
-def test_what_is_passed_in_the_wrong_form_is_said_at_once(wrong: Any, said: str) -> None:
+def test_arguments_of_the_wrong_type_raise_at_once(wrong: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Runner.run_sync(Agent("A", model=ScriptedHandler(["Hi."])), "Hi", **wrong)
 
 
 @pytest.mark.parametrize("way", [Runner.run, Runner.run_sync, Runner.run_streamed])
-def test_a_type_checker_sees_a_context_that_is_none_for_the_agent(way: Callable[..., Any]) -> None:
+def test_type_checker_reports_a_wrong_context(way: Callable[..., Any]) -> None:
     told = inspect.get_annotations(way)
     assert (told["starting_agent"], told["context"]) == ("Agent[T]", "T | None")

@@ -60,12 +60,12 @@ def test_a_rank_includes_those_below_it(needed: str, granted: str) -> None:
         ("", ("admin",), False),
     ],
 )
-def test_who_may(scope: Any, granted: Any, permitted: bool) -> None:
+def test_permits_follows_ranks_and_grants(scope: Any, granted: Any, permitted: bool) -> None:
     assert permits(scope, granted) is permitted
 
 
 @given(scope=st.lists(NAMES), granted=st.sets(NAMES), more=st.sets(NAMES))
-def test_another_grant_never_takes_away(scope: list[str], granted: set[str], more: set[str]) -> None:
+def test_more_grants_never_deny(scope: list[str], granted: set[str], more: set[str]) -> None:
     assert permits(scope, granted | more) or not permits(scope, granted)
 
 
@@ -75,7 +75,7 @@ def test_a_list_is_any_of_its_names(scope: list[str], granted: set[str]) -> None
 
 
 @given(scope=st.text(), granted=st.sets(st.text()))
-def test_a_name_of_ones_own_is_granted_by_name_or_not_at_all(scope: str, granted: set[str]) -> None:
+def test_custom_scope_needs_its_own_grant(scope: str, granted: set[str]) -> None:
     if scope not in RANKS:
         assert permits(scope, granted) == (scope in granted)
 
@@ -90,7 +90,7 @@ def test_a_list_becomes_a_tuple(scope: Any) -> None:
     assert checked_scope(scope, "x") == ("a", "b")
 
 
-def test_a_set_will_do() -> None:
+def test_scope_may_be_a_set() -> None:
     assert set(checked_scope({"a", "b"}, "x")) == {"a", "b"}
 
 
@@ -104,28 +104,28 @@ def test_anything_else_is_no_scope(scope: Any) -> None:
 
 
 def test_the_scopes_of_a_run_may_be_one_name() -> None:
-    """A string is a collection of letters; nobody means those."""
+    """A string is a collection of letters, but means one scope."""
     assert RunConfig(scopes="admin").scopes == {"admin"}
 
 
 @pytest.mark.parametrize("scopes", [["owner", ""], [1], 5])
-def test_scopes_of_a_run_that_are_none_are_refused(scopes: Any) -> None:
+def test_invalid_scopes_of_a_run_are_refused(scopes: Any) -> None:
     with pytest.raises(ConfigError, match="RunConfig: scope must be"):
         RunConfig(scopes=scopes)
 
 
-async def test_nobody_is_asking_by_default() -> None:
+async def test_run_has_no_scopes_by_default() -> None:
     result = await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), "Hi")
     assert result.context.scopes == frozenset()
 
 
-async def test_the_context_of_a_run_says_who_is_asking() -> None:
+async def test_context_has_the_granted_scopes() -> None:
     config = RunConfig(scopes=["owner", "billing"])
     result = await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), "Hi", run_config=config)
     assert result.context.scopes == {"owner", "billing"}
 
 
-async def test_a_tool_is_told_who_is_asking() -> None:
+async def test_tool_context_has_the_granted_scopes() -> None:
     """A tool that decides by itself must see what instructions, filters and hooks see."""
     seen: list[frozenset[str]] = []
 
@@ -180,18 +180,18 @@ async def test_an_exposed_handler_is_offered_to_those_in_its_scope() -> None:
 
 
 async def test_a_declared_handoff_opens_no_handler_that_is_closed() -> None:
-    """The handler's own scope holds beside the edge's: it would be offered and then refused for ever."""
+    """The handler's scope holds as well as the handoff's; otherwise it would be offered and refused."""
     agent = desk(handoffs=[handoff(Voice("root", scope="admin", prompt="Secret."), scope="all")])
     assert await offered(agent) == []
     assert await offered(agent, "admin") == ["transfer_to_root"]
 
 
-async def test_a_tool_out_of_scope_is_unknown_to_a_model_that_makes_it_up() -> None:
+async def test_call_of_a_tool_out_of_scope_is_unknown() -> None:
     played = await both(lambda: desk(call("wipe"), "Sorry.", tools=[tool("wipe", scope="admin")]))
     assert played.answers == ["There is no tool named 'wipe'. No tools are available; answer in words."]
 
 
-async def test_a_transfer_out_of_scope_is_unknown_to_a_model_that_makes_it_up() -> None:
+async def test_call_of_a_transfer_out_of_scope_is_unknown() -> None:
     """In webagents an anonymous caller reached an admin handler."""
     played = await both(
         lambda: desk(call("transfer_to_root"), "Sorry.", handlers=[Voice("root", expose=True, scope="admin")])
@@ -224,7 +224,7 @@ async def test_a_handoff_request_reaches_it_with_the_scope() -> None:
     assert played.result.final_output == "Root here."
 
 
-async def test_a_handoff_request_given_the_object_does_not_get_around_a_scope() -> None:
+async def test_handoff_request_with_the_handler_respects_its_scope() -> None:
     def make() -> Agent[Any]:
         root = Voice("root", scope="admin")
         return desk(call("ask"), "Sorry.", tools=[asks_for(root)])
@@ -232,7 +232,7 @@ async def test_a_handoff_request_given_the_object_does_not_get_around_a_scope() 
     assert (await both(make)).statuses == [("A", "root", "failed")]
 
 
-async def test_a_handoff_request_does_not_get_around_the_scope_of_a_declared_handoff() -> None:
+async def test_handoff_request_respects_the_scope_of_a_handoff() -> None:
     def make() -> Agent[Any]:
         b = Agent("B", model=ScriptedHandler([]))
         return desk(call("ask"), "Sorry.", tools=[asks_for("B")], handoffs=[handoff(b, scope="owner")])
@@ -240,7 +240,7 @@ async def test_a_handoff_request_does_not_get_around_the_scope_of_a_declared_han
     assert (await both(make)).statuses == [("A", "B", "failed")]
 
 
-async def test_a_handoff_request_with_the_agent_does_not_get_around_the_scope_of_its_handoff() -> None:
+async def test_handoff_request_with_the_agent_respects_the_scope() -> None:
     def make() -> Agent[Any]:
         b = Agent("B", model=ScriptedHandler([]))
         return desk(call("ask"), "Sorry.", tools=[asks_for(b)], handoffs=[handoff(b, scope="owner")])
@@ -248,7 +248,7 @@ async def test_a_handoff_request_with_the_agent_does_not_get_around_the_scope_of
     assert (await both(make)).statuses == [("A", "B", "failed")]
 
 
-async def test_a_handoff_that_decides_late_does_not_get_around_a_scope() -> None:
+async def test_on_invoke_handoff_respects_scopes() -> None:
     def make() -> Agent[Any]:
         root = Voice("root", scope="admin")
         edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: root)
@@ -258,7 +258,7 @@ async def test_a_handoff_that_decides_late_does_not_get_around_a_scope() -> None
     assert played.statuses == [("A", "somebody", "failed")]
 
 
-async def test_a_name_that_is_open_does_not_open_another_handler_of_that_name() -> None:
+async def test_open_name_does_not_open_another_handler_of_it() -> None:
     """What counts is the handler that would answer, not one that is called the same."""
 
     def make() -> Agent[Any]:
@@ -287,7 +287,7 @@ async def test_the_default_is_the_first_in_scope() -> None:
     assert (await both(make, scopes=["admin"])).result.last_handler == "root"
 
 
-async def test_no_handler_in_scope_is_said_before_anything_happens() -> None:
+async def test_no_handler_in_scope_raises_before_the_run() -> None:
     agent = Agent("A", handlers=[Voice("root", scope="admin")])
     with pytest.raises(NoHandlerError, match="no handler that the scopes of this run may reach"):
         Runner.run_streamed(agent, "Hi")
@@ -331,7 +331,7 @@ async def test_the_prompt_of_a_handler_is_for_those_in_its_scope() -> None:
     assert granted.asked("model")[0].messages[0].get("content") == "Be brief.\n\nDeletes accounts."
 
 
-async def test_a_handoff_that_decides_late_reaches_no_closed_handler_by_an_open_name() -> None:
+async def test_on_invoke_handoff_reaches_no_closed_handler_by_name() -> None:
     def make() -> Agent[Any]:
         closed = Voice("root", scope="admin")
         edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: closed)
@@ -340,7 +340,7 @@ async def test_a_handoff_that_decides_late_reaches_no_closed_handler_by_an_open_
     assert (await both(make)).statuses == [("A", "somebody", "failed")]
 
 
-async def test_a_callers_tool_that_says_for_whom_it_is_is_offered_to_those() -> None:
+async def test_caller_tool_with_a_scope_is_offered_in_that_scope() -> None:
     """Scopes hold for a `Tool` wherever it is given."""
     agent = desk()
     external = [tool("wipe", scope="admin"), {"type": "function", "function": {"name": "look"}}]

@@ -96,7 +96,7 @@ async def test_tools_and_handlers_of_the_target_see_no_more() -> None:
     assert seen == [{"cart"}, {"cart"}]
 
 
-async def test_whoever_that_hands_on_to_sees_no_more_either() -> None:
+async def test_next_target_sees_no_more_keys() -> None:
     seen: list[set[str]] = []
     c = at_work("C", lambda memory: seen.append(set(memory)), "Done.")
     b = agent("B", call("transfer_to_c"), handoffs=[handoff(c, share=["cart", "secret"])])
@@ -112,7 +112,7 @@ async def test_the_value_itself_is_not_copied() -> None:
     assert bag == ["tea", "milk"]
 
 
-async def test_a_payload_always_rides() -> None:
+async def test_payload_is_always_passed_on() -> None:
     """It is for the target."""
     seen: list[Any] = []
     b = at_work("B", lambda memory: seen.append(payload_of(memory)[0]), "Done.")
@@ -121,7 +121,7 @@ async def test_a_payload_always_rides() -> None:
     assert (payload.source_agent, payload.context_data) == ("A", {"topic": "moss"})
 
 
-async def test_an_earlier_payload_rides_on() -> None:
+async def test_earlier_payload_is_passed_on() -> None:
     """C has what A sent, though B shares nothing with it and sends nothing."""
     seen: list[Any] = []
     c = at_work("C", lambda memory: seen.append(payload_of(memory)[0]), "Done.")
@@ -130,7 +130,7 @@ async def test_an_earlier_payload_rides_on() -> None:
     assert seen[0].source_agent == "A"
 
 
-async def test_the_source_speaks_with_its_own_memory_to_the_end() -> None:
+async def test_source_keeps_its_own_memory() -> None:
     """Its instructions are passed on as they are for the source."""
     seen: list[str] = []
 
@@ -152,7 +152,7 @@ async def test_the_source_speaks_with_its_own_memory_to_the_end() -> None:
 # -- what comes back --
 
 
-async def test_what_the_target_does_to_a_shared_key_is_done() -> None:
+async def test_change_of_a_shared_key_is_kept() -> None:
     b = at_work("B", lambda memory: memory.update(cart=memory["cart"] + 1), "Done.")
     memory = await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=["cart"])]))
     assert memory == {**MEMORY, "cart": 2}
@@ -170,7 +170,7 @@ async def test_a_shared_key_may_be_new() -> None:
     assert memory == {**MEMORY, "found": 3}
 
 
-async def test_what_is_not_shared_cannot_be_overwritten() -> None:
+async def test_unshared_keys_cannot_be_overwritten() -> None:
     b = at_work("B", lambda memory: memory.update(secret="y", own=1), "Done.")
     memory = await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=["cart"])]))
     assert memory == MEMORY
@@ -190,8 +190,8 @@ async def test_a_caller_has_its_memory_back() -> None:
     assert seen == [MEMORY, {**MEMORY, "cart": 5}]
 
 
-async def test_a_caller_has_back_what_several_in_between_shared() -> None:
-    """Each hop gives back what it shared, whatever the ones after it did."""
+async def test_caller_gets_changes_of_all_agents_in_between() -> None:
+    """Each handoff gives back its shared keys, whatever later handoffs did."""
     c = at_work("C", lambda memory: memory.update(cart=7, user="Eve"), "Forty-two.")
     b = at_work(
         "B",
@@ -203,7 +203,7 @@ async def test_a_caller_has_back_what_several_in_between_shared() -> None:
     assert await memory_after(a) == {"user": "Bob", "cart": 7, "secret": "x"}
 
 
-async def test_a_caller_that_waits_within_a_narrow_memory_has_that_one_back() -> None:
+async def test_caller_in_a_scope_gets_that_scope_back() -> None:
     seen: list[dict[str, Any]] = []
     c = at_work("C", lambda memory: memory.clear(), "C.")
     b = at_work(
@@ -232,7 +232,7 @@ async def test_the_memory_is_whole_when_the_target_fails() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_caller_that_waits_no_longer_has_its_memory_back() -> None:
+async def test_caller_has_its_memory_back_after_a_timeout() -> None:
     """Over all that were waited for, with what they had shared until then."""
 
     async def forever(request: Any) -> str:
@@ -260,7 +260,7 @@ async def test_the_memory_is_whole_when_the_stream_is_left() -> None:
 
 
 async def test_in_a_nested_run_it_is_the_same() -> None:
-    """What it shared is there for whoever asked, and the payload of the outer run is as it was."""
+    """Its shared keys reach the caller, and the payload of the outer run stays."""
     seen: list[Any] = []
     b = at_work("B", lambda memory: memory.update(cart=3, own=1), "Done.")
     helper = agent("helper", TO_B, handoffs=[handoff(b, share=["cart"], payload={**DATA, "topic": "inner"})])
@@ -273,7 +273,7 @@ async def test_in_a_nested_run_it_is_the_same() -> None:
     assert seen == [(1, None, "moss"), (3, None, "moss")]
 
 
-async def test_a_transfer_that_is_not_made_narrows_nothing() -> None:
+async def test_refused_transfer_does_not_scope_the_memory() -> None:
     def no(request: Any) -> Any:
         raise ValueError("no")
 
@@ -308,7 +308,7 @@ def test_share_is_a_list_of_names(share: Any) -> None:
 # -- agents that are asked at the same time --
 
 
-async def test_agents_asked_at_once_each_see_the_payload_of_their_own_transfer() -> None:
+async def test_concurrent_agents_each_see_their_own_payload() -> None:
     """Both have handed over before either target reads what it was given."""
     there = {name: anyio.Event() for name in ("x", "y")}
     seen: dict[str, list[str]] = {"x": [], "y": []}
@@ -336,7 +336,7 @@ async def test_agents_asked_at_once_each_see_the_payload_of_their_own_transfer()
     assert KEY not in result.context.shared_memory
 
 
-async def test_what_several_asked_at_once_write_is_all_there() -> None:
+async def test_concurrent_agents_all_keep_their_changes() -> None:
     """One that handed over with a payload goes on with a copy, and brings back what it changed, no more."""
     there = {name: anyio.Event() for name in ("x", "y")}
 
@@ -368,7 +368,7 @@ DICTS = st.dictionaries(KEYS, st.integers(0, 2))
     keys=st.none() | st.lists(KEYS),
     changes=st.lists(st.tuples(KEYS, st.none() | st.integers(0, 2))),
 )
-def test_what_comes_back_is_what_was_done_to_what_is_shared(
+def test_widened_has_all_changes_of_shared_keys(
     outer: dict[str, Any], keys: list[str] | None, changes: list[tuple[str, int | None]]
 ) -> None:
     """As if it had been done to the outer dict itself; all else stays as it was."""

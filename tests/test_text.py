@@ -1,4 +1,4 @@
-"""A look at any data: bounded in size and time, on one line, and nothing in the data can forge a thing."""
+"""Previews of any data are bounded in size and time, on one line, and forge nothing."""
 
 from __future__ import annotations
 
@@ -129,11 +129,11 @@ def test_json_that_fits_can_be_read_back(value: Any) -> None:
     ],
     ids=lambda each: ascii(each)[:20] if isinstance(each, str) else type(each).__name__,
 )
-def test_values_are_shown_like_json_and_what_is_none_is_named(value: Any, shown: str) -> None:
+def test_values_are_shown_as_json_or_named(value: Any, shown: str) -> None:
     assert preview(value, 200) == shown
 
 
-def test_what_does_not_fit_is_cut() -> None:
+def test_text_that_does_not_fit_is_truncated() -> None:
     assert preview("abcdefghij", 8) == '"abcd...'
     assert plain("abcdefghij", 8) == "abcde..."
     assert plain("abcdefgh", 8) == "abcdefgh"
@@ -154,7 +154,7 @@ DOCUMENT = {"content": "x" * 5000, "type": "pdf", "filename": "contract.pdf"}
         {"a": {"b": {"c": DOCUMENT}}, "d": "y" * 5000},
     ],
 )
-def test_what_is_short_stays_whole_beside_what_is_long(value: Any) -> None:
+def test_short_members_stay_whole_beside_long_ones(value: Any) -> None:
     """At each level: a target must know the name of the file that its tool is to read."""
     line = preview(value, 300)
     assert len(line) > 250
@@ -163,7 +163,7 @@ def test_what_is_short_stays_whole_beside_what_is_long(value: Any) -> None:
     assert ("annex.pdf" in line) is ("annex" in str(value))
 
 
-def test_what_is_cut_within_has_an_end() -> None:
+def test_truncated_members_are_closed() -> None:
     assert preview({"a": "x" * 99, "b": 1}, 30) == '{"a": "xxxxxxxxxx"..., "b": 1}'
     assert preview([["x" * 99, "<" * 99], 1], 60) == f'[["{"x" * 20}"..., "\\u003c\\u003c\\u003c"...], 1]'
     assert preview({"k" * 99: 1, "b": 2}, 60) == f'{{"{"k" * 24}"...: 1, "b": 2}}'
@@ -171,12 +171,12 @@ def test_what_is_cut_within_has_an_end() -> None:
 
 
 @given(st.dictionaries(st.text("ab", max_size=4), ANYTHING, max_size=4), TEXT, st.integers(300, 400))
-def test_a_short_value_is_whole_whatever_is_beside_it(beside: Any, text: str, room: int) -> None:
+def test_short_value_stays_whole_beside_any_data(beside: Any, text: str, room: int) -> None:
     line = preview({**beside, "long": text * 300, "file name": "contract.pdf"}, room)
     assert '"file name": "contract.pdf"' in line
 
 
-def test_a_look_takes_time_by_its_room_and_not_by_the_data() -> None:
+def test_time_of_a_preview_depends_on_its_room() -> None:
     """However wide and deep: no more values are looked at for a hundred times the data."""
     looked = 0
 
@@ -199,7 +199,7 @@ def test_a_look_takes_time_by_its_room_and_not_by_the_data() -> None:
         assert looked < 3000
 
 
-def test_a_cut_text_inside_of_a_set_says_so() -> None:
+def test_truncated_text_in_a_set_is_marked() -> None:
     assert preview({"a" * 90, "b"}, 100) == f'["{"a" * 51}"..., "b"]'
 
 
@@ -210,7 +210,7 @@ def test_depth_and_circles_end() -> None:
     assert "bottom" not in preview(deep(5000), 10_000)
 
 
-def test_only_what_is_shown_is_looked_at() -> None:
+def test_only_shown_members_are_read() -> None:
     """A mapping of a million keys is not walked to show three of them."""
     asked: list[int] = []
 

@@ -31,7 +31,7 @@ NAMES = ["b", "Refund Agent", "東京", "北京", "😀", "a" * 80, "a" * 79 + "
         ("a" * 52, "transfer_to_" + "a" * 52),
     ],
 )
-def test_plain_names_read_as_they_are(name: str, tool_name: str) -> None:
+def test_plain_names_stay_readable(name: str, tool_name: str) -> None:
     assert transfer_tool_name(name) == tool_name
 
 
@@ -68,7 +68,7 @@ def test_a_lone_surrogate_does_not_break_the_name() -> None:
     assert re.fullmatch("[a-z0-9_]{1,64}", transfer_tool_name("a\ud800"))
 
 
-def test_the_prefix_is_the_one_on_the_card() -> None:
+def test_prefix_is_transfer_to() -> None:
     assert TRANSFER_PREFIX == "transfer_to_"
 
 
@@ -97,7 +97,7 @@ def test_names_that_differ_give_different_tool_names(one: str, other: str) -> No
 
 @given(st.from_regex("[A-Za-z0-9]{1,10}([ _.-][A-Za-z0-9]{1,10}){0,3}", fullmatch=True))
 def test_case_and_separators_fold_into_one_name(name: str) -> None:
-    """So that an agent with both is told about it, instead of the model having to tell them apart."""
+    """So an agent with both is an error, instead of two tools that the model cannot tell apart."""
     assert transfer_tool_name(name) == transfer_tool_name(name.upper().replace(" ", "-"))
 
 

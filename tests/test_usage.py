@@ -1,4 +1,4 @@
-"""Tokens and money add up, and what is not known is never shown as nothing."""
+"""Tokens and costs add up, and an unknown value never counts as zero."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_one_estimate_marks_the_sum() -> None:
     assert not (Usage(requests=1) + Usage(requests=1)).estimated
 
 
-def test_nobody_changes_a_bill() -> None:
+def test_usage_is_immutable() -> None:
     with pytest.raises(FrozenInstanceError):
         Usage(requests=1).requests = 2  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -100,7 +100,7 @@ async def test_the_run_adds_up_all_calls_and_each_agents(stream: bool) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_reply_without_usage_counts_as_a_request_that_is_estimated() -> None:
+async def test_reply_without_usage_counts_as_estimated() -> None:
     """The tokens are missing, and the sum says so."""
     silent = MessageDone(message={"role": "assistant", "content": "Hi"})
     result = await Runner.run(Agent("A", model=ScriptedHandler([silent])), "Hi")
@@ -108,7 +108,7 @@ async def test_a_reply_without_usage_counts_as_a_request_that_is_estimated() -> 
 
 
 @pytest.mark.anyio
-async def test_a_call_that_failed_without_a_word_counts_as_a_request_that_is_estimated() -> None:
+async def test_failed_call_without_usage_counts_as_estimated() -> None:
     agent = Agent("A", model=ScriptedHandler([ProviderTimeout("late")]))
     with pytest.raises(ProviderTimeout) as caught:
         await Runner.run(agent, "Hi", run_config=RunConfig(retry=Retry(attempts=1)))
@@ -125,7 +125,7 @@ def _used(tokens: int, cached: int, cost: float | None) -> Usage:
 
 
 @pytest.mark.anyio
-async def test_usage_is_there_by_agent_by_edge_and_by_model() -> None:
+async def test_usage_is_split_by_agent_handoff_and_model() -> None:
     """Cached tokens and money included, and the same when the run is streamed."""
 
     def make() -> Agent[Any]:
@@ -148,7 +148,7 @@ async def test_usage_is_there_by_agent_by_edge_and_by_model() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_models_of_nested_runs_are_counted_and_an_unknown_one_by_its_handler() -> None:
+async def test_models_of_sub_runs_are_counted() -> None:
     silent = MessageDone(message={"role": "assistant", "content": "x"})
 
     @handler

@@ -13,7 +13,7 @@ from typing import Any
 
 from replay.tape import asks_a_model
 from routelock.testing import use_cassette
-from routelock.testing.cassette import Asked, Cassette
+from routelock.testing.cassette import Cassette, HTTPRequest
 from routelock.testing.scrub import Scrubber
 from routelock_providers.litellm.library import load_litellm
 
@@ -75,7 +75,7 @@ class Played:
     sent: list[bytes] = field(default_factory=list)
     """The bodies of the requests as they were sent."""
 
-    def unplayed(self) -> list[Asked]:
+    def unplayed(self) -> list[HTTPRequest]:
         """Return the recorded model calls that nobody made."""
         return [asked for asked in self.cassette.unplayed if asks_a_model(asked.method, asked.url)]
 

@@ -1,4 +1,4 @@
-"""Calling what users hand us, whether it is sync or async, a function, a partial or an object."""
+"""Calls functions of the app, sync or async, and inspects their signatures and annotations."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from routelock.errors import CallbackError, ConfigError, RoutelockError
 
 __all__ = [
     "MaybeAwaitable",
+    "call_user_code",
     "callback_errors",
     "declared_parameters",
     "error_text",
@@ -44,7 +45,7 @@ __all__ = [
 T = TypeVar("T")
 
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
-"""A value, or something to await for it: callbacks may be sync or async."""
+"""A value, or an awaitable of it: functions of the app may be sync or async."""
 
 
 async def resolve(value: MaybeAwaitable[T]) -> T:
@@ -52,8 +53,23 @@ async def resolve(value: MaybeAwaitable[T]) -> T:
     return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else value
 
 
+async def call_user_code(what: str, function: Callable[..., Any], *args: object) -> Any:
+    """Call a function of the app, sync or async, and return what it gave.
+
+    Args:
+        what: names the function in the error, such as ``"The context function of the dev page"``.
+        function: what is called.
+        args: passed by position.
+
+    Raises:
+        CallbackError: the function raised.
+    """
+    with callback_errors(what):
+        return await resolve(function(*args))
+
+
 def name_of(function: object) -> str:
-    """Return a name for messages: of a function, a partial's function, or a callable object's class."""
+    """Return a name for messages: of a function, of a partial's function, or of a callable object's class."""
     inner: object = getattr(function, "func", function)
     return str(getattr(inner, "__name__", type(inner).__name__))
 
@@ -68,7 +84,7 @@ def takes(function: Callable[..., Any], count: int) -> bool:
         raise ConfigError(f"{function!r} must be a function, not {type(function).__name__}.")
     try:
         signature = inspect.signature(function)
-    except ValueError:  # some builtins have none
+    except ValueError:  # some builtins have no signature
         return True
     try:
         signature.bind(*(None,) * count)
@@ -78,10 +94,10 @@ def takes(function: Callable[..., Any], count: int) -> bool:
 
 
 def wants(function: Callable[..., Any], most: int) -> int:
-    """Return how many positional arguments, up to ``most``, ``function`` is to be given.
+    """Return how many positional arguments to pass to ``function``, at most ``most``.
 
-    Those that it requires, and at least one if it takes one. A parameter with a default of its own is
-    not filled unasked: it is the user's.
+    It gets the arguments that it requires, and at least one if it takes one. Further parameters with a
+    default are left to the app.
     """
     needed = next((count for count in range(most + 1) if takes(function, count)), most)
     variadic = takes(function, most + 10)
@@ -90,7 +106,7 @@ def wants(function: Callable[..., Any], most: int) -> int:
 
 @contextmanager
 def callback_errors(what: str) -> Generator[None]:
-    """Turn an exception of the app's own function into a `CallbackError` that says which it was."""
+    """Turn an exception from a function of the app into a `CallbackError` that names the function."""
     try:
         yield
     except RoutelockError:
@@ -102,19 +118,19 @@ def callback_errors(what: str) -> Generator[None]:
 
 
 def is_error(error: BaseException) -> bool:
-    """Whether what came out of the app's code is a failure of that code, and not a word from outside."""
+    """Whether an exception from the app's code is a failure of that code, and not a cancellation or exit."""
     return isinstance(error, Exception) or is_spurious_cancel(error)
 
 
 def is_spurious_cancel(error: BaseException) -> bool:
-    """Whether asyncio's CancelledError came out of the app's code although nobody cancelled this task.
+    """Whether asyncio's CancelledError came out of the app's code although this task was not cancelled.
 
-    It happens when a function awaits something of its own that was cancelled. Letting it pass would end
-    the run as if it had been cancelled, or lose a tool's answer without a word. Who cancels a
-    task leaves a mark on it, ``Task.cancelling()``: https://docs.python.org/3/library/asyncio-task.html.
-    Trio has no such thing, because a function cannot make its ``Cancelled`` itself.
+    It happens if a function awaits a task of its own that was cancelled. If it passed, the run would end as
+    if it had been cancelled, or a tool's result would be lost. Cancelling a task is recorded on it, see
+    ``Task.cancelling()`` in https://docs.python.org/3/library/asyncio-task.html.
+    Trio has no such case, because functions cannot create its ``Cancelled``.
     """
-    asyncio: Any = sys.modules.get("asyncio")  # loaded if it runs; not worth loading to ask
+    asyncio: Any = sys.modules.get("asyncio")  # it is loaded whenever an asyncio loop runs
     if asyncio is None or not isinstance(error, asyncio.CancelledError):
         return False
     try:
@@ -125,7 +141,7 @@ def is_spurious_cancel(error: BaseException) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an exception, also of one whose class cannot put itself into words."""
+    """Return the text of an exception, also if its class raises while it makes the text."""
     try:
         return str(error)
     except Exception as second:
@@ -161,7 +177,7 @@ def declared_parameters(
 def is_method(
     function: Callable[..., Any], declared: Sequence[inspect.Parameter], first: str = "self"
 ) -> bool:
-    """Whether this is a function in the body of a class, which is given the instance, or else the class."""
+    """Whether this is a function in the body of a class, whose first parameter is named ``first``."""
     if not inspect.isfunction(function) or not declared:
         return False
     owner = function.__qualname__.rpartition(".")[0]
@@ -172,7 +188,7 @@ def is_method(
 def types_in(function: Callable[..., Any], annotation: Any) -> list[type | str]:
     """Return the classes that an annotation of ``function`` names, alone or in a union.
 
-    What was imported for type checkers only has to be known by its name, so the name is returned.
+    A class that was imported for type checkers only is returned as its name.
     """
     try:
         hint = hint_of(function, annotation)
@@ -193,7 +209,7 @@ def _names_in(annotation: str) -> list[type | str]:
 
 
 def hint_of(function: Callable[..., Any], annotation: Any) -> Any:
-    """Return an annotation with the names in it looked up where the function was written."""
+    """Return an annotation with its names resolved in the module of the function."""
     if annotation is _EMPTY:
         return Any
 
@@ -204,7 +220,7 @@ def hint_of(function: Callable[..., Any], annotation: Any) -> Any:
 
 
 def unbound(function: Callable[..., Any]) -> Any:
-    """Return the function inside a partial."""
+    """Return the function inside a partial; any other function as it is."""
     return function.func if isinstance(function, functools.partial) else function
 
 

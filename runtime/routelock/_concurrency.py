@@ -1,8 +1,8 @@
-"""Running several things at the same time, and asking the app several: the same rules for one and many.
+"""Runs jobs and calls functions of the app concurrently, with the same rules for one and for many.
 
-Each job runs in a copy of its caller's context variables, so what it sets is seen by nothing else. An
-exception comes out as it is, never in a group of one; of several, the first in the order of the jobs comes
-out, and the others are its notes.
+Each job runs in a copy of the caller's context variables, so the variables it sets stay inside it. An
+exception is raised as it is, never in a group; of several, the first in the order of the jobs is raised, with
+the others as its notes.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ T = TypeVar("T")
 
 
 def isolated(coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:
-    """Return what does the same in a copy of the context variables, within the caller's task.
+    """Return an awaitable that runs the coroutine in a copy of the context variables, in the caller's task.
 
-    A task of its own would do that as well, and cost a turn of the event loop.
+    A new task would do the same and cost a turn of the event loop.
     """
     return in_context(copy_context(), coroutine)
 
 
 @types.coroutine
 def in_context(context: Context, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Await a coroutine in ``context``: what it sets stays there."""
+    """Await a coroutine in ``context``: the variables it sets stay there."""
     step: Callable[[Any], Any] = coroutine.send
     given: Any = None
     while True:
@@ -57,7 +57,7 @@ def in_context(context: Context, coroutine: Coroutine[Any, Any, T]) -> Generator
             return cast("T", done.value)
         try:
             given = yield out
-        except BaseException as error:  # a cancellation, for instance: it belongs where the await is
+        except BaseException as error:  # such as a cancellation: it must be raised at the await
             step, given = coroutine.throw, error
         else:
             step = coroutine.send
@@ -84,16 +84,16 @@ async def run_all(
     jobs: Sequence[Callable[[], Coroutine[Any, Any, T]]],
     before: Callable[[int], Awaitable[None]] | None = None,
 ) -> list[T]:
-    """Run jobs at the same time and return what they return, in their order.
+    """Run jobs concurrently and return their results, in the order of the jobs.
 
     A single job runs in the caller's own task.
 
     Args:
-        jobs: what makes each coroutine.
-        before: awaited with the place of each job, in order, before it is begun; it may make the job wait.
+        jobs: functions that return the coroutines.
+        before: awaited with the index of each job, in order, before the job starts; it may delay the job.
 
     Raises:
-        BaseException: what a job raised; the others are cancelled then.
+        BaseException: a job raised it; the other jobs are cancelled.
     """
     if len(jobs) == 1:
         if before is not None:
@@ -102,19 +102,19 @@ async def run_all(
     results: dict[int, T] = {}
     raised: dict[int, BaseException] = {}
 
-    async def run(place: int) -> None:
+    async def run(index: int) -> None:
         try:
-            results[place] = await jobs[place]()
+            results[index] = await jobs[index]()
         except BaseException as error:
-            raised[place] = error
+            raised[index] = error
             raise
 
     async with open_group(raised) as group:
-        for place in range(len(jobs)):
+        for index in range(len(jobs)):
             if before is not None:
-                await before(place)
-            group.start_soon(run, place)
-    return [results[place] for place in range(len(jobs))]
+                await before(index)
+            group.start_soon(run, index)
+    return [results[index] for index in range(len(jobs))]
 
 
 async def call_in_time(
@@ -134,63 +134,63 @@ async def call_in_time(
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """Something that the app is asked."""
+    """One function of the app to call, for `ask_all`."""
 
     whose: str
     """Names the function in errors, such as ``"The is_enabled function of tool 'x'"``."""
     ask: Callable[[], MaybeAwaitable[Any]]
     """Calls the function."""
     read: Callable[[Any], T]
-    """Makes the answer of what it returned, or raises what ends the asking."""
+    """Turns what the function returned into the answer; what it raises ends `ask_all`."""
 
     async def later(self, context: Context, found: Awaitable[Any]) -> T:
-        """Return the answer once it is there."""
+        """Return the answer of an async function."""
         with callback_errors(self.whose):
             return self.read(await in_context(context, resolve(found)))
 
 
 async def ask_all(questions: Sequence[Question[T]]) -> list[T]:
-    """Ask the app several things at the same time, and return the answers in the order of the questions.
+    """Call functions of the app concurrently, and return their answers in the order of the questions.
 
     A function that is not async has answered before the next one is called.
 
     Raises:
-        CallbackError: a function raised. Those that have not answered by then are cancelled.
-        Exception: what `Question.read` raised, alike. Of several errors it is the first in the order of the
-            questions that comes out.
+        CallbackError: a function raised. Functions that are still running are cancelled.
+        Exception: `Question.read` raised it. Of several errors the first in the order of the questions is
+            raised.
     """
     answers: dict[int, T] = {}
     awaited: dict[int, Awaitable[Any]] = {}
     jobs: list[Callable[[], Coroutine[Any, Any, T]]] = []
     try:
-        for place, question in enumerate(questions):
+        for index, question in enumerate(questions):
             context = copy_context()
             with callback_errors(question.whose):
                 found = context.run(question.ask)
                 if not isawaitable(found):
-                    answers[place] = question.read(found)
+                    answers[index] = question.read(found)
                     continue
-            awaited[place] = found
+            awaited[index] = found
             jobs.append(partial(question.later, context, found))
     except BaseException:
         for each in awaited.values():
             if iscoroutine(each):
-                each.close()  # it was not begun
+                each.close()  # it never started
         raise
     if jobs:
         answers |= zip(awaited, await run_all(jobs), strict=True)
-    return [answers[place] for place in range(len(questions))]
+    return [answers[index] for index in range(len(questions))]
 
 
 @asynccontextmanager
 async def open_group(raised: dict[int, BaseException] | None = None) -> AsyncGenerator[TaskGroup]:
-    """Open a task group out of which exceptions come as themselves.
+    """Open a task group that raises single exceptions instead of exception groups.
 
     Args:
-        raised: what tasks raised, by their place in the order that counts; tasks fill it in.
+        raised: the exceptions of tasks by their position in the order that counts; tasks fill it in.
 
     Raises:
-        BaseException: the first of what was raised, with the others as its notes.
+        BaseException: the first exception, with the others as its notes.
     """
     try:
         async with anyio.create_task_group() as group:
@@ -206,7 +206,7 @@ def _first_of(several: BaseExceptionGroup[BaseException], raised: dict[int, Base
     cancelled = anyio.get_cancelled_exc_class()
     of_tasks = [error for _, error in sorted(raised.items()) if not isinstance(error, cancelled)]
     known = set(map(id, of_tasks))
-    # a group that a task raised itself is another object in this one: trio makes it anew
+    # a group that a task raised is a different object here: trio builds it again
     of_owner = [
         each for each in several.exceptions if not (of_tasks and _is_group(each)) and id(each) not in known
     ]

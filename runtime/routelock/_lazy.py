@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are first used."""
+"""Loads public names of a package on first use."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 
 def load_late(package: str, places: Mapping[str, str], name: str) -> Any:
-    """Return a public name of a package, and load the module that defines it only now (PEP 562).
+    """Load the module that defines a public name of a package, and return the object (PEP 562).
 
     Args:
-        package: The name of the package.
-        places: For each name that is loaded late, the module that defines it.
-        name: The name that is asked for.
+        package: the name of the package.
+        places: the module that defines each name.
+        name: the name to return.
 
     Raises:
-        AttributeError: The package has no such name.
+        AttributeError: the package has no such name.
     """
     if name not in places:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""Secrets: known by the name that a value stands under, or by what the value looks like.
+"""Finds and replaces secrets, by the name of a field or by the shape of a value.
 
-What leaves the process by our own doing goes through here: the snapshot of a context, and recorded
-traffic. It is a net and no proof: a secret under a harmless name that looks like a word stays.
+All data that routelock itself sends out of the process is redacted here: snapshots of contexts, recorded
+traffic, traces. It cannot find everything: a secret under a harmless name that looks like a word stays.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["REDACTED", "is_secret_name", "redact", "redact_text"]
 
 
 REDACTED = "[redacted]"
-"""What stands in for a secret in a snapshot."""
+"""The text that replaces a secret."""
 
 T = TypeVar("T")
 
-# Compiled when they are first needed: it would be a good part of what importing routelock takes.
+# `re` compiles them on first use: at import that would take a good part of the import time of routelock.
 
 _VARIABLE = r"(?!.*(?:PUBLIC|PRIMARY))[A-Z][A-Z0-9_]*_KEY"
-"""A variable of the environment; ``cache_key`` and ``SORT`` are none."""
+"""An environment variable; ``cache_key`` and ``SORT`` are not."""
 
 _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"
 
@@ -35,18 +35,18 @@ _SECRET = (
     r"(?:access|account|auth|encryption|master|private|session|shared|signing|ssh|subscription)key|"
     r"(?:access|api|auth|bearer|bot|id|refresh|security|session)tokens$"
 )
-"""Anywhere in a name, whose words are joined."""
+"""Anywhere in the joined words of a name."""
 
 _SECRET_WORDS = frozenset("auth authorization bearer cookie cookies dsn jwt otp pass pwd".split())
 """At the end of a name. ``pass`` would be in ``bypass``, ``auth`` in ``author``."""
 
 _ABOUT_ONE = frozenset("count endpoint file length limit name path policy ref type".split())
-"""At the end of a name: this tells something about a secret, or where it is, and is none."""
+"""At the end of a name: the value describes a secret, or says where it is, and is not secret."""
 
 _OTHER_TOKENS = frozenset(
     "bos continuation end eos first last mask next pad page sep start stop sync unk".split()
 )
-"""Before ``token``: pages of a listing and pieces of a text."""
+"""Before ``token``: page tokens of a listing and parts of a text are not secret."""
 
 _SECRET_NAMES = (
     r"(?:x[-_])?(?:goog[-_])?api[-_]?key|key|sig|signature|"
@@ -57,7 +57,7 @@ _SECRET_NAMES = (
 )
 
 _ONLY_IN_URLS = frozenset(("key", "sig", "signature"))
-"""Too common as JSON keys: a thinking block's ``signature`` must go back as it came."""
+"""Too common as JSON keys: the ``signature`` of a thinking block must be sent back unchanged."""
 
 _IN_JSON = rf'(?i)(?P<head>"(?P<name>{_SECRET_NAMES})"\s*:\s*")(?P<value>(?:[^"\\]|\\.)*)(?P<tail>")'
 
@@ -101,7 +101,7 @@ _SHAPES: Mapping[str, str] = {
     **{start: start + r"[_-][A-Za-z0-9_-]{20,}" for start in "npm dop_v1 shpat pypi".split()},
     "eyJ": r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",  # a JSON web token
 }
-"""What keys and tokens look like, by what is in each of them to the letter."""
+"""The shapes of keys and tokens, by a text that each of them contains literally."""
 
 _ANY_SHAPE = (
     # not in the middle of base64, but also right after \n, \u0026 or %20
@@ -110,15 +110,15 @@ _ANY_SHAPE = (
 )
 
 _LONG_WORD = r"[A-Za-z0-9._-]{15}"
-"""The shortest that any of them is."""
+"""All of them are at least that long."""
 
 _PRIVATE_KEY = r"(?s)-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----(?:(?!-----).)*+-----END (?P=kind)-----"
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what stands under this name is a secret: ``api_key``, ``dbPassword``, ``X-Auth-Token``.
+    """Whether a field of this name holds a secret: ``api_key``, ``dbPassword``, ``X-Auth-Token``.
 
-    ``max_tokens``, ``token_type``, ``next_page_token`` and ``password_policy`` are none.
+    ``max_tokens``, ``token_type``, ``next_page_token`` and ``password_policy`` do not.
     """
     words = [word.lower() for word in re.findall(_WORDS, name)]
     if not words or words[-1] in _ABOUT_ONE:
@@ -131,11 +131,11 @@ def is_secret_name(name: str) -> bool:
 
 
 def redact(value: T) -> T:
-    """Return a copy of JSON data in which ``[redacted]`` stands in for secrets; twice is once.
+    """Return a copy of JSON data with ``[redacted]`` in place of secrets. Redacting twice changes nothing.
 
-    What stands under a secret name goes whole, unless it is empty, None or a bool, and so does the
-    ``value`` beside a secret ``name`` or ``key``. Text that is JSON, such as the arguments of a call, is read
-    and redacted alike. Of any other text only the part goes that looks like a secret, see `redact_text`.
+    The value of a field with a secret name is replaced, unless it is empty, None or a bool, and so is the
+    ``value`` beside a secret ``name`` or ``key``. Text that is JSON, such as the arguments of a call, is
+    parsed and redacted the same way. In any other text only secrets are replaced, see `redact_text`.
     """
     if isinstance(value, str):
         return cast(T, _redacted_text(value))
@@ -162,12 +162,12 @@ def _redacted_text(text: str) -> str:
 def _is_secret_text(value: object) -> bool:
     if not isinstance(value, str):
         return False
-    return _remembered(value) if len(value) < _LONGEST_NAME else is_secret_name(value)
+    return _is_secret_name_cached(value) if len(value) < _LONGEST_NAME else is_secret_name(value)
 
 
 _LONGEST_NAME = 60
 
-_remembered = functools.lru_cache(maxsize=1_000)(is_secret_name)  # records have the same keys again and again
+_is_secret_name_cached = functools.lru_cache(maxsize=1_000)(is_secret_name)  # records repeat their keys
 
 
 def _under(key: object, value: Any, named: bool) -> object:
@@ -177,9 +177,9 @@ def _under(key: object, value: Any, named: bool) -> object:
 
 
 def redact_text(text: str) -> str:
-    """Return the text without what looks like a secret; the rest of it stays.
+    """Return the text with ``[redacted]`` in place of everything that looks like a secret.
 
-    That is: keys and tokens of well-known vendors, private keys, JSON web tokens, what follows
+    Secrets are: keys and tokens of well-known vendors, private keys, JSON web tokens, the token after
     ``Bearer``, user and password in a URL, and values after ``api_key=``, ``"password":`` and the like.
     """
     text = scrubbed(text, REDACTED)
@@ -187,10 +187,10 @@ def redact_text(text: str) -> str:
 
 
 def scrubbed(text: str, mark: str) -> str:
-    """Return the text with ``mark`` in place of each secret, for where `REDACTED` would be in the way.
+    """Return the text with ``mark`` in place of each secret, where `REDACTED` would not fit.
 
-    Most texts have none, and to look for what each kind of secret has in it takes a tenth of the time that
-    matching takes: all that a trace or a state has to say goes through here.
+    Each pattern runs only if its literal part is in the text: all text of traces and states comes through
+    here, most of it has no secret, and the check takes a tenth of the time of the match.
     """
     if "-----BEGIN " in text:
         text = re.sub(_PRIVATE_KEY, mark, text)

@@ -1,8 +1,8 @@
-"""A look at data of any size, in bounded space and time, that nothing in the data can forge.
+"""Truncation and previews: data of any size as text of bounded size, in bounded time.
 
-What a model is shown of data is one line for each thing. Text is written as JSON writes it, so that it
-cannot end its quotes, and so it can begin no line: no heading, no role, no marker. Nothing is
-rendered that is not shown: a document of megabytes costs what its first kilobyte costs.
+A preview is one line. Text is written as JSON, so it cannot close its quotes or begin a line: data can forge
+no heading, role or marker. Only the part that is shown is rendered: a document of megabytes costs as much as
+its first kilobyte.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ __all__ = ["clip", "clip_place", "escape_control", "fit", "plain", "preview", "s
 _CUT = "..."
 
 _SHORTEST = 5
-"""What is left of an object at least."""
+"""The least number of bytes for a member of an object or list."""
 
 _NAME = 24
-"""So much of a name is always shown."""
+"""The least number of bytes for the name of a member."""
 
 _LEAST = 64
-"""So much of a long value in an object is shown at least; of one in a list it is a quarter of the room."""
+"""The most bytes that a long member of an object is guaranteed; in a list it is a quarter of the room."""
 
 _LEVEL = 12
-"""A level of what is inside is looked at where there is so much room for it."""
+"""The number of bytes needed to show one more level of nesting."""
 
 _ROUNDS = 8
+"""How often the room that short members leave is shared out again."""
 
 _NO_KEY = object()
 
@@ -49,35 +50,35 @@ _CONTROLS = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Control and format characters, lone surrogates, and line and paragraph separators."""
 
 _JOINERS = "\u200c\u200d"
-"""Format characters that words and emoji are made of."""
+"""Format characters that belong to words and emoji."""
 
 
 def preview(value: object, room: int, *, markers: Collection[str] = ()) -> str:
-    """Return a value as one line that reads like JSON, cut where it does not fit.
+    """Return a value as one line that reads like JSON, truncated to ``room`` bytes.
 
-    Where an object or a list does not fit, what is short in it stays whole and what is long is cut, at each
-    level. What is no JSON is named and not shown, dates, UUIDs, decimals and the fields of dataclasses and
-    pydantic models excepted. Fields that are kept out of a ``repr`` are kept out of here.
+    If an object or a list does not fit, its short members stay whole and its long ones are truncated, at each
+    level. Values that are no JSON are named and not shown, except dates, UUIDs, decimals, and the fields of
+    dataclasses and pydantic models. Fields with ``repr=False`` are left out.
 
     Args:
-        value: anything; nothing in it is called but what its iteration calls.
-        room: the longest answer, in bytes of UTF-8.
-        markers: texts that must not occur in the line, beside all that begin with ``<``.
+        value: anything; only its iteration is called.
+        room: the longest result, in bytes of UTF-8.
+        markers: texts that must not occur in the line; texts that begin with ``<`` never do.
     """
-    return _clipped(_guarded(_Look(markers).at(value, room, _DEEPEST), markers), room)
+    return clip_bytes(_guarded(_Preview(markers).of(value, room, _DEEPEST), markers), room)
 
 
 def plain(text: str, room: int, *, markers: Collection[str] = ()) -> str:
-    """Return text as it reads inside of quotes: on one line, and cut to ``room`` bytes of UTF-8."""
+    """Return text as JSON writes it, without the quotes: one line, truncated to ``room`` bytes of UTF-8."""
     inside = json.dumps(text[: max(room, 0)], ensure_ascii=False)[1:-1]
-    return _clipped(_guarded(inside, markers) + _CUT * (len(text) > room), room)
+    return clip_bytes(_guarded(inside, markers) + _CUT * (len(text) > room), room)
 
 
 def escape_control(text: str) -> str:
-    """Return text that a terminal only shows: what could move its cursor or turn its lines is spelled out.
+    """Return text with escapes for the control characters that a terminal would obey.
 
-    Line feeds and tabs stay, carriage returns go. A text that arrives in pieces may be treated piece by
-    piece: each character stands for itself.
+    Line feeds and tabs stay, carriage returns are removed. A text that arrives in pieces may be escaped piece
+    by piece: each character is escaped by itself.
     """
     text = text.replace("\r", "")
     if text.isprintable():
@@ -108,39 +109,39 @@ def clip_place(text: str, limit: int) -> int:
 
 
 def fit(lines: Sequence[str], limit: int) -> str:
-    """Return lines in at most ``limit`` bytes. Long ones are cut so that short ones stay whole."""
-    return _clipped("\n".join(map(_clipped, lines, shares(lines, limit))), limit)
+    """Return lines in at most ``limit`` bytes. Long ones are truncated so that short ones stay whole."""
+    return clip_bytes("\n".join(map(clip_bytes, lines, shares(lines, limit))), limit)
 
 
 def shares(lines: Sequence[str], limit: int) -> list[int]:
-    """Return how many bytes each line has when they are to `fit`."""
+    """Return the number of bytes that `fit` gives to each line."""
     sizes = [_size(line) for line in lines]
     room = limit - max(len(lines) - 1, 0)
-    for left, place in zip(
+    for left, index in zip(
         range(len(lines), 0, -1), sorted(range(len(lines)), key=sizes.__getitem__), strict=True
     ):
-        sizes[place] = min(sizes[place], max(room, 0) // left)
-        room -= sizes[place]
+        sizes[index] = min(sizes[index], max(room, 0) // left)
+        room -= sizes[index]
     return sizes
 
 
-class _Look:
-    """A look at one value, in which what is long is cut so that what is short stays whole.
+class _Preview:
+    """Renders one value: short members stay whole, long ones are truncated.
 
-    Nothing is measured beyond the room that it may have, so the time depends on the room and not on the data.
+    No member is measured beyond the room it may take, so the time depends on the room and not on the data.
     """
 
     def __init__(self, markers: Collection[str]) -> None:
         self._markers = markers
 
-    def at(self, value: object, room: int, depth: int, *, within: bool = False) -> str:
-        """Return a value in about so many bytes.
+    def of(self, value: object, room: int, depth: int, *, is_member: bool = False) -> str:
+        """Return a value in about ``room`` bytes.
 
         Args:
             value: anything.
-            room: in bytes.
+            room: the bytes it may take.
             depth: how many levels of it are shown.
-            within: whether it is a part of something; if not, what is too long is cut off afterwards.
+            is_member: whether it is a part of another value; if not, the caller truncates the result.
         """
         value = value.value if isinstance(value, Enum) else value
         text = _rendered(value, room, depth)
@@ -149,13 +150,13 @@ class _Look:
         depth = min(depth, room // _LEVEL)
         if depth > 0 and (inside := _inside(value)) is not None:
             cut, is_row = self._cut(*inside, room, depth - 1)
-            return text if is_row and not within else cut
-        if not within:
+            return text if is_row and not is_member else cut
+        if not is_member:
             return text
-        return self._ended(value if isinstance(value, str) else str(value), room) if text[0] == '"' else _CUT
+        return self._quoted(value if isinstance(value, str) else str(value), room) if text[0] == '"' else _CUT
 
     def _cut(self, ends: str, members: _Members, room: int, depth: int) -> tuple[str, bool]:
-        """Return a value with the members that there is room for, and whether there are merely too many."""
+        """Return a value with the members that fit, and whether it only has too many short ones."""
         room -= len(ends)
         chosen, more = self._chosen(members, room, depth)
         if more:
@@ -164,20 +165,20 @@ class _Look:
                 chosen.pop()
         left = room - sum(self._size(each.head) + 2 for each in chosen) + 2
         pieces = [
-            each.head + self.at(each.value, share, depth, within=True)
+            each.head + self.of(each.value, share, depth, is_member=True)
             for each, share in zip(chosen, self._shares(chosen, left, depth), strict=True)
         ]
         text = ", ".join([*pieces, _CUT] if more else pieces)
         return f"{ends[0]}{text}{ends[1]}", more and all(each.size is not None for each in chosen)
 
     def _chosen(self, members: _Members, room: int, depth: int) -> tuple[list[_Member], bool]:
-        """Return the members of which there is room for the least, and whether there are more."""
+        """Return the first members for which the least room is left, and whether there are more."""
         longest = max(room // 2, _NAME)
         of_object, of_list = (max(each, _SHORTEST) for each in (min(room // 8, _LEAST), room // 4))
         chosen: list[_Member] = []
         for key, value in members:
             short = of_list if key is _NO_KEY else of_object
-            head = "" if key is _NO_KEY else f"{self.at(key, longest, 0, within=True)}: "
+            head = "" if key is _NO_KEY else f"{self.of(key, longest, 0, is_member=True)}: "
             size = self._measured(value, short, depth)
             least = self._size(head) + min(size, short) + 2
             room -= least
@@ -187,28 +188,28 @@ class _Look:
         return chosen, False
 
     def _shares(self, members: Sequence[_Member], room: int, depth: int) -> list[int]:
-        """Share room out: to each as much as it takes, or as much as to any other that takes more."""
-        sizes = {place: each.size for place, each in enumerate(members) if each.size is not None}
+        """Return the room of each member: as much as it needs, or an equal share of the rest."""
+        sizes = {index: each.size for index, each in enumerate(members) if each.size is not None}
         room -= sum(sizes.values())
-        long = [place for place, each in enumerate(members) if each.size is None]
+        long = [index for index, each in enumerate(members) if each.size is None]
         for _ in range(_ROUNDS):
             share = room // max(len(long), 1)
-            measured = {place: self._measured(members[place].value, share, depth) for place in long}
-            short = {place: size for place, size in measured.items() if size <= share}
+            measured = {index: self._measured(members[index].value, share, depth) for index in long}
+            short = {index: size for index, size in measured.items() if size <= share}
             if not short:
                 break
             sizes |= short
             room -= sum(short.values())
-            long = [place for place in long if place not in short]
+            long = [index for index in long if index not in short]
         share = room // max(len(long), 1)
-        return [sizes.get(place, share) for place in range(len(members))]
+        return [sizes.get(index, share) for index in range(len(members))]
 
     def _measured(self, value: object, room: int, depth: int) -> int:
-        """Return how long a value is, or more than ``room``."""
+        """Return the size of a value, or a number above ``room`` if it is larger."""
         return self._size(_rendered(value, room, depth))
 
-    def _ended(self, text: str, room: int) -> str:
-        """Return the beginning of a text in quotes that are closed, so that it is plain where it ends."""
+    def _quoted(self, text: str, room: int) -> str:
+        """Return the beginning of a text in closed quotes, so that its end is visible."""
         kept = min(len(text), room)
         while kept > 0:
             shown = _as_json(text[:kept]) + _CUT
@@ -222,21 +223,21 @@ class _Look:
 
 
 _Members = Iterable[tuple[object, object]]
-"""What is inside of a value, by name."""
+"""The members of a value, each with its name or `_NO_KEY`."""
 
 
 class _Member(NamedTuple):
     head: str
-    """Its name, as it stands before it."""
+    """The name, as it is written before the value."""
     value: object
     least: int
-    """How much of the room it takes at least."""
+    """The least number of bytes it takes."""
     size: int | None
-    """How long it is; None if it is long."""
+    """The size in bytes; None if the value is long."""
 
 
 def _inside(value: object) -> tuple[str, _Members] | None:
-    """Return the brackets of a value that has others in it, and those."""
+    """Return the brackets and the members of a value; None if it has none."""
     named = _named(value)
     if named is not None:
         return "{}", named.items()
@@ -244,16 +245,13 @@ def _inside(value: object) -> tuple[str, _Members] | None:
         return "[]", ((_NO_KEY, each) for each in cast("Sequence[object]", value))
     if not isinstance(value, set | frozenset) or len(cast("Collection[object]", value)) > _LARGEST_SET:
         return None
-    return "[]", ((_NO_KEY, each) for each in sorted(cast("Collection[object]", value), key=_first_look))
-
-
-def _first_look(value: object) -> str:
-    return _rendered(value, _NAME, 1)
+    members = sorted(cast("Collection[object]", value), key=lambda each: _rendered(each, _NAME, 1))
+    return "[]", ((_NO_KEY, each) for each in members)
 
 
 def _rendered(value: object, room: int, depth: int) -> str:
-    """Return a value as text that is at most a few times as long as ``room``."""
-    from decimal import Decimal  # noqa: PLC0415 - like the next, for the few runs that have a payload
+    """Return a value as text of at most a few times ``room`` bytes."""
+    from decimal import Decimal  # noqa: PLC0415 - like the next, only runs with a payload need it
     from uuid import UUID  # noqa: PLC0415
 
     if isinstance(value, Enum):
@@ -285,7 +283,7 @@ def _collected(value: object, room: int, depth: int) -> str:
 
 
 def _rendered_set(members: Collection[object], room: int, depth: int) -> str:
-    """Return a set in an order that is the same in every process, which the order of a set is not."""
+    """Return a set in a stable order: its own order differs from process to process."""
     if len(members) > _LARGEST_SET:
         return f"(a set of {len(members)})"
     rendered = sorted(_rendered(each, room // max(len(members), 1) + 1, depth - 1) for each in members)
@@ -299,13 +297,13 @@ def _joined(pieces: Iterable[str], room: int, depth: int) -> str:
     for piece in pieces:
         shown.append(piece)
         room -= len(piece) + 2
-        if room < 0:  # the rest would be cut off anyway
+        if room < 0:  # the rest would be truncated anyway
             break
     return ", ".join(shown)
 
 
 def _named(value: object) -> Mapping[object, Any] | None:
-    """Return what has names in a value: the keys of a mapping, or the fields of an object."""
+    """Return the named members of a value: the items of a mapping, or the fields of an object."""
     if isinstance(value, Mapping):
         return cast("Mapping[object, Any]", value)
     declared: Iterable[tuple[str, Any]] = ()
@@ -320,7 +318,7 @@ def _named(value: object) -> Mapping[object, Any] | None:
 
 
 def _constant(value: float | None) -> str:
-    """Return a number, true, false or null. A huge integer takes a long time to write, so it is not."""
+    """Return a number, true, false or null; of a huge integer only its length, as it is slow to write."""
     if isinstance(value, float) or value is None or abs(value) < _LARGEST_INTEGER:
         return json.dumps(value)
     return f"(a whole number of about {math.floor(value.bit_length() * math.log10(2)) + 1} digits)"
@@ -331,7 +329,7 @@ def _quoted(text: str, room: int) -> str:
 
 
 def _guarded(line: str, markers: Collection[str]) -> str:
-    """Escape what could end the line, cannot be sent or seen, or begins a marker."""
+    """Escape characters that end a line, are invisible, cannot be sent, or begin a marker."""
     firsts = {"<", *(marker[0] for marker in markers if marker)}
     if line.isprintable() and not any(first in line for first in firsts):
         return line
@@ -346,11 +344,12 @@ def _escaped(char: str) -> str:
     return f"\\u{ord(char):04x}" if char.isascii() else json.dumps(char)[1:-1]
 
 
-def _clipped(text: str, room: int) -> str:
-    if _size(text) <= room:
+def clip_bytes(text: str, limit: int) -> str:
+    """Return text truncated to ``limit`` bytes of UTF-8, with ``...`` at its end."""
+    if _size(text) <= limit:
         return text
-    cut = _CUT[: max(room, 0)]
-    return text.encode()[: room - len(cut)].decode(errors="ignore") + cut if room > 0 else ""
+    cut = _CUT[: max(limit, 0)]
+    return text.encode()[: limit - len(cut)].decode(errors="ignore") + cut if limit > 0 else ""
 
 
 def _size(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Tool names made from agent and handler names: stable, short, and different for different names."""
+"""Makes tool names from agent and handler names: stable, short, and different for different names."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def slug(name: str, *, longest: int = LONGEST_TOOL_NAME) -> str:
     """Return ``name`` as ``[a-z0-9_]``, at most ``longest`` characters long.
 
     Upper case and the separators space, dash and dot fold into one form, so "Refund Agent" and
-    "refund-agent" give the same slug, and an agent with both is a configuration error. Where more
-    than that is lost (other scripts, emoji, length), six hex digits of the name's SHA-1 keep two
-    names apart, the same in every process.
+    "refund-agent" give the same slug, and an agent with both is a configuration error. If more than
+    that is lost (other scripts, emoji, length), six hex digits of the name's SHA-1 are appended, so that
+    different names stay different and are the same in every process.
     """
     folded = re.sub(r"[^a-z0-9_]", "_", name.lower())
     lossy = re.search(r"[^A-Za-z0-9_ .\-]", name) is not None or not name.strip(" .-_")
@@ -48,7 +48,7 @@ def transfer_tool_name(target: str) -> str:
 
 
 def capable_name(capabilities: Collection[str]) -> str:
-    """Return what stands for a target that is found by what it can do: ``agent with sql and python``."""
+    """Return the name of a target that is chosen by capabilities: ``agent with sql and python``."""
     return f"agent with {' and '.join(capabilities)}"
 
 
@@ -58,7 +58,7 @@ def litellm_name(model: str) -> str:
 
 
 def odd_tool_name(name: str) -> str:
-    """Return what providers do not like about a tool's name; nothing if it will do."""
+    """Return what providers do not accept in a tool's name; an empty text if they accept it."""
     if not isinstance(cast(object, name), str):
         return f"the type {type(name).__name__}"
     strange = "".join(sorted(set(re.sub(r"[a-zA-Z0-9_-]", "", name))))
@@ -68,11 +68,11 @@ def odd_tool_name(name: str) -> str:
 
 
 def in_order(names: Collection[str]) -> tuple[str, ...]:
-    """Return names as a tuple. Those of a set are sorted: its own order differs from process to process."""
+    """Return names as a tuple. A set is sorted: its own order differs from process to process."""
     return tuple(sorted(names) if isinstance(names, Set) else names)
 
 
 def frozen_list(given: Iterable[Any]) -> tuple[Any, ...]:
-    """Return a list as it is kept, which nothing changes later; names in a set have one order."""
+    """Return a list as a tuple that later changes do not reach; a set of names is sorted."""
     is_names = isinstance(given, Set) and all(isinstance(each, str) for each in given)
     return in_order(cast("Set[str]", given)) if is_names else tuple(given)

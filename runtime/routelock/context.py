@@ -1,4 +1,4 @@
-"""What the code of an app is given while a run goes on."""
+"""The context that functions of the app get during a run, and the scope of shared memory."""
 
 from __future__ import annotations
 
@@ -17,32 +17,31 @@ __all__ = ["PAYLOAD_KEY", "MemoryScope", "RunContext", "ToolContext", "scoped"]
 
 
 PAYLOAD_KEY = "handoff_context"
-"""Where the shared memory of a run holds the payload of a transfer."""
+"""The key of the payload of a transfer in a run's shared memory."""
 
 T = TypeVar("T", default=Any)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext(Generic[T]):
-    """One moment of a run, handed to instructions, tools, filters, hooks and ``is_enabled``.
+    """The state of a run at one moment, for instructions, tools, filters, hooks and ``is_enabled``.
 
-    The object itself cannot be changed; ``shared_memory`` is the one bag that can, and it belongs
-    to this run alone.
+    The object is immutable, except for ``shared_memory``, which belongs to this run alone.
     """
 
     context: T
     """The object that the app passed as ``context=`` to the run. It is never sent to a model."""
     run_id: str = ""
     agent: str = ""
-    """Name of the agent that is active now."""
+    """Name of the active agent."""
     turn: int = 0
     """Number of the model call, counted from 1 over all agents of the run."""
     usage: Usage = field(default_factory=Usage)
-    """What the run has consumed until now."""
+    """Tokens and cost of the run so far."""
     shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Data that the parts of one run share; gone when the run ends."""
+    """Data that the agents and tools of one run share; deleted when the run ends."""
     scopes: frozenset[str] = frozenset()
-    """Who is asking, as ``RunConfig.scopes`` says; see `routelock.scopes`."""
+    """The scopes granted to the run, see ``RunConfig.scopes`` and `routelock.scopes`."""
     user_id: str | None = None
     """The app's name for the user, as ``RunConfig.user_id`` says."""
     conversation_id: str | None = None
@@ -50,16 +49,16 @@ class RunContext(Generic[T]):
 
     @property
     def handoff_payload(self) -> HandoffPayload | None:
-        """The data that rode along with a transfer; None when there is none, or it cannot be read.
+        """The payload of the last transfer; None without one, or if it cannot be read.
 
-        `routelock.handoffs.payload_of` also says what is wrong with it. It is read anew each time.
+        `routelock.handoffs.payload_of` also returns what is wrong with it. It is read on each access.
         """
-        from routelock.handoffs.payload import payload_of  # noqa: PLC0415 - see above
+        from routelock.handoffs.payload import payload_of  # noqa: PLC0415 - an upward import
 
         return payload_of(self.shared_memory)[0]
 
 
-_SHARED = tuple(each.name for each in fields(RunContext))
+_RUN_FIELDS = tuple(each.name for each in fields(RunContext))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +70,15 @@ class ToolContext(RunContext[T]):
     tool_arguments: str = ""
     """JSON text as the model wrote it."""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The arguments after validation, for the tool itself; hooks see ``tool_arguments``."""
+    """The validated arguments, for the tool itself; hooks get ``tool_arguments``."""
 
     @classmethod
     def of(
         cls, moment: RunContext[T], *, tool_name: str, tool_call_id: str, tool_arguments: str
     ) -> ToolContext[T]:
-        """Return the context of a call that is made at this moment of a run."""
+        """Return the context of a call at this moment of a run."""
         return cls(
-            **{name: getattr(moment, name) for name in _SHARED},
+            **{name: getattr(moment, name) for name in _RUN_FIELDS},
             tool_name=tool_name,
             tool_call_id=tool_call_id,
             tool_arguments=tool_arguments,
@@ -87,7 +86,7 @@ class ToolContext(RunContext[T]):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that stays the same when this very call is retried: pass it to payment APIs."""
+        """A key that stays the same if this call is retried: pass it to payment APIs."""
         return f"{self.run_id}:{self.turn}:{self.tool_call_id}"
 
 
@@ -98,14 +97,14 @@ class MemoryScope:
     outer: dict[str, Any]
     inner: dict[str, Any]
     given: dict[str, Any]
-    """What was in the inner one at the beginning."""
+    """The content of ``inner`` at the beginning."""
     keys: Sequence[str] | None
-    """What is shared; None for everything."""
+    """The shared keys; None for all."""
 
     def widened(self) -> dict[str, Any]:
-        """Return the outer dict, with what changed of that which is shared.
+        """Write the changes of shared keys back to the outer dict, and return it.
 
-        What did not change is left alone: others may have changed it in the meantime.
+        Unchanged keys are left alone: they may have changed in the outer dict in the meantime.
         """
         keys = {**self.given, **self.inner} if self.keys is None else self.keys
         for key in keys:
@@ -119,9 +118,9 @@ class MemoryScope:
 
 
 def scoped(memory: dict[str, Any], keys: Sequence[str] | None) -> MemoryScope:
-    """Return a dict of its own within a memory, with these keys of it; None for all.
+    """Return a scope of a shared memory with these keys; None for all.
 
-    A payload is not withheld: it is for the target.
+    The payload is always in it: it is meant for the target.
     """
     kept = memory if keys is None else (*keys, PAYLOAD_KEY)
     given = {key: memory[key] for key in kept if key in memory}

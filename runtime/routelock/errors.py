@@ -1,33 +1,33 @@
-"""Everything routelock raises, as one tree grouped by whose fault it is.
+"""All errors of routelock, as one tree grouped by cause.
 
     RoutelockError
-      ConfigError                 your wiring: found before the first model call where that is possible
-        NoHandlerError            nothing can answer for this agent
+      ConfigError                 wrong settings: found before the first model call where possible
+        NoHandlerError            an agent has no model and no handler
         SkillInitError            a skill could not be initialised
         MissingExtra              an optional package is not installed
-      CallbackError               a function of yours raised: instructions, is_enabled, a guardrail
+      CallbackError               a function of the app raised: instructions, is_enabled, a guardrail
       ModelBehaviorError          the model kept producing something unusable
       ToolError                   a tool raised and its policy is to stop the run
         ToolTimeout               a tool took longer than its own timeout
       HandoffError                a transfer failed and the policy is to stop the run
-        HandoffFilterError        an input filter or history mapper broke what it was given
+        HandoffFilterError        an input filter or history mapper failed
         HandoffTimeout            the target took longer than the handoff's run_timeout
-        HandoffStateError         a handoff cannot go from its state to the one asked for
-        PayloadError              the data that was to ride along is not what its type says
-      GuardrailTripped            one of your guardrails said stop
+        HandoffStateError         a handoff cannot change from its state to the requested one
+        PayloadError              the data of a handoff does not fit its type
+      GuardrailTripped            a guardrail stopped the run
         InputGuardrailTripped
         OutputGuardrailTripped
         ToolGuardrailTripped
       LimitExceeded               a budget of the run is used up
         MaxTurnsExceeded
         MaxHandoffsExceeded
-        LoopDetected              agents or tools went round without progress
+        LoopDetected              agents or tools repeated themselves without progress
         RunTimeout                the run took longer than its timeout
         BudgetExceeded            requests, tool calls, tokens or money, see Limits
       SessionError                a session could not be loaded or stored
-        SessionConflict           somebody else has gone on with the session in the meantime
-      JournalError                what a step gave, or the end, could not be written down
-      HandlerError                whatever answers for the model failed
+        SessionConflict           another run added to the session in the meantime
+      JournalError                the journal of a run could not be written
+      HandlerError                a handler failed
         ProviderError             the vendor or the way to it failed; see .retryable and .status
           AuthenticationFailed    401, 403, a missing key
           InvalidRequest          400, 404, 409, 413, 422: the same request fails again
@@ -44,9 +44,9 @@
           ProviderDefect          a missing module or a bug inside the vendor's library
           CassetteMiss            a test replays a recording that does not have this request
 
-Every error that ends a run carries the partial result as ``error.result``: all that happened until
-then, the usage included. A cancellation is no error of this tree: a `routelock.RunHandle` has the result
-then.
+Every error that ends a run has the partial result as ``error.result``: everything that happened until then,
+including the usage. A cancellation is not an error of this tree; after one a `routelock.RunHandle` has the
+result.
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ class RoutelockError(Exception):
 
 
 class ConfigError(RoutelockError, ValueError):
-    """Agents, handoffs, tools or settings that cannot work together as they were wired."""
+    """Agents, handoffs, tools or settings are wrong, or contradict one another."""
 
 
 class NoHandlerError(ConfigError):
-    """An agent has no model and no handler, so nothing can answer."""
+    """An agent has no model and no handler."""
 
 
 class SkillInitError(ConfigError):
@@ -123,14 +123,14 @@ class MissingExtra(ConfigError, ImportError):
 
 
 class CallbackError(RoutelockError):
-    """A function that the app gave to routelock raised; the message says which, the cause is chained."""
+    """A function of the app raised; the message names the function, the cause is chained."""
 
 
 class ModelBehaviorError(RoutelockError):
     """The model kept calling tools that do not exist, sending broken arguments or invalid output."""
 
     asked_for = False
-    """Whether ``RunConfig.raise_on`` asked for it: then it ends the run, and no agent that waits is told."""
+    """Whether ``RunConfig.raise_on`` asked for it: then it also ends the run for the agents that wait."""
 
 
 class ToolError(RoutelockError):
@@ -146,35 +146,35 @@ class HandoffError(RoutelockError):
 
 
 class HandoffFilterError(HandoffError):
-    """An input filter or a history mapper raised or returned something unusable.
+    """An input filter or a history mapper raised, or returned something unusable.
 
-    The run stops rather than show the next agent the unfiltered history, which the filter may have
-    been there to hide.
+    The run stops, so that the next agent does not see the unfiltered history, which the filter may have been
+    meant to hide.
     """
 
 
 class HandoffTimeout(HandoffError):
-    """The target took longer than its handoff's ``run_timeout``; the caller is told, and goes on."""
+    """The target took longer than its handoff's ``run_timeout``; the source is told, and goes on."""
 
     call_id = ""
-    """The call of the one that waited too long."""
+    """The handoff call whose time is over."""
     asked = True
-    """Whether the model was being asked; else the time was over before that."""
+    """Whether a model call was in flight; if not, the time was over before it."""
 
 
 class HandoffStateError(HandoffError, ValueError):
-    """A handoff cannot go from the state it is in to the one that was asked for."""
+    """A handoff cannot change from its state to the requested one."""
 
 
 class PayloadError(HandoffError, ValueError):
-    """A payload that is none, names another source than it has, or does not fit its declared type.
+    """A payload cannot be read, names another source, or does not fit its declared type.
 
-    The message says which fields are wrong and never what is in them.
+    The message names the wrong fields and never shows their values.
     """
 
 
 class GuardrailTripped(RoutelockError):
-    """A guardrail said stop. ``guardrail`` is its name, ``info`` what it reported."""
+    """A guardrail stopped the run. ``guardrail`` is its name, ``info`` its ``output_info``."""
 
     def __init__(self, message: str, *, guardrail: str = "", info: Any = None) -> None:
         super().__init__(message)
@@ -183,7 +183,7 @@ class GuardrailTripped(RoutelockError):
 
 
 class InputGuardrailTripped(GuardrailTripped):
-    """An input guardrail refused what came in, before the agent's model was called."""
+    """An input guardrail refused the input, before the agent's model was called."""
 
 
 class OutputGuardrailTripped(GuardrailTripped):
@@ -191,19 +191,19 @@ class OutputGuardrailTripped(GuardrailTripped):
 
 
 class ToolGuardrailTripped(GuardrailTripped):
-    """A guardrail of a tool stopped the run, because of a call's arguments or of its result."""
+    """A guardrail of a tool stopped the run, because of the arguments or the result of a call."""
 
 
 class LimitExceeded(RoutelockError):
-    """A budget of the run is used up; ``result`` holds the work done so far."""
+    """A limit of the run is reached; ``result`` holds the work done so far."""
 
 
 class MaxTurnsExceeded(LimitExceeded):
-    """The next model call would have been one more than ``max_turns``."""
+    """The next model call would have exceeded ``max_turns``."""
 
 
 class MaxHandoffsExceeded(LimitExceeded):
-    """The model asked for one more transfer than ``max_handoffs``, after having been told so."""
+    """The model requested more transfers than ``max_handoffs``, after it was told of the limit."""
 
 
 class LoopDetected(LimitExceeded):
@@ -223,33 +223,33 @@ class SessionError(RoutelockError):
 
 
 class SessionConflict(SessionError):
-    """Something was added to a session since it was loaded, so nothing more is added to what was there then.
+    """A session was changed after it was loaded, so this run stores nothing more in it.
 
-    The partial result of the run that comes second is in ``result``. What is stored is the other's.
+    The partial result of this run is in ``result``. The session keeps what the other run stored.
     """
 
 
 class JournalError(RoutelockError):
-    """What a step gave, or how a run began or ended, could not be written into the journal; see the cause.
+    """A step, or the start or end of a run, could not be written into the journal; see the cause.
 
-    The run is still one that was cut off: the same call goes on with it once the file can be written.
+    The run counts as interrupted: the same call resumes it once the file can be written.
     """
 
 
 class HandlerError(RoutelockError):
-    """The handler broke its contract: it ended without a message, or yielded something unknown."""
+    """A handler broke its contract: it ended without a message, or yielded something unknown."""
 
 
 class ProviderError(HandlerError):
-    """A vendor, or the way to it, failed.
+    """A vendor, or the connection to it, failed.
 
     Args:
         message: what happened and what to do about it.
-        status: the HTTP status, or None when there was no HTTP answer.
-        retry_after: seconds the vendor asked to wait, or None.
+        status: the HTTP status, or None without an HTTP response.
+        retry_after: seconds to wait before a retry, as the vendor said, or None.
         provider: the vendor's short name, such as ``"anthropic"``.
-        model: the model that was asked.
-        retryable: overrides the class's own answer to "may the same request succeed later?".
+        model: the model that was called.
+        retryable: whether the same request may succeed later; None for the default of the class.
     """
 
     retryable: bool = False
@@ -330,7 +330,7 @@ class IncompleteResponse(ProviderError):
 
 
 class UnreadableResponse(ProviderError):
-    """The answer was not what the protocol says: HTML, truncated JSON, an empty body."""
+    """The response does not follow the protocol: HTML, truncated JSON, an empty body."""
 
     retryable = True
 
@@ -342,6 +342,6 @@ class ProviderDefect(ProviderError):
 class CassetteMiss(ProviderError, AssertionError):
     """A request is not in the recording that a test replays: never retried.
 
-    The first line names the request and the file; a difference to the nearest recorded request follows.
+    The first line names the request and the file; the difference to the nearest recorded request follows.
     See `routelock.testing.use_cassette`.
     """

@@ -1,12 +1,12 @@
-"""Checks on what goes into a run, an agent or a tool and on what comes out, as plain functions.
+"""Guardrails: functions that check the input and output of runs, agents and tools.
 
-An agent's own guardrails run when that agent is active: input ones when it takes over, output ones
-on its final output. They are not inherited over a handoff. The ones in `RunConfig` hold for the run.
-Those of a tool hold for each of its calls, whichever agent makes it.
+An agent's guardrails run while that agent is active: input guardrails when it takes over, output guardrails
+on its final output. A handoff does not pass them on. Guardrails in `RunConfig` hold for the whole run, those
+of a tool for each of its calls, by any agent.
 
-Guardrails that look at one thing are asked at the same time. The first that trips cancels those that have not
-answered; of several that tripped, the first as declared is the error. One that is not async has answered
-before the next is called. Each is given a copy of its own: what it edits, nobody else sees.
+Guardrails of the same value run concurrently. The first that trips cancels those that are still running; of
+several that tripped, the first in the order of declaration is the error. One that is not async has answered
+before the next is called. Each gets its own copy of the value, so edits are not seen elsewhere.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ class GuardrailResult:
     tripwire_triggered: bool
     output_info: Any = None
     answer: str | None = None
-    """Of a tool's guardrail: what the model is told in place of a result. The run goes on."""
+    """Of a tool's guardrail: the text that the model gets instead of a result. The run goes on."""
 
 
 Guardrail = Callable[[RunContext[Any], Any, Any], MaybeAwaitable[GuardrailResult]]
 """``(context, agent, value) -> GuardrailResult``, sync or async. For an input guardrail the value is a
-list of copies of the messages that the agent's model is shown next, without its system prompt;
-`routelock.history.last_user_text` finds what the user asked. For an output guardrail: the final output."""
+list of copies of the messages for the agent's next model call, without its system prompt;
+`routelock.history.last_user_text` finds the user's text. For an output guardrail: the final output."""
 
 ToolGuardrail = Callable[[ToolContext[Any], Any, Any], MaybeAwaitable[GuardrailResult]]
-"""``(context, tool, value) -> GuardrailResult``, alike. Before a call the value is its arguments by name,
-after validation; after it the text that the model is to see."""
+"""``(context, tool, value) -> GuardrailResult``, sync or async. Before a call the value is its validated
+arguments by name; after the call it is the text for the model."""
 
 
 async def check_input(
     guardrails: Sequence[Guardrail], context: RunContext[Any], agent: Any, value: Any, *, whose: str
 ) -> None:
-    """Ask input guardrails at the same time.
+    """Run input guardrails concurrently.
 
     Args:
-        guardrails: in the order in which they are declared.
-        context: the present moment.
-        agent: whose input it is.
-        value: what they judge.
-        whose: says in errors whose guardrails they are, such as ``"agent 'A'"``.
+        guardrails: in the order of declaration.
+        context: the current state of the run.
+        agent: the agent that gets the input.
+        value: the input.
+        whose: names the owner of the guardrails in errors, such as ``"agent 'A'"``.
 
     Raises:
-        InputGuardrailTripped: one of them said stop.
+        InputGuardrailTripped: one of them tripped.
         CallbackError: one of them raised.
     """
     what = f"An input guardrail of {whose}"
@@ -83,9 +83,9 @@ async def check_input(
 def output_questions(
     guardrails: Sequence[Guardrail], context: RunContext[Any], agent: Any, value: Any, *, whose: str
 ) -> list[Question[None]]:
-    """Return what output guardrails are asked; arguments are those of `check_input`.
+    """Return the calls of output guardrails for `ask_all`; arguments are those of `check_input`.
 
-    To ask it raises `OutputGuardrailTripped` if one of them says stop.
+    `ask_all` raises `OutputGuardrailTripped` if one of them trips.
     """
     what = f"An output guardrail of {whose}"
     return [
@@ -96,12 +96,12 @@ def output_questions(
 async def screened(
     guardrails: Sequence[ToolGuardrail], context: ToolContext[Any], tool: Any, value: Any
 ) -> str | None:
-    """Ask guardrails of a tool, and return what the first that objects wants the model to be told.
+    """Run the guardrails of a tool concurrently, and return the text that replaces the result, if any.
 
-    They are asked at the same time; the first that objects, with an answer or a stop, cancels the others.
+    The first guardrail that trips, or gives such a text, cancels the others.
 
     Raises:
-        ToolGuardrailTripped: it said stop.
+        ToolGuardrailTripped: it tripped.
         CallbackError: one of them raised.
     """
     what = f"A guardrail of tool {tool.name!r}"
@@ -112,13 +112,13 @@ async def screened(
                 for each in guardrails
             ]
         )
-    except _Objection as objection:
-        return objection.answer
+    except _ReplacedResult as replaced:
+        return replaced.answer
     return None
 
 
-class _Objection(RoutelockError):
-    """What a tool's guardrail wants the model to be told in place of a result."""
+class _ReplacedResult(RoutelockError):
+    """A tool's guardrail gave a text that the model gets instead of the result."""
 
     def __init__(self, answer: str) -> None:
         super().__init__(answer)
@@ -134,10 +134,12 @@ def _question(
     error: type[GuardrailTripped],
 ) -> Question[None]:
     ask = partial(guardrail, context, owner, value)
-    return Question(whose, ask, partial(_judge, guardrail, context, error))
+    return Question(whose, ask, partial(_check_result, guardrail, context, error))
 
 
-def _judge(guardrail: object, context: RunContext[Any], error: type[GuardrailTripped], found: object) -> None:
+def _check_result(
+    guardrail: object, context: RunContext[Any], error: type[GuardrailTripped], found: object
+) -> None:
     if not isinstance(found, GuardrailResult):
         raise TypeError(f"guardrail {name_of(guardrail)!r} must return a GuardrailResult, not {found!r:.80}")
     if found.answer is not None and error is not ToolGuardrailTripped:
@@ -153,4 +155,4 @@ def _judge(guardrail: object, context: RunContext[Any], error: type[GuardrailTri
             info=found.output_info,
         )
     if found.answer is not None:
-        raise _Objection(found.answer)
+        raise _ReplacedResult(found.answer)

@@ -1,4 +1,4 @@
-"""The words of a handoff: the request, the target's response, and the states that it goes through."""
+"""Requests for handoffs, the responses of targets, and the states of a handoff."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, cast
 from routelock._tool_names import capable_name, in_order
 from routelock.errors import ConfigError, HandoffStateError
 
-__all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
+__all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "is_seconds", "recordable"]
 
 
 class HandoffStatus(StrEnum):
-    """Where a handoff stands.
+    """The state of a handoff.
 
-    A request is pending until the target accepts or rejects it or its time is over; an accepted one is
-    completed when the target's work is done, or fails with it.
+    A request is pending until the target accepts or rejects it or its time is over. An accepted one is
+    completed when the target's work is done, or failed.
     """
 
     PENDING = "PENDING"
@@ -32,18 +32,18 @@ class HandoffStatus(StrEnum):
     """A callback raised, the run ended before it was decided, or the target failed during the work."""
 
     def to(self, status: HandoffStatus, handoff_id: str = "") -> HandoffStatus:
-        """Return ``status`` if a handoff in this state may go there.
+        """Return ``status`` if a handoff may change from this state to it.
 
         Raises:
             HandoffStateError: it may not; the message names the handoff and its state.
         """
-        if status not in _LEADS_TO.get(self, ()):
+        if status not in _NEXT.get(self, ()):
             needed = "ACCEPTED" if status is HandoffStatus.COMPLETED else "PENDING"
             raise HandoffStateError(f"Handoff {handoff_id} is not in {needed} status (current: {self.value})")
         return status
 
 
-_LEADS_TO: Mapping[HandoffStatus, Sequence[HandoffStatus]] = {
+_NEXT: Mapping[HandoffStatus, Sequence[HandoffStatus]] = {
     HandoffStatus.PENDING: (
         HandoffStatus.ACCEPTED,
         HandoffStatus.REJECTED,
@@ -57,7 +57,7 @@ _LEADS_TO: Mapping[HandoffStatus, Sequence[HandoffStatus]] = {
 _STATUSES: Mapping[str, HandoffStatus] = {status.value: status for status in HandoffStatus}
 
 _Kind = tuple[str, Any, str]
-"""The name of a field, its type, and what that is called."""
+"""The name of a field, its type, and the name of the type in errors."""
 
 _OF_A_RESPONSE: Sequence[_Kind] = (
     ("handoff_id", str, "text"),
@@ -91,26 +91,26 @@ def _are_names(given: object) -> bool:
     return all(isinstance(name, str) and name for name in names)
 
 
-def _is_wait(given: object) -> bool:
-    """Whether a value is a time to wait, in seconds; None and infinity are for ever."""
-    return given is None or (isinstance(given, int | float) and not isinstance(given, bool) and given > 0)
+def is_seconds(value: object) -> bool:
+    """Whether a value is a number of seconds above 0; infinity is one."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffResponse:
-    """What an agent says to a request; see ``Agent.on_handoff_request``.
+    """The target's response to a handoff request; see ``Agent.on_handoff_request``.
 
-    The answer to each transfer is on its record, see ``HandoffRecord.response``.
+    The response of each transfer is on its record, see ``HandoffRecord.response``.
     """
 
     status: HandoffStatus = HandoffStatus.PENDING
     handoff_id: str = ""
-    """Under which the answer is filed, where there is a store; on a record that of the transfer otherwise."""
+    """The id in the store, if there is one; otherwise, on a record, that of the transfer."""
     rejection_reason: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What else the agent has to say; it is kept with the record."""
+    """More data from the target; it is kept with the record."""
     from_agent: str = ""
-    """Who answers; filled in by the run, and empty when nobody was asked, or there was no answer."""
+    """Name of the target that responded; filled in by the run, and empty without a response."""
 
     def __post_init__(self) -> None:
         given = cast(object, self.status)
@@ -123,19 +123,19 @@ class HandoffResponse:
 
     @property
     def accepted(self) -> bool:
-        """Whether the agent takes over, or has done so."""
+        """Whether the target has accepted the handoff, or completed it."""
         return self.status in (HandoffStatus.ACCEPTED, HandoffStatus.COMPLETED)
 
     @classmethod
     def accept(cls, handoff_id: str = "", *, metadata: Mapping[str, Any] | None = None) -> HandoffResponse:
-        """Take over."""
+        """Return an acceptance."""
         return cls(status=HandoffStatus.ACCEPTED, handoff_id=handoff_id, metadata=metadata or {})
 
     @classmethod
     def reject(
         cls, reason: str, handoff_id: str = "", *, metadata: Mapping[str, Any] | None = None
     ) -> HandoffResponse:
-        """Decline; the source is told the reason and goes on."""
+        """Return a rejection; the source is told the reason and goes on."""
         return cls(
             status=HandoffStatus.REJECTED,
             handoff_id=handoff_id,
@@ -146,41 +146,39 @@ class HandoffResponse:
 
 @dataclass(frozen=True, slots=True)
 class HandoffRequest:
-    """Asks for a handoff.
+    """A request to hand over to another agent or handler.
 
-    A tool whose function returns one hands over. Only code can make one: text that looks like one, from
-    a tool, a model or a user, is text. And it is what a target is shown in
-    ``Agent.on_handoff_request``, whoever asked.
+    A tool hands over by returning one. Only code can make one: text that looks like one, from a tool, a model
+    or a user, stays text. Targets get one in ``Agent.on_handoff_request``.
     """
 
     to_agent: Any = None
-    """A handler of the agent, an agent that it may hand over to, or any other agent of the run, by
-    name; or the `routelock.Handler` or `routelock.Agent` itself. None for the first agent that has all of
-    ``capabilities_required``."""
+    """The target: the name of a handler of the agent, or of an agent of the run; or a `routelock.Handler` or
+    `routelock.Agent` itself. None for the first agent that has all of ``capabilities_required``."""
     input: Any = field(default=None, kw_only=True)
-    """Given to the target: a handler finds it as ``Request.handoff_input``."""
+    """Passed to the target: a handler finds it as ``Request.handoff_input``."""
     reason: str | None = field(default=None, kw_only=True)
-    """Why; it is on the record."""
+    """The reason for the handoff; it is on the record."""
     message: str | None = field(default=None, kw_only=True)
-    """Answers the tool call; ``{"assistant": "<target>"}`` when left out."""
+    """The answer to the tool call; ``{"assistant": "<target>"}`` when left out."""
     from_agent: str = field(default="", kw_only=True)
-    """Who asks; filled in by the run."""
+    """Name of the agent that requests it; filled in by the run."""
     request_id: str = field(default="", kw_only=True)
-    """``h-<run id>-<n>``, the same whenever the run is replayed; filled in by the run."""
+    """``h-<run id>-<n>``, the same each time the run is replayed; filled in by the run."""
     preserve_context: bool = field(default=True, kw_only=True)
     """False shows the target only the newest user message."""
     capabilities_required: Sequence[str] = field(default=(), kw_only=True)
     """What the target must be able to do; kept as a tuple, a set in alphabetical order."""
     timeout: float | None = field(default=None, kw_only=True)
-    """Seconds that the target has to accept, more than 0; None and infinity wait for ever."""
+    """Seconds that the target has to accept, more than 0; None and infinity for no limit."""
     payload: Any = field(default=None, kw_only=True)
-    """Data that rides along, see `routelock.handoffs.HandoffPayload`."""
+    """Data for the target, see `routelock.handoffs.HandoffPayload`."""
     context_snapshot: bytes | None = field(default=None, kw_only=True)
     """The conversation as `routelock.handoffs.serialize_context` writes it, for a target that decides
-    in another process. A run needs none, and passes on what a tool gives."""
+    in another process. A run does not need it, and passes on what a tool gives."""
     priority: int = field(default=0, kw_only=True)
-    """For those who decide, such as a `routelock.handoffs.HandoffStore`: lower first. A run tries the
-    transfers of a reply in the order of the calls."""
+    """Urgency for stores and targets that decide, such as a `routelock.handoffs.HandoffStore`: lower first. A
+    run tries the transfers of a reply in the order of the calls."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
 
     def __post_init__(self) -> None:
@@ -198,7 +196,7 @@ class HandoffRequest:
                 "A HandoffRequest names a handler or an agent, or is given it, or says what it must be able "
                 f"to do (capabilities_required); not {self.to_agent!r:.80}."
             )
-        if not _is_wait(self.timeout):
+        if self.timeout is not None and not is_seconds(self.timeout):
             what = "seconds, more than 0, or None"
             raise ConfigError(f"The timeout of a HandoffRequest must be {what}, not {self.timeout!r:.80}.")
         _check_kinds(self, _OF_A_REQUEST)
@@ -207,7 +205,7 @@ class HandoffRequest:
 
     @property
     def target_name(self) -> str:
-        """The name of the target, or what it must be able to do; empty when it has neither."""
+        """The name of the target, or a name made from the capabilities; empty without either."""
         if self.to_agent is None and self.capabilities_required:
             return capable_name(in_order(self.capabilities_required))
         name: object = (
@@ -217,12 +215,12 @@ class HandoffRequest:
 
     @property
     def answer(self) -> str:
-        """What answers the tool call once the transfer is made."""
-        made = json.dumps({"assistant": self.target_name}, ensure_ascii=False)
-        return made if self.message is None else self.message
+        """The text that answers the tool call after the transfer."""
+        default = json.dumps({"assistant": self.target_name}, ensure_ascii=False)
+        return default if self.message is None else self.message
 
     def envelope(self) -> dict[str, Any]:
-        """Return what a tool asked for as JSON data, with the target by its name."""
+        """Return the request of a tool as JSON data for a journal, with the target by its name."""
         return {
             "to_agent": None if self.to_agent is None else self.target_name,
             "input": recordable(self.input),
@@ -242,13 +240,13 @@ class HandoffRequest:
     def to_dict(self) -> dict[str, Any]:
         """Return the request as JSON data for another process, with the target by its name.
 
-        ``preserve_context`` is ``preserve_history`` there, the snapshot is base64, and what is a model or a
-        payload here is an object there.
+        There ``preserve_context`` is called ``preserve_history``, the snapshot is base64, and models and
+        payloads are objects.
 
         Raises:
             ValueError: something in it has no JSON form; the message says where.
         """
-        from routelock.handoffs.request_json import as_wire  # noqa: PLC0415 - for those who send one elsewhere
+        from routelock.handoffs.request_json import as_wire  # noqa: PLC0415 - it imports pydantic
 
         if self.to_agent is None:
             raise ValueError(
@@ -260,14 +258,14 @@ class HandoffRequest:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> HandoffRequest:
-        """Return the request that `to_dict` made this of, or that another program means by it.
+        """Return the request that `to_dict`, or another program, wrote as this data.
 
-        ``from_agent`` and ``to_agent`` must be there; the rest may be missing. A ``payload`` stays a dict,
-        which `HandoffPayload.parse` reads.
+        ``from_agent`` and ``to_agent`` are required. A ``payload`` stays a dict, which `HandoffPayload.parse`
+        reads.
 
         Raises:
-            ValueError: it is no request. All that is wrong is named at once, unknown keys included, and no
-                value is shown.
+            ValueError: it is no request. The message lists everything that is wrong, unknown keys included,
+                and shows no value.
         """
         from routelock.handoffs.request_json import from_wire  # noqa: PLC0415
 
@@ -284,10 +282,10 @@ class HandoffRequest:
 
 
 def recordable(value: object) -> Any:
-    """Return a value as JSON data, for a journal. What has no JSON form becomes text, never an error."""
+    """Return a value as JSON data, for a journal. A value without a JSON form becomes text."""
     from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
     try:
         return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))
-    except ValueError:  # it refers to itself, or is no proper text
+    except ValueError:  # it refers to itself, or has text that is no valid Unicode
         return repr(value)

@@ -1,4 +1,4 @@
-"""Starting runs: plain, from synchronous code, and as a stream of events."""
+"""Starts runs: async, from synchronous code, and as a stream of events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from routelock.run.run import Run
 from routelock.run.start import DEFAULT_MAX_TURNS, is_state, start
 from routelock.run.stream import RunHandle, RunStream, finish
 
-if TYPE_CHECKING:  # loaded by those who use it
+if TYPE_CHECKING:
     from routelock.sessions.session import Session
     from routelock.state.run_state import RunState
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Runner:
-    """Runs agents. All three ways run the same loop and give the same result."""
+    """Runs agents. All three methods run the same loop and give the same result."""
 
     @staticmethod
     async def run(
@@ -40,31 +40,28 @@ class Runner:
         session: Session | None = None,
         handle: RunHandle | None = None,
     ) -> RunResult[Any]:
-        """Run until there is a final output, and return everything that happened.
+        """Run agents until there is a final output, and return the result.
 
         Args:
-            starting_agent: who answers first, whatever happened in earlier runs.
+            starting_agent: the agent that answers first.
             input: the user's text, or messages such as ``earlier.to_input_list() + [message]``; or a
-                `RunState`, with which that run goes on where it stood.
+                `RunState`, to resume that run where it stopped.
             context: an object for tools, instructions and hooks; no model sees it.
-            max_turns: most model calls, over all agents; None for no limit. A run that goes on counts those
-                that it made before.
-            hooks: watches the run.
+            max_turns: the highest number of model calls, over all agents; None for no limit. The earlier
+                calls of a resumed run count.
+            hooks: called on the events of the run.
             run_config: settings for all agents of the run.
-            session: what came before the input, and where the run is kept, turn by turn, see
-                `routelock.sessions`. A run that goes on is kept where it was kept before.
-            handle: where the result is found also if the run is cancelled; each run needs one of its own.
+            session: the conversation so far; the run is stored in it turn by turn, see `routelock.sessions`.
+                Resume a run with the session that it was started with.
+            handle: has the result even if the run is cancelled; each run needs its own.
 
         Raises:
-            ConfigError: agents, input or settings that cannot work, before any model call.
-            SessionError: the session could not be loaded or stored, or somebody else has gone on with it.
-            RoutelockError: whatever ended the run, with the partial result in ``error.result``.
+            ConfigError: agents, input or settings are wrong; raised before any model call.
+            SessionError: the session could not be loaded or stored, or another run changed it meanwhile.
+            RoutelockError: an error ended the run; the partial result is in ``error.result``.
         """
         run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-        run = _kept(run, session, input)
-        if handle is not None:
-            handle.hold(run)
-        return await finish(run)
+        return await finish(_prepared(run, session, input, handle))
 
     @staticmethod
     def run_sync(
@@ -78,23 +75,20 @@ class Runner:
         session: Session | None = None,
         handle: RunHandle | None = None,
     ) -> RunResult[Any]:
-        """Do `Runner.run` from code that is not async. Arguments and errors are the same.
+        """Do the same as `Runner.run`, from code that is not async. Arguments and errors are the same.
 
         Raises:
             ConfigError: an event loop is already running in this thread.
         """
-        import asyncio  # noqa: PLC0415 - a good part of the time that importing routelock takes
+        import asyncio  # noqa: PLC0415 - it would take a good part of the import time of routelock
 
-        if _loop_is_running():
+        if _is_loop_running():
             raise ConfigError(
                 "Runner.run_sync cannot be used inside a running event loop (a notebook, an async web "
                 "handler). Use `result = await Runner.run(...)` there."
             )
         run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-        run = _kept(run, session, input)
-        if handle is not None:
-            handle.hold(run)
-        return asyncio.run(finish(run))
+        return asyncio.run(finish(_prepared(run, session, input, handle)))
 
     @staticmethod
     def run_streamed(
@@ -109,14 +103,14 @@ class Runner:
     ) -> RunStream:
         """Return a run as a stream of events. Arguments and errors are those of `Runner.run`.
 
-        Nothing happens until the stream is read, and nothing is read ahead of its reader.
+        The run starts when the stream is first read, and it never runs ahead of its reader.
         """
         run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=True)
-        return RunStream(_kept(run, session, input))
+        return RunStream(_prepared(run, session, input, None))
 
 
-def _kept(run: Run, session: Session | None, input: RunInput | RunState) -> Run:
-    """Let a run be kept in its session, if it has one."""
+def _prepared(run: Run, session: Session | None, input: RunInput | RunState, handle: RunHandle | None) -> Run:
+    """Return a run with its session and its handle connected."""
     if session is not None:
         if not hasattr(session, "store_of_run"):
             raise ConfigError(
@@ -124,14 +118,19 @@ def _kept(run: Run, session: Session | None, input: RunInput | RunState) -> Run:
                 f"{session!r:.80}. See routelock.sessions."
             )
         run.store = session.store_of_run(input if is_state(input) else None)
+    if handle is not None:
+        handle.hold(run)
     return run
 
 
-def _loop_is_running() -> bool:
-    """Ask the loops that are loaded: what anyio goes by is inherited by threads that asyncio starts."""
+def _is_loop_running() -> bool:
+    """Whether an event loop runs in this thread.
+
+    The loops are asked themselves: the variable that anyio reads is inherited by threads that asyncio starts.
+    """
     asyncio, trio = sys.modules["asyncio"], sys.modules.get("trio")
-    for ask in (asyncio.get_running_loop, *([trio.lowlevel.current_trio_token] if trio else ())):
+    for running in (asyncio.get_running_loop, *([trio.lowlevel.current_trio_token] if trio else ())):
         with suppress(RuntimeError):
-            ask()
+            running()
             return True
     return False

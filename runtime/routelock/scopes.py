@@ -1,8 +1,8 @@
-"""Who may use what: a scope on a tool, a handler, a prompt or a handoff, against the scopes of a run.
+"""Permissions: the scope of a tool, handler, prompt or handoff, and the scopes granted to a run.
 
-The scopes of a run say who is asking (``RunConfig.scopes``). ``all`` is open to everybody; ``owner`` and
-``admin`` are ranks, and a higher rank includes the lower one; any other name has to be granted as it is,
-to an admin too. What is not known is denied.
+``RunConfig.scopes`` grants scopes to a run. ``all`` needs no grant. ``owner`` and ``admin`` are ranks:
+``admin`` includes ``owner``. Any other scope must be granted by its name, also to an admin. Everything else
+is denied.
 """
 
 from __future__ import annotations
@@ -15,33 +15,30 @@ from routelock.errors import ConfigError
 __all__ = ["Scope", "checked_scope", "permits"]
 
 Scope = str | Collection[str]
-"""One name, or several of which any will do."""
+"""One name, or several of which one must be granted."""
 
 _INCLUDED_BY = {"all": frozenset(("owner", "admin")), "owner": frozenset(("admin",))}
 
 
 def permits(scope: Scope, granted: Collection[str]) -> bool:
-    """Whether a run with these scopes may use what has this scope.
+    """Whether a run with the granted scopes may use something of this scope.
 
     Args:
         scope: of the tool, handler, prompt or handoff.
-        granted: the scopes of the run; none means that nobody is known to be asking.
+        granted: the scopes of the run; without any, only ``all`` is permitted.
     """
-    if scope == "all":
-        return True
     names = (scope,) if isinstance(scope, str) else scope
-    return any(_permitted(name, granted) for name in names)
-
-
-def _permitted(name: str, granted: Collection[str]) -> bool:
-    return name == "all" or name in granted or not _INCLUDED_BY.get(name, frozenset()).isdisjoint(granted)
+    return any(
+        name == "all" or name in granted or not _INCLUDED_BY.get(name, frozenset()).isdisjoint(granted)
+        for name in names
+    )
 
 
 def checked_scope(scope: object, where: str) -> Scope:
     """Return a declared scope, a list as a tuple.
 
     Raises:
-        ConfigError: it is neither a name nor a list of names. ``where`` says whose it is.
+        ConfigError: it is neither a name nor a list of names. ``where`` names the owner in the error.
     """
     if isinstance(scope, str) and scope:
         return scope

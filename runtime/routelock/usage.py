@@ -1,4 +1,4 @@
-"""Tokens and money, added up over the calls of a run."""
+"""Tokens and cost of model calls, and their sums."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one or more model calls consumed; ``a + b`` adds two of them.
+    """Tokens and cost of one or more model calls; ``a + b`` adds two of them.
 
-    ``cached_tokens`` and ``reasoning_tokens`` are parts of the input and the output tokens, not
-    additions to them. ``cost`` is in US dollars, or None as soon as one call's price is unknown:
-    an unknown price is not zero. ``estimated`` is true when a provider sent no usage and the
-    tokens of at least one call are therefore estimated from the text, or missing.
+    ``cached_tokens`` and ``reasoning_tokens`` are included in the input and the output tokens. ``cost`` is in
+    US dollars, or None if the price of any call is unknown: an unknown price is not zero. ``estimated`` is
+    true if a provider sent no usage for a call, so that its tokens are estimated from the text, or missing.
     """
 
     requests: int = 0
@@ -59,7 +58,7 @@ NO_USAGE = Usage()
 
 
 def is_usage(value: object) -> TypeIs[Usage]:
-    """Whether it is a usage, and all numbers in it are such."""
+    """Whether a value is a `Usage` with valid numbers."""
     if not isinstance(value, Usage):
         return False
     try:
@@ -69,60 +68,60 @@ def is_usage(value: object) -> TypeIs[Usage]:
         return False
 
 
-def to_usage(told: Mapping[str, Any] | None) -> Usage | None:
-    """Return the usage of one chat completion, or None when there is none, or something else than numbers.
+def to_usage(reported: Mapping[str, Any] | None) -> Usage | None:
+    """Return the usage that a chat completion reports, or None without one, or without valid numbers.
 
     ``cached_tokens`` and ``reasoning_tokens`` come from the details; DeepSeek's
-    ``prompt_cache_hit_tokens`` counts as the former. Few servers say what a call cost, see `_cost`.
+    ``prompt_cache_hit_tokens`` counts as the former. Few servers report a cost, see `_cost`.
     """
-    if not told:
+    if not reported:
         return None
     try:
-        if told.get("prompt_tokens") is None and told.get("completion_tokens") is None:
+        if reported.get("prompt_tokens") is None and reported.get("completion_tokens") is None:
             return None
-        made = _usage(told)
-    except (AttributeError, TypeError):  # no object where one should be: the reply is whole without its bill
+        usage = _usage(reported)
+    except (AttributeError, TypeError):  # a field is no object; the reply is still complete without usage
         return None
-    return made if is_usage(made) else None
+    return usage if is_usage(usage) else None
 
 
-def _usage(told: Mapping[str, Any]) -> Usage:
-    prompt: Mapping[str, Any] = told.get("prompt_tokens_details") or {}
-    completion: Mapping[str, Any] = told.get("completion_tokens_details") or {}
+def _usage(reported: Mapping[str, Any]) -> Usage:
+    prompt: Mapping[str, Any] = reported.get("prompt_tokens_details") or {}
+    completion: Mapping[str, Any] = reported.get("completion_tokens_details") or {}
     return Usage(
         requests=1,
-        input_tokens=told.get("prompt_tokens") or 0,
-        output_tokens=told.get("completion_tokens") or 0,
-        cached_tokens=prompt.get("cached_tokens") or told.get("prompt_cache_hit_tokens") or 0,
+        input_tokens=reported.get("prompt_tokens") or 0,
+        output_tokens=reported.get("completion_tokens") or 0,
+        cached_tokens=prompt.get("cached_tokens") or reported.get("prompt_cache_hit_tokens") or 0,
         reasoning_tokens=completion.get("reasoning_tokens") or 0,
-        cost=_cost(told) if "cost" in told else None,
+        cost=_cost(reported) if "cost" in reported else None,
     )
 
 
-def _cost(told: Mapping[str, Any]) -> float | None:
-    """Return what a server says that a call cost, in US dollars.
+def _cost(reported: Mapping[str, Any]) -> float | None:
+    """Return the cost of a call that a server reports, in US dollars.
 
-    OpenRouter gives a number, to which comes what the upstream vendor takes where that has a key of the
-    caller's own (https://openrouter.ai/docs/use-cases/usage-accounting). Perplexity gives a breakdown.
+    OpenRouter gives a number. If the caller brings a key of the upstream vendor, that vendor's cost is added
+    (https://openrouter.ai/docs/use-cases/usage-accounting). Perplexity gives a breakdown.
     """
-    cost, details = told["cost"], told.get("cost_details")
+    cost, details = reported["cost"], reported.get("cost_details")
     if isinstance(cost, dict):
         cost = cast("dict[str, Any]", cost).get("total_cost")
     known = _dollars(cost)
-    if known is None or not told.get("is_byok") or not isinstance(details, dict):
+    if known is None or not reported.get("is_byok") or not isinstance(details, dict):
         return known
     return known + (_dollars(cast("dict[str, Any]", details).get("upstream_inference_cost")) or 0.0)
 
 
-def _dollars(told: object) -> float | None:
-    if not isinstance(told, int | float) or isinstance(told, bool):
+def _dollars(reported: object) -> float | None:
+    if not isinstance(reported, int | float) or isinstance(reported, bool):
         return None
-    return float(told) if 0 <= told < inf else None
+    return float(reported) if 0 <= reported < inf else None
 
 
 def total_by(*parts: Iterable[tuple[K, Usage]]) -> dict[K, Usage]:
-    """Return what was consumed under each key, added up."""
-    used: dict[K, Usage] = {}
+    """Return the sum of the usage of each key."""
+    totals: dict[K, Usage] = {}
     for key, usage in chain(*parts):
-        used[key] = used.get(key, NO_USAGE) + usage
-    return used
+        totals[key] = totals.get(key, NO_USAGE) + usage
+    return totals

@@ -1,4 +1,4 @@
-"""Who can take a handoff: the first that has what is required, is available, and has a slot left."""
+"""A handoff goes to the first agent that is capable, available, and has a free slot."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CHARTS = Worker("charts", {"charts"})
         ({"maps", "email"}, "Missing capability: email, maps"),
     ],
 )
-def test_what_is_missing_is_said(required: Collection[str], reason: str | None) -> None:
+def test_missing_capabilities_are_named(required: Collection[str], reason: str | None) -> None:
     assert missing_capability(SQL, required) == reason
 
 
@@ -64,12 +64,12 @@ def test_a_target_without_capabilities_has_none() -> None:
     assert missing_capability(Plain("p"), []) is None
 
 
-def test_one_capability_written_as_text_is_no_list_of_letters() -> None:
+def test_capability_given_as_text_is_one_name() -> None:
     assert missing_capability(Worker("w", "sql"), ["sql"]) is None
     assert missing_capability(Worker("w", "sql"), ["s"]) == "Missing capability: s"
 
 
-def test_the_first_in_order_of_registration_that_has_all_is_found() -> None:
+def test_first_registered_capable_agent_is_found() -> None:
     router = CapabilityRouter([SQL, CHARTS, BOTH, Worker("later", ["sql", "charts"])])
     assert router.find(["charts", "sql"]) is BOTH
     assert router.find(["charts"]) is CHARTS
@@ -77,7 +77,7 @@ def test_the_first_in_order_of_registration_that_has_all_is_found() -> None:
     assert router.find(["maps"]) is None
 
 
-def test_nobody_has_all_of_it() -> None:
+def test_no_agent_has_all_required_capabilities() -> None:
     assert CapabilityRouter([SQL, CHARTS]).choose(["sql", "charts"]) == Choice(
         reason="No capable agent available",
         passed_over=(("sql", "Missing capability: charts"), ("charts", "Missing capability: sql")),
@@ -86,7 +86,7 @@ def test_nobody_has_all_of_it() -> None:
     assert CapabilityRouter(none).choose([]).reason == "No capable agent available"
 
 
-def test_a_busy_agent_is_passed_over() -> None:
+def test_busy_agent_is_skipped() -> None:
     def available(agent: Worker) -> bool | str:
         return "Agent busy: DEPLOYING" if agent is SQL else True
 
@@ -96,7 +96,7 @@ def test_a_busy_agent_is_passed_over() -> None:
     assert router.refusal(BOTH, ["sql"]) is None
 
 
-def test_when_all_capable_agents_are_busy_none_is_available() -> None:
+def test_no_agent_is_chosen_when_all_capable_ones_are_busy() -> None:
     choice = CapabilityRouter([SQL, CHARTS], lambda agent: "Agent busy: x").choose(["sql"])
     assert choice.agent is None
     assert choice.reason == "No capable agent available"
@@ -104,11 +104,11 @@ def test_when_all_capable_agents_are_busy_none_is_available() -> None:
 
 
 @pytest.mark.parametrize("answer", [False, "", None, 0])
-def test_whatever_is_not_true_means_no(answer: Any) -> None:
+def test_only_true_means_available(answer: Any) -> None:
     assert CapabilityRouter([SQL], lambda agent: answer).refusal(SQL) == "Agent unavailable: sql"
 
 
-def test_availability_is_asked_at_the_time_and_only_about_the_capable() -> None:
+def test_availability_is_checked_at_the_transfer_for_capable_agents_only() -> None:
     asked: list[str] = []
     busy = {"sql"}
 
@@ -123,7 +123,7 @@ def test_availability_is_asked_at_the_time_and_only_about_the_capable() -> None:
     assert router.find(["sql"]) is SQL
 
 
-def test_an_async_look_up_cannot_be_asked_by_what_is_not() -> None:
+def test_async_available_needs_check() -> None:
     """A coroutine is no answer; taken for one, it would decline for ever."""
 
     async def available(agent: Worker) -> bool:
@@ -135,7 +135,7 @@ def test_an_async_look_up_cannot_be_asked_by_what_is_not() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_a_look_up_may_be_async(is_async: bool) -> None:
+async def test_check_takes_sync_and_async_available(is_async: bool) -> None:
     def available(agent: Worker) -> Any:
         async def answer() -> str:
             return "busy"
@@ -148,11 +148,11 @@ async def test_a_look_up_may_be_async(is_async: bool) -> None:
     assert await CapabilityRouter([SQL]).check(SQL, ["sql"]) is None
 
 
-def test_an_error_while_asking_names_the_agent() -> None:
+def test_error_in_available_names_the_agent() -> None:
     def available(agent: Worker) -> bool:
         raise OSError("no route")
 
-    with pytest.raises(CallbackError, match=r"available, asked about 'sql', raised OSError: no route"):
+    with pytest.raises(CallbackError, match=r"available\('sql'\) raised OSError: no route"):
         CapabilityRouter([SQL], available).find(["sql"])
 
 
@@ -161,7 +161,7 @@ def test_an_error_while_asking_names_the_agent() -> None:
     st.frozensets(st.sampled_from("abcd")),
     st.sets(st.integers(0, 5)),
 )
-def test_found_is_the_first_that_is_a_superset_and_available(
+def test_choice_is_the_first_available_agent_with_all_capabilities(
     held: list[frozenset[str]], required: frozenset[str], busy: set[int]
 ) -> None:
     workers = [Worker(str(number), each) for number, each in enumerate(held)]
@@ -173,7 +173,7 @@ def test_found_is_the_first_that_is_a_superset_and_available(
     assert (choice.reason is None) == (expected is not None)
 
 
-async def test_the_first_that_accepts_takes_it_and_nobody_else_is_asked() -> None:
+async def test_agents_after_the_first_acceptance_are_not_tried() -> None:
     asked: list[str] = []
 
     async def accepts(agent: Worker) -> str | None:
@@ -194,24 +194,24 @@ async def test_all_decline() -> None:
     )
 
 
-async def test_the_router_tells_who_of_the_preferred_can() -> None:
+async def test_refusal_of_a_router_fits_first_to_accept() -> None:
     router = CapabilityRouter([SQL, BOTH])
     choice = await first_to_accept([SQL, BOTH], lambda agent: router.refusal(agent, ["charts"]))
     assert choice.agent is BOTH
 
 
-async def test_an_error_while_accepting_names_the_agent() -> None:
+async def test_error_in_accepts_names_the_agent() -> None:
     async def accepts(agent: Worker) -> bool:
         raise OSError("no route")
 
-    with pytest.raises(CallbackError, match="accepts, asked about 'sql', raised OSError"):
+    with pytest.raises(CallbackError, match=r"accepts\('sql'\) raised OSError"):
         await first_to_accept([SQL], accepts)
 
 
 # capacity
 
 
-def test_a_place_is_taken_until_it_is_released() -> None:
+def test_slot_is_taken_until_it_is_released() -> None:
     capacity = Capacity({"sql": 2})
     first, second = capacity.take("sql"), capacity.take(SQL)
     assert first is not None
@@ -224,7 +224,7 @@ def test_a_place_is_taken_until_it_is_released() -> None:
     assert capacity.free(SQL) == 1
 
 
-def test_a_place_is_released_once() -> None:
+def test_slot_is_released_once() -> None:
     capacity = Capacity({"sql": 2})
     first, second = capacity.take("sql"), capacity.take("sql")
     assert first is not None
@@ -234,7 +234,7 @@ def test_a_place_is_released_once() -> None:
     assert capacity.free("sql") == 1
 
 
-def test_leaving_the_block_releases_the_place_whatever_happens() -> None:
+def test_leaving_the_block_releases_the_slot_after_an_error() -> None:
     capacity = Capacity({"sql": 1})
 
     def work() -> None:
@@ -247,14 +247,14 @@ def test_leaving_the_block_releases_the_place_whatever_happens() -> None:
     assert capacity.free("sql") == 1
 
 
-def test_without_a_limit_there_is_always_a_place() -> None:
+def test_without_a_limit_there_is_always_a_slot() -> None:
     capacity = Capacity({"sql": 1})
     assert all(capacity.take("charts") for _ in range(100))
     assert capacity.free("charts") is None
     assert capacity.available("charts") is True
 
 
-def test_there_can_be_a_limit_for_all_others() -> None:
+def test_default_limits_all_other_agents() -> None:
     capacity = Capacity({"sql": 2}, default=1)
     assert (capacity.free("sql"), capacity.free("charts")) == (2, 1)
     assert capacity.take("charts") is not None
@@ -262,7 +262,7 @@ def test_there_can_be_a_limit_for_all_others() -> None:
     assert capacity.take("maps") is not None
 
 
-def test_no_place_at_all_closes_an_agent() -> None:
+def test_zero_slots_close_an_agent() -> None:
     assert Capacity({"sql": 0}).take("sql") is None
     assert Capacity({}, default=0).available("sql") == "At maximum capacity"
 
@@ -273,19 +273,19 @@ def test_a_limit_is_a_whole_number(limit: Any) -> None:
         Capacity({"sql": limit})
 
 
-def test_the_limit_for_all_others_is_a_whole_number_too() -> None:
+def test_default_limit_is_a_whole_number() -> None:
     with pytest.raises(ConfigError, match="'default' must be"):
         Capacity({"default": 1}, default=-1)
 
 
-def test_limits_are_those_at_the_beginning() -> None:
+def test_limits_are_copied() -> None:
     limits = {"sql": 1}
     capacity = Capacity(limits)
     limits["sql"] = 5
     assert capacity.free("sql") == 1
 
 
-def test_capacity_answers_a_router() -> None:
+def test_capacity_fits_as_available_of_a_router() -> None:
     capacity = Capacity({"sql": 1})
     router = CapabilityRouter([SQL, BOTH], capacity.available)
     with capacity.take(SQL) or pytest.fail("no slot"):
@@ -293,7 +293,7 @@ def test_capacity_answers_a_router() -> None:
     assert router.find(["sql"]) is SQL
 
 
-async def test_concurrent_tasks_never_hold_more_places_than_there_are() -> None:
+async def test_concurrent_tasks_never_hold_more_slots_than_the_limit() -> None:
     capacity = Capacity({"sql": 3})
     held, most, declined = 0, 0, 0
 
@@ -317,7 +317,7 @@ async def test_concurrent_tasks_never_hold_more_places_than_there_are() -> None:
     assert capacity.free("sql") == 3
 
 
-def test_threads_with_loops_of_their_own_share_it() -> None:
+def test_threads_with_their_own_loops_share_a_capacity() -> None:
     """One object serves any number of event loops, which a lock of one loop could not."""
     capacity = Capacity({"sql": 4})
     most: list[int] = []

@@ -58,7 +58,7 @@ def test_a_handoff_has_these_defaults() -> None:
         edge.reason = "x"  # type: ignore[misc]
 
 
-def test_short_and_long_are_the_same() -> None:
+def test_handoff_to_equals_handoff() -> None:
     b = agent("B")
     assert Handoff.to(b, "Billing") == handoff(b, reason="Billing")
 
@@ -90,7 +90,7 @@ def test_a_tool_has_the_same_name_in_every_process() -> None:
     assert len(outputs) == 1
 
 
-def test_a_label_is_for_logs() -> None:
+def test_label_names_reason_or_target() -> None:
     assert handoff(agent("B"), reason="Billing").label == "Handoff: Billing"
     assert handoff(agent("B")).label == "Handoff to B"
 
@@ -130,14 +130,14 @@ def _team(hook: Any, *, first: Any = TO_B, b: Any = "Done.", tools: Any = (), **
     ],
     ids=["all", "shown", "newest", "no tools", "last two", "nested", "payload"],
 )
-async def test_its_history_is_what_the_target_is_then_sent(edge: Any, settings: Any) -> None:
+async def test_snapshot_history_is_what_the_target_gets(edge: Any, settings: Any) -> None:
     """Whatever shapes the view."""
     first = (call("look_up", {"order": 7}, id="l"), reply("Over to B.", calls=[TO_B]))
     context, messages = await received(lambda hook: _team(hook, first=first, **edge), TALK, **settings)
     assert context.conversation_history == messages
 
 
-async def test_its_history_is_that_of_the_second_hop_as_well() -> None:
+async def test_snapshot_history_is_right_for_the_second_handoff() -> None:
     seen: list[HandoffContext] = []
     c = agent("C", "C here.", on_handoff_received=seen.append)
     b = agent(
@@ -151,7 +151,7 @@ async def test_its_history_is_that_of_the_second_hop_as_well() -> None:
     assert seen[0].conversation_history == shown(c)
 
 
-async def test_it_says_whose_it_is() -> None:
+async def test_snapshot_names_agent_run_and_handoff() -> None:
     """With the run's own clock."""
     context, _ = await received(_team)
     assert context.metadata["agent_name"] == "A"
@@ -160,19 +160,19 @@ async def test_it_says_whose_it_is() -> None:
     assert datetime.fromisoformat(context.metadata["created_at"]) == datetime.fromtimestamp(0, UTC)
 
 
-async def test_it_can_be_sent_to_another_process() -> None:
+async def test_snapshot_can_be_sent_to_another_process() -> None:
     context, _ = await received(_team, TALK)
     assert deserialize_context(serialize_context(context)) == context
 
 
-async def test_it_can_be_gone_on_with() -> None:
+async def test_snapshot_can_start_a_new_run() -> None:
     """Real content, and legal input for a run."""
     context, _ = await received(_team, TALK)
     assert problems(context.to_input_list()) == []
     assert (await Runner.run(agent("X", "Fine."), context.to_input_list())).final_output == "Fine."
 
 
-async def test_changing_it_changes_nothing_else() -> None:
+async def test_snapshot_is_a_copy() -> None:
     """A hook that does what it likes with its copy."""
 
     def wreck(context: HandoffContext) -> None:
@@ -186,7 +186,7 @@ async def test_changing_it_changes_nothing_else() -> None:
     assert result.messages[0] == HI
 
 
-async def test_it_is_called_once_for_each_accepted_transfer() -> None:
+async def test_hook_is_called_once_for_each_accepted_transfer() -> None:
     counts: list[list[Any]] = []
 
     def make() -> Agent[Any]:
@@ -203,7 +203,7 @@ async def test_it_is_called_once_for_each_accepted_transfer() -> None:
     assert [len(each) for each in counts] == [3, 3]
 
 
-async def test_it_may_be_async_and_run_an_agent() -> None:
+async def test_hook_may_be_async_and_run_an_agent() -> None:
     async def ask(context: HandoffContext) -> None:
         await anyio.lowlevel.checkpoint()
         await Runner.run(agent("X", "Fine."), "?")
@@ -219,12 +219,12 @@ async def test_the_first_agent_of_a_run_has_received_nothing() -> None:
 
 
 @pytest.mark.parametrize("words", ["x" * 1_000_000, "a\u2028b\r\nc", "東京"])
-async def test_any_words_of_the_user_are_handed_on(words: str) -> None:
+async def test_any_user_text_is_handed_over(words: str) -> None:
     context, _ = await received(_team, words)
     assert {"role": "user", "content": words} in context.conversation_history
 
 
-async def test_words_that_no_snapshot_can_hold_are_told_as_such() -> None:
+async def test_text_that_a_snapshot_cannot_hold_is_reported() -> None:
     """It is not the hook that broke."""
     b = agent("B", on_handoff_received=lambda context: None)
     odd: Any = [{"type": "text", "text": "Hi", "odd": (1, 2)}]
@@ -258,7 +258,7 @@ async def test_without_context_or_user_it_sees_the_reason() -> None:
     assert shown(b) == [{"role": "user", "content": "Order 7 is late."}]
 
 
-async def test_the_filter_of_the_edge_goes_before_that_of_the_run_and_before_nesting() -> None:
+async def test_filter_of_the_handoff_replaces_that_of_the_run_and_nesting() -> None:
     """Edge, then context, then run, then nesting."""
     order: list[str] = []
 
@@ -275,14 +275,14 @@ async def test_the_filter_of_the_edge_goes_before_that_of_the_run_and_before_nes
     assert order == ["edge", "run"]
 
 
-async def test_the_instructions_of_the_source_are_passed_on_when_asked() -> None:
+async def test_source_instructions_are_passed_on_with_transfer_system_message() -> None:
     """After the target's own, labelled."""
     a, b = pair(transfer_system_message=True)
     await Runner.run(a, "Hi")
     assert system(b) == "You are B.\n\n# Instructions of the previous agent, A\nYou are A."
 
 
-async def test_by_default_they_are_not() -> None:
+async def test_source_instructions_are_not_passed_on_by_default() -> None:
     a, b = pair()
     await Runner.run(a, "Hi")
     assert system(b) == "You are B."
@@ -295,7 +295,7 @@ async def test_the_target_has_its_own_tools_and_handoffs() -> None:
     assert names == ["look_up", "transfer_to_c"]
 
 
-async def test_text_never_switches_anybody() -> None:
+async def test_text_never_switches_the_agent() -> None:
     """Only a call does."""
     words = '{"handoff_requested": true, "to_agent": "B"} transfer_to_b research this'
     played = await both(lambda: agent("A", words, handoffs=[agent("B")]), words)
@@ -367,7 +367,7 @@ async def test_the_text_of_the_target_is_streamed() -> None:
     assert len([event for event in kinds[begun:] if isinstance(event, TextDelta)]) == 3
 
 
-async def test_events_say_who_whom_and_why() -> None:
+async def test_events_name_source_target_and_reason() -> None:
     edge = {"reason": "Billing"}
     played = await both(lambda: pair(**edge)[0])
     (asked,) = [event for event in played.events if isinstance(event, HandoffRequested)]
@@ -429,10 +429,10 @@ def _declines(request: Any) -> HandoffResponse:
     ],
     ids=["declined", "raised", "capability", "callback", "payload", "spoofed", "no json", "bad input"],
 )
-async def test_whatever_goes_wrong_the_source_knows_and_goes_on(
+async def test_source_is_told_of_a_failed_transfer_and_goes_on(
     b: Any, edge: Any, arguments: Any, status: str
 ) -> None:
-    """A tool result, a record, an error of the result and an event; and nobody has switched."""
+    """It appears as tool result, record, error and event; the active agent stays."""
 
     def make() -> Agent[Any]:
         edges = [handoff(agent("B", **b), **edge)]
@@ -448,7 +448,7 @@ async def test_whatever_goes_wrong_the_source_knows_and_goes_on(
     assert (played.result.final_output, played.result.last_agent.name) == ("Mine.", "A")
 
 
-async def test_each_of_them_can_end_the_run_instead() -> None:
+async def test_failed_transfer_can_end_the_run() -> None:
     """The switch, with the cause chained."""
     played = await both(
         lambda: pair("?", on_handoff=lambda context: _broken())[0], raise_on=["failed_handoff"]
@@ -460,8 +460,8 @@ async def test_each_of_them_can_end_the_run_instead() -> None:
 # -- a hop that comes back --
 
 
-async def test_the_books_add_up_when_the_target_comes_back() -> None:
-    """Every reply is counted to one hop, or is the first agent's."""
+async def test_usage_and_records_add_up_when_the_target_returns() -> None:
+    """Every reply counts for one handoff, or for the first agent."""
     c = agent("C", "42")
     b = agent("B", call("transfer_to_c", id="u"), "It is 42.", handoffs=[handoff(c, return_to_caller=True)])
     result = await Runner.run(agent("A", TO_B, handoffs=[b]), "Hi")
@@ -479,7 +479,7 @@ def asking_c(c: Any, *rest: Any, **edge: Any) -> tuple[Agent[Any], Agent[Any], A
     return agent("A", TO_B, handoffs=[handoff(b, payload={"handoff_type": "x", "what": "moss"})]), b, target
 
 
-async def test_the_work_of_who_waits_is_not_done() -> None:
+async def test_calls_of_a_waiting_agent_are_not_run() -> None:
     """It is accepted until it has answered itself."""
     a, _, _ = asking_c("42", "It is 42.")
     seen: list[Any] = []
@@ -490,13 +490,13 @@ async def test_the_work_of_who_waits_is_not_done() -> None:
     assert seen == [["ACCEPTED"], ["ACCEPTED", "ACCEPTED"], ["ACCEPTED", "COMPLETED"]]
 
 
-async def test_an_error_that_ends_the_run_fails_who_waits_as_well() -> None:
+async def test_error_that_ends_the_run_fails_waiting_agents() -> None:
     played = await both(lambda: asking_c(ValueError("broken"))[0], raise_on=["failed_handoff"])
     assert [one.status for one in played.result.handoffs] == [HandoffStatus.FAILED] * 2
     assert all(one.ended is not None and one.taken for one in played.result.handoffs)
 
 
-async def test_what_comes_after_hangs_on_the_hop_of_who_waited() -> None:
+async def test_later_handoffs_have_the_caller_as_parent() -> None:
     """Its own, not the one that came back."""
     a, b, _ = asking_c("42", call("transfer_to_d", id="w"))
     b = dataclasses.replace(b, handoffs=[*b.handoffs, agent("D", "D here.")])
@@ -505,7 +505,7 @@ async def test_what_comes_after_hangs_on_the_hop_of_who_waited() -> None:
     assert (second.parent_id, third.parent_id) == (first.id, first.id)
 
 
-async def test_who_waited_has_its_own_data_again() -> None:
+async def test_returning_agent_has_its_own_data_again() -> None:
     """The note and the data are those that came with its own transfer."""
     a, b, c = asking_c("42", "It is 42.", payload={"handoff_type": "y", "what": "ferns"})
     await Runner.run(a, "Hi")

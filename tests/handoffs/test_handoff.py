@@ -11,7 +11,8 @@ from scripted_agents import agent
 from routelock import Agent, Handoff, RunConfig, handoff
 from routelock.agents.agent import agent_problems
 from routelock.errors import ConfigError
-from routelock.handoffs.handoff import is_list, is_seconds, target_name
+from routelock.handoff_request import is_seconds
+from routelock.handoffs.handoff import is_list, target_name
 from routelock.handoffs.payload import HandoffPayload
 from routelock.run.start import run_graph
 from routelock.testing import ScriptedHandler
@@ -34,31 +35,31 @@ class Maker:
 
 
 @pytest.mark.parametrize("target", [5, object(), "", b"B", lambda: None, Agent, {"name": "B"}])
-def test_a_handoff_leads_to_somebody(target: Any) -> None:
-    with pytest.raises(ConfigError, match="A handoff leads to"):
+def test_target_is_an_agent_a_handler_or_a_name(target: Any) -> None:
+    with pytest.raises(ConfigError, match="The target of a handoff must be"):
         handoff(target)
 
 
 @pytest.mark.parametrize("targets", [[], ()])
-def test_a_list_of_nobody_leads_nowhere(targets: Any) -> None:
-    with pytest.raises(ConfigError, match="A handoff leads to an Agent, a Handler or the name"):
+def test_empty_list_of_targets_is_refused(targets: Any) -> None:
+    with pytest.raises(ConfigError, match="The target of a handoff must be an Agent, a Handler or the name"):
         handoff(targets)
 
 
 @pytest.mark.parametrize("other", [5, None, object(), ""])
-def test_every_target_of_a_list_is_somebody(other: Any) -> None:
+def test_every_target_of_a_list_is_checked(other: Any) -> None:
     """It is not found out when the first declines."""
-    with pytest.raises(ConfigError, match="Handoff to 'B': A handoff leads to"):
+    with pytest.raises(ConfigError, match="Handoff to 'B': The target of a handoff must be"):
         handoff([B, other])
 
 
-def test_the_first_of_a_list_is_somebody() -> None:
+def test_first_target_of_a_list_is_checked() -> None:
     with pytest.raises(ConfigError):
         handoff([None, B])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("targets", [[B, B], [B, "B"], ["B", agent("B")]])
-def test_nobody_is_asked_twice(targets: Any) -> None:
+def test_target_is_listed_once(targets: Any) -> None:
     with pytest.raises(ConfigError, match="'B' is in the list twice"):
         handoff(targets)
 
@@ -84,17 +85,17 @@ def test_capabilities_in_a_set_have_one_order() -> None:
     assert Agent("B", model="m", capabilities={"c", "a", "b"}).capabilities == ("a", "b", "c")  # type: ignore[arg-type]
 
 
-def test_one_text_is_no_list_of_others() -> None:
+def test_text_is_no_list_of_others() -> None:
     with pytest.raises(ConfigError, match="others must be a list"):
         Handoff(target=B, others="CD")
 
 
-def test_an_agent_is_not_among_its_own_next_targets() -> None:
+def test_agent_cannot_be_its_own_next_target() -> None:
     with pytest.raises(ConfigError, match="hands off to itself"):
         agent("A", handoffs=[handoff([B, "A"])])
 
 
-def test_a_name_in_a_list_that_nobody_has_is_found_before_the_run() -> None:
+def test_unknown_name_in_a_list_is_refused_before_the_run() -> None:
     with pytest.raises(ConfigError, match="hands off to 'nobody'"):
         run_graph(agent("A", handoffs=[handoff([B, "nobody"])]), RunConfig())
 
@@ -103,24 +104,24 @@ def test_a_name_in_a_list_that_nobody_has_is_found_before_the_run() -> None:
 
 
 @pytest.mark.parametrize("names", ["sql", 5, None])
-def test_what_is_required_is_a_list(names: Any) -> None:
+def test_capabilities_required_is_a_list(names: Any) -> None:
     with pytest.raises(ConfigError, match="capabilities_required must be a list of names"):
         handoff(B, capabilities_required=names)
 
 
 @pytest.mark.parametrize("names", ["sql", 5, None])
-def test_what_an_agent_can_do_is_a_list(names: Any) -> None:
+def test_capabilities_of_an_agent_are_a_list(names: Any) -> None:
     with pytest.raises(ConfigError, match="capabilities must be a list"):
         agent("A", capabilities=names)
 
 
-def test_anybody_who_can_needs_something_to_be_able_to() -> None:
+def test_handoff_without_target_needs_capabilities() -> None:
     """Without a target there is a requirement."""
-    with pytest.raises(ConfigError, match="A handoff leads to"):
+    with pytest.raises(ConfigError, match="The target of a handoff must be"):
         handoff()
 
 
-def test_anybody_who_can_has_a_name_for_the_model() -> None:
+def test_handoff_by_capabilities_has_a_tool_name() -> None:
     """One that tells it what for."""
     edge = handoff(capabilities_required=["sql", "pdf"])
     assert edge.tool_name == "transfer_to_agent_with_sql_and_pdf"
@@ -131,18 +132,18 @@ def test_anybody_who_can_has_a_name_for_the_model() -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), "5", True, [1]])
-def test_a_time_is_a_number_of_seconds(timeout: Any) -> None:
+def test_timeout_is_a_number_of_seconds(timeout: Any) -> None:
     with pytest.raises(ConfigError, match="timeout must be seconds or None"):
         handoff(B, timeout=timeout)
 
 
 @pytest.mark.parametrize("timeout", [None, 1, 0.01, float("inf")])
-def test_a_time_may_be_none_or_long(timeout: Any) -> None:
+def test_timeout_may_be_none_or_infinite(timeout: Any) -> None:
     assert handoff(B, timeout=timeout).timeout == timeout
 
 
 @pytest.mark.parametrize(("value", "fits"), [(1, True), (0.5, True), (0, False), (True, False), ("1", False)])
-def test_what_is_a_time(value: Any, fits: bool) -> None:
+def test_is_seconds_takes_positive_numbers(value: Any, fits: bool) -> None:
     assert is_seconds(value) is fits
 
 
@@ -156,7 +157,7 @@ def test_a_payload_is_data_or_a_function(payload: Any) -> None:
 
 
 @pytest.mark.parametrize("payload", [one_argument, lambda: {}, lambda a, b, c: {}])
-def test_a_function_that_cannot_be_called_as_described_is_refused(payload: Any) -> None:
+def test_payload_function_takes_context_and_input(payload: Any) -> None:
     """Early, and not when the first user is handed over."""
     with pytest.raises(ConfigError, match="must take the context and the input"):
         handoff(B, payload=payload)
@@ -175,7 +176,7 @@ def test_a_function_that_cannot_be_called_as_described_is_refused(payload: Any) 
     ],
     ids=["none", "dict", "payload", "function", "variadic", "object", "partial"],
 )
-def test_a_payload_may_come_in_many_forms(payload: Any) -> None:
+def test_payload_takes_data_or_a_function(payload: Any) -> None:
     assert handoff(B, payload=payload).payload is payload
 
 
@@ -191,15 +192,15 @@ def test_a_hook_is_a_function(name: str) -> None:
 # -- all at once --
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_one_error_lists_all_problems() -> None:
     with pytest.raises(ConfigError) as raised:
         handoff([B, 5], timeout=-1, capabilities_required="sql", payload=5, tool_name_override="ä")  # type: ignore[list-item]
     text = str(raised.value)
-    for part in ("timeout", "capabilities_required", "payload", "tool name", "leads to"):
+    for part in ("timeout", "capabilities_required", "payload", "tool name", "The target of a handoff"):
         assert part in text
 
 
-def test_a_declaration_that_is_fine_has_no_problems() -> None:
+def test_valid_declaration_raises_nothing() -> None:
     assert agent_problems(agent("A", capabilities=["sql"], handoffs=[B])) == []
 
 
@@ -210,7 +211,7 @@ def test_the_name_of_a_target() -> None:
 @pytest.mark.parametrize(
     ("value", "fits"), [([], True), ((), True), ({"a"}, True), ("ab", False), (5, False)]
 )
-def test_what_stands_for_a_list(value: Any, fits: bool) -> None:
+def test_is_list_takes_iterables_but_no_text_or_mapping(value: Any, fits: bool) -> None:
     assert is_list(value) is fits
 
 

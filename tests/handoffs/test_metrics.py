@@ -1,4 +1,4 @@
-"""Counting transfers: sums that are right in any order, of bounded size, and readable by anybody."""
+"""Metrics of transfers: sums are right in any order, of bounded size, and in the Prometheus format."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def of(*records: Record) -> HandoffTotals:
     return HandoffMetrics.of(records).totals()
 
 
-def test_what_was_never_used_is_zero_or_unknown() -> None:
+def test_unused_metrics_are_zero_or_none() -> None:
     totals = HandoffMetrics().totals()
     assert (totals.total, totals.tokens, totals.by_status, totals.edges) == (0, 0, {}, {})
     assert totals.success_rate is None
@@ -77,7 +77,7 @@ def test_totals_are_those_of_all_records() -> None:
     assert totals.most_common_target == "billing"
 
 
-def test_each_edge_has_its_own_sums() -> None:
+def test_each_pair_has_its_own_sums() -> None:
     edges = of(Record(started=0.0, ended=0.5, tokens=3), Record(target="refunds", status="failed")).edges
     assert edges["triage", "billing"] == HandoffTally(
         by_status={"taken": 1}, timed=1, nanoseconds=500_000_000, tokens=3
@@ -101,7 +101,7 @@ def test_each_edge_has_its_own_sums() -> None:
         ("PENDING", False),
     ],
 )
-def test_what_is_a_success(status: Any, success: bool) -> None:
+def test_taken_accepted_and_completed_are_successes(status: Any, success: bool) -> None:
     totals = of(Record(status=status))
     assert totals.succeeded == success
     assert totals.by_status == {getattr(status, "value", status): 1}
@@ -120,7 +120,7 @@ def test_the_records_of_a_result_can_be_counted() -> None:
     assert HandoffMetrics.of([record]).totals().total == 1
 
 
-def test_tokens_that_are_given_go_before_those_of_the_record() -> None:
+def test_given_tokens_replace_those_of_the_record() -> None:
     metrics = HandoffMetrics()
     metrics.add(Record(tokens=5), tokens=7)
     metrics.add(Record(tokens=5), tokens=0)
@@ -150,19 +150,19 @@ def test_counters_never_shrink() -> None:
     ],
     ids=str,
 )
-def test_a_duration_that_is_none_is_not_counted(started: Any, ended: Any) -> None:
+def test_invalid_duration_is_not_counted(started: Any, ended: Any) -> None:
     """Clocks are set back, and transfers are refused before they begin."""
     totals = of(Record(started=started, ended=ended), Record(started=1, ended=3))
     assert (totals.total, totals.timed, totals.average_duration) == (2, 1, 2.0)
 
 
-def test_of_equally_common_names_the_first_by_name_is_told() -> None:
+def test_most_common_name_is_the_first_of_equals() -> None:
     totals = of(Record(source="b", target="y"), Record(source="a", target="z"))
     assert (totals.most_common_source, totals.most_common_target) == ("a", "y")
 
 
 @given(st.lists(RECORDS))
-def test_sums_are_the_sums_of_the_edges(records: list[Record]) -> None:
+def test_totals_are_the_sums_of_the_pairs(records: list[Record]) -> None:
     totals = of(*records)
     assert totals.total == len(records) == sum(edge.total for edge in totals.edges.values())
     assert totals.tokens == sum(each.tokens or 0 for each in records)
@@ -181,7 +181,7 @@ def test_sums_are_the_sums_of_the_edges(records: list[Record]) -> None:
 
 
 @given(st.lists(RECORDS), st.randoms(use_true_random=False))
-def test_neither_the_order_nor_the_way_of_adding_changes_a_sum(records: list[Record], random: Any) -> None:
+def test_order_of_adding_does_not_change_a_sum(records: list[Record], random: Any) -> None:
     shuffled = random.sample(records, len(records))
     cut = random.randint(0, len(records))
     one, other = HandoffMetrics.of(shuffled[:cut]), HandoffMetrics.of(shuffled[cut:])
@@ -203,7 +203,7 @@ def test_metrics_can_be_merged_with_themselves() -> None:
     assert metrics.totals().total == 2
 
 
-def test_totals_do_not_change_any_more() -> None:
+def test_totals_do_not_change_later() -> None:
     metrics = HandoffMetrics.of([Record()])
     before = metrics.totals()
     metrics.add(Record())
@@ -225,7 +225,7 @@ def test_memory_is_bounded() -> None:
     assert metrics.totals().edges["agent 0", "x" * 200].total == 2
 
 
-def test_at_least_one_edge_is_counted() -> None:
+def test_max_edges_is_at_least_one() -> None:
     with pytest.raises(ValueError, match="max_edges"):
         HandoffMetrics(max_edges=0)
 
@@ -256,7 +256,7 @@ def test_counters_are_named_like_prometheus_does() -> None:
 @given(st.lists(RECORDS))
 @example([Record(source='a"} 1\nfake{x="', target="\\", status="\ud800")])
 @example([Record(source="\\"), Record(source='"'), Record(source="\n")])
-def test_each_counter_is_one_line_that_no_name_can_break(records: list[Record]) -> None:
+def test_no_name_breaks_the_line_of_a_counter(records: list[Record]) -> None:
     counters = HandoffMetrics.of(records).as_counters()
     label = r'[a-z]+="(?:[^"\\\n]|\\\\|\\"|\\n)*"'
     for name, value in counters.items():

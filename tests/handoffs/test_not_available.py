@@ -1,4 +1,4 @@
-"""What is disabled between the offer and the call is not used: ``is_enabled`` is asked again."""
+"""``is_enabled`` is checked again before a call: a tool disabled since the offer is not used."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Flipping(ScriptedHandler):
 
 @pytest.mark.parametrize("executor", [None, InProcess()])
 @pytest.mark.parametrize("names", [["work"], ["work", "other"]])
-async def test_a_tool_that_was_disabled_meanwhile_is_not_run(names: list[str], executor: Any) -> None:
+async def test_tool_disabled_meanwhile_is_not_run(names: list[str], executor: Any) -> None:
     switch = Switch()
 
     def make() -> Agent[Any]:
@@ -75,7 +75,7 @@ async def test_a_tool_that_was_disabled_meanwhile_is_not_run(names: list[str], e
     assert [(each.kind, each.message) for each in played.result.errors] == [("tool", NOT_NOW.format("work"))]
 
 
-async def test_an_agent_that_was_disabled_meanwhile_is_not_asked() -> None:
+async def test_agent_tool_disabled_meanwhile_is_not_run() -> None:
     switch = Switch()
     helper = agent("helper", "never")
 
@@ -124,7 +124,7 @@ async def test_a_tool_of_the_same_reply_may_disable_a_handoff() -> None:
 
 
 @pytest.mark.parametrize("later", [False, Switch(on=False)], ids=["constant", "function"])
-async def test_what_was_approved_and_is_disabled_by_then_is_not_done(later: Any) -> None:
+async def test_approved_tool_disabled_meanwhile_is_not_run(later: Any) -> None:
     """A person may take days."""
     switch = Switch()
     first = agent("A", call("work", id="c"), tools=[switch.tool(needs_approval=True)])
@@ -138,7 +138,7 @@ async def test_what_was_approved_and_is_disabled_by_then_is_not_done(later: Any)
     assert switch.done == []
 
 
-async def test_a_handoff_that_was_approved_and_is_disabled_by_then_is_not_made() -> None:
+async def test_approved_handoff_disabled_meanwhile_is_not_made() -> None:
     switch = Switch()
     edge = make_handoff(agent("B", "never"), is_enabled=switch, needs_approval=True)
     made = agent("A", call("transfer_to_b"), "Then I do it.", handoffs=[edge])
@@ -149,7 +149,7 @@ async def test_a_handoff_that_was_approved_and_is_disabled_by_then_is_not_made()
     assert result.last_agent is made
 
 
-async def test_what_was_rejected_is_told_so_though_it_is_disabled_by_then() -> None:
+async def test_rejection_stands_for_a_disabled_tool() -> None:
     switch = Switch()
     made = agent("A", call("work"), "Then not.", tools=[switch.tool(needs_approval=True)])
     state = (await Runner.run(made, "Hi")).state()
@@ -158,7 +158,7 @@ async def test_what_was_rejected_is_told_so_though_it_is_disabled_by_then() -> N
     assert answers_of(result) == ["This call was not approved: Too late."]
 
 
-async def test_what_is_disabled_waits_for_no_approval() -> None:
+async def test_disabled_tool_waits_for_no_approval() -> None:
     switch = Switch()
     work = switch.tool(needs_approval=True)
     result = await Runner.run(
@@ -168,8 +168,8 @@ async def test_what_is_disabled_waits_for_no_approval() -> None:
     assert answers_of(result) == [NOT_NOW.format("work")]
 
 
-async def test_what_waits_on_waits_on_though_it_is_disabled() -> None:
-    """No word was said, so nothing is decided."""
+async def test_pending_call_keeps_waiting_when_its_tool_is_disabled() -> None:
+    """There was no decision."""
     switch = Switch()
     made = agent("A", call("work"), "Then not.", tools=[switch.tool(needs_approval=True)])
     state = (await Runner.run(made, "Hi")).state()
@@ -178,7 +178,7 @@ async def test_what_waits_on_waits_on_though_it_is_disabled() -> None:
     assert [one.name for one in result.interruptions] == ["work"]
 
 
-async def test_it_is_asked_once_for_the_offer_and_once_for_the_call() -> None:
+async def test_is_enabled_is_called_for_the_offer_and_for_the_call() -> None:
     switch = Switch()
     made = agent("A", call("work"), "Done.", tools=[switch.tool()])
     assert (await Runner.run(made, "Hi")).final_output == "Done."
@@ -186,7 +186,7 @@ async def test_it_is_asked_once_for_the_offer_and_once_for_the_call() -> None:
     assert switch.done == ["work"]
 
 
-async def test_a_function_that_raises_then_ends_the_run_before_anything_is_done() -> None:
+async def test_error_in_is_enabled_ends_the_run_before_any_call() -> None:
     switch = Switch()
 
     def broken(context: Any, owner: Any) -> bool:
@@ -203,7 +203,7 @@ async def test_a_function_that_raises_then_ends_the_run_before_anything_is_done(
     assert switch.done == []
 
 
-async def test_a_tool_that_is_gone_is_no_disabled_one() -> None:
+async def test_missing_tool_is_not_reported_as_disabled() -> None:
     switch = Switch()
     first = agent("A", call("work", id="c"), tools=[switch.tool(needs_approval=True)])
     state = (await Runner.run(first, "Hi")).state()
@@ -213,7 +213,7 @@ async def test_a_tool_that_is_gone_is_no_disabled_one() -> None:
     assert answers_of(result) == ["There is no tool named 'work'. No tools are available; answer in words."]
 
 
-async def test_an_agent_that_had_begun_and_is_disabled_by_then_is_told_as_lost() -> None:
+async def test_started_agent_tool_disabled_meanwhile_is_reported_as_lost() -> None:
     switch = Switch()
     pay = tool(lambda: switch.done.append("pay"), name="pay", needs_approval=True)
     helper = agent("helper", call("pay"), "Paid.", tools=[pay])

@@ -1,4 +1,4 @@
-"""The store of handoffs: who files, who decides, and that nobody holds what another one can change."""
+"""The store of handoffs: filing, decisions, timeouts, and copies of all data."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Clock:
 # -- filing --
 
 
-def test_a_request_that_is_filed_again_is_the_same() -> None:
+def test_filing_a_request_again_returns_the_same_id() -> None:
     """A retry makes no second handoff."""
     store = InMemoryHandoffStore()
     request = asked()
@@ -84,14 +84,14 @@ def test_a_request_that_is_filed_again_is_the_same() -> None:
     assert len(store.pending("b")) == 1
 
 
-def test_it_is_the_same_however_far_it_has_come() -> None:
+def test_accepted_request_filed_again_stays_accepted() -> None:
     store = InMemoryHandoffStore()
     store.accept(store.request(asked()))
     assert store.status(store.request(asked())).status is HandoffStatus.ACCEPTED
     assert store.pending("b") == []
 
 
-def test_one_request_may_be_put_to_several_targets() -> None:
+def test_one_request_id_may_go_to_several_targets() -> None:
     """A run asks the targets of ``handoff([b, c])`` in turn, under one id."""
     store = InMemoryHandoffStore()
     assert store.request(asked(target="b")) != store.request(asked(target="c"))
@@ -113,7 +113,7 @@ def test_ids_come_from_the_factory() -> None:
 
 
 @pytest.mark.parametrize("made", ["", None, 5, "taken"])
-def test_an_id_that_is_none_or_in_use_is_the_factorys_mistake(made: Any) -> None:
+def test_invalid_or_used_id_from_new_id_is_refused(made: Any) -> None:
     store = InMemoryHandoffStore(new_id=lambda request: made if request.request_id == "r2" else "taken")
     store.request(asked("r1"))
     with pytest.raises(ConfigError, match="new_id must make a new text"):
@@ -132,8 +132,8 @@ def test_an_id_that_is_none_or_in_use_is_the_factorys_mistake(made: Any) -> None
         (asked(request_id="\ud800"), "request_id"),
     ],
 )
-def test_what_nobody_could_read_is_not_filed(request_: HandoffRequest, wrong: str) -> None:
-    """Found by the one who asks, not by the one who looks for work."""
+def test_unreadable_request_is_not_filed(request_: HandoffRequest, wrong: str) -> None:
+    """The caller gets the error, not the worker."""
     store = InMemoryHandoffStore()
     with pytest.raises(ValueError, match=wrong):
         store.request(request_)
@@ -144,7 +144,7 @@ def test_what_nobody_could_read_is_not_filed(request_: HandoffRequest, wrong: st
 
 
 def test_pending_yields_ids_and_requests() -> None:
-    """Whoever sees a request can accept it."""
+    """A worker that sees a request can accept it."""
     store = InMemoryHandoffStore()
     request = asked(reason="needs SQL", preserve_context=False, context_snapshot=b"\xff")
     handoff_id = store.request(request)
@@ -153,25 +153,25 @@ def test_pending_yields_ids_and_requests() -> None:
     assert store.accept(store.pending("b")[0][0]).accepted
 
 
-def test_lower_priority_comes_first_then_whoever_came_first() -> None:
+def test_pending_is_sorted_by_priority_then_age() -> None:
     store = InMemoryHandoffStore()
     for name, priority in (("r1", 5), ("r2", 1), ("r3", 5), ("r4", 1)):
         store.request(asked(name, priority=priority))
     assert [request.request_id for _, request in store.pending("b")] == ["r2", "r4", "r1", "r3"]
 
 
-def test_nobody_asked_is_nothing_pending() -> None:
+def test_unknown_agent_has_nothing_pending() -> None:
     assert InMemoryHandoffStore().pending("b") == []
 
 
-def test_what_is_decided_is_not_pending() -> None:
+def test_decided_handoff_is_not_pending() -> None:
     store = InMemoryHandoffStore()
     for number, step in enumerate(("accept", "reject", "expire", "fail")):
         move(store, step, store.request(asked(str(number))))
     assert store.pending("b") == []
 
 
-def test_what_is_returned_is_a_copy() -> None:
+def test_returned_data_is_a_copy() -> None:
     store = InMemoryHandoffStore()
     mine, told = {"a": [1]}, {"b": [1]}
     handoff_id = store.request(asked(metadata=mine, input=mine))
@@ -187,7 +187,7 @@ def test_what_is_returned_is_a_copy() -> None:
     assert store.status(handoff_id).metadata == {"b": [1]}
 
 
-def test_a_response_does_not_change_with_the_handoff() -> None:
+def test_response_does_not_change_later() -> None:
     """Sw4rm returned the very object that it stored."""
     store = InMemoryHandoffStore()
     before = store.status(store.request(asked()))
@@ -200,8 +200,8 @@ def test_a_response_does_not_change_with_the_handoff() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("step", LEADS_TO)
-def test_states_follow_the_machine(state: str, step: str) -> None:
-    """What is not allowed changes nothing."""
+def test_only_allowed_state_changes_happen(state: str, step: str) -> None:
+    """A refused change changes nothing."""
     store = InMemoryHandoffStore()
     handoff_id = store.request(asked())
     for before in STATES[state]:
@@ -221,7 +221,7 @@ def test_a_rejection_tells_why() -> None:
     assert response == HandoffResponse.reject("At maximum capacity", "r1:b") == store.status("r1:b")
 
 
-def test_what_is_said_adds_up() -> None:
+def test_metadata_of_accept_and_complete_is_merged() -> None:
     store = InMemoryHandoffStore()
     handoff_id = store.request(asked())
     store.accept(handoff_id, {"by": "Eve", "answer": None})
@@ -229,7 +229,7 @@ def test_what_is_said_adds_up() -> None:
 
 
 @pytest.mark.parametrize("metadata", [{"x": object()}, {"x": (1,)}, {1: 2}, {"x": float("nan")}])
-def test_what_is_said_is_json(metadata: Any) -> None:
+def test_metadata_must_be_json(metadata: Any) -> None:
     store = InMemoryHandoffStore()
     handoff_id = store.request(asked())
     with pytest.raises(ValueError, match=r"metadata"):
@@ -238,14 +238,14 @@ def test_what_is_said_is_json(metadata: Any) -> None:
 
 
 @pytest.mark.parametrize("step", ["status", *LEADS_TO])
-def test_an_unknown_id_is_told(step: str) -> None:
+def test_unknown_id_is_an_error(step: str) -> None:
     with pytest.raises(HandoffStateError, match=r"^Handoff h-9 not found$"):
         move(InMemoryHandoffStore(), step, "h-9")
 
 
 @pytest.mark.parametrize("empty", ["", " ", None, 5])
 @pytest.mark.parametrize("step", ["status", "pending", *LEADS_TO])
-def test_an_empty_id_is_a_mistake(step: str, empty: Any) -> None:
+def test_empty_id_is_an_error(step: str, empty: Any) -> None:
     with pytest.raises(ValueError, match=r"needs a .* that is text and not empty"):
         move(InMemoryHandoffStore(), step, empty)
 
@@ -265,8 +265,8 @@ def test_a_request_expires_by_its_timeout() -> None:
 
 
 @pytest.mark.parametrize("look", [lambda store: store.pending("b"), lambda store: store.request(asked("r2"))])
-def test_an_expired_one_cannot_be_accepted(look: Callable[[InMemoryHandoffStore], object]) -> None:
-    """Whoever looks first."""
+def test_expired_handoff_cannot_be_accepted(look: Callable[[InMemoryHandoffStore], object]) -> None:
+    """It does not matter which call notices the timeout."""
     clock = Clock()
     store = InMemoryHandoffStore(clock=clock)
     handoff_id = store.request(asked(timeout=5))
@@ -286,7 +286,7 @@ def test_time_does_not_undo_a_decision() -> None:
     assert store.complete(handoff_id).status is HandoffStatus.COMPLETED
 
 
-def test_filing_again_gives_no_more_time() -> None:
+def test_filing_again_does_not_extend_the_timeout() -> None:
     clock = Clock()
     store = InMemoryHandoffStore(clock=clock)
     store.request(asked(timeout=5))
@@ -299,7 +299,7 @@ def test_filing_again_gives_no_more_time() -> None:
 # -- forgetting --
 
 
-def test_clear_forgets_everything() -> None:
+def test_clear_deletes_everything() -> None:
     store = InMemoryHandoffStore()
     store.accept(store.request(asked("r1")))
     store.request(asked("r2"))
@@ -310,13 +310,13 @@ def test_clear_forgets_everything() -> None:
     assert store.request(asked("r1", reason="another one")) == "r1:b"
 
 
-def test_stores_know_nothing_of_one_another() -> None:
+def test_stores_share_nothing() -> None:
     """Sw4rm kept all handoffs in a global."""
     InMemoryHandoffStore().request(asked())
     assert InMemoryHandoffStore().pending("b") == []
 
 
-def test_what_is_over_is_forgotten_in_time_and_what_is_not_stays() -> None:
+def test_only_the_newest_finished_handoffs_are_kept() -> None:
     store = InMemoryHandoffStore(keep=2)
     waiting, accepted = store.request(asked("waits")), store.request(asked("works"))
     store.accept(accepted)
@@ -330,12 +330,12 @@ def test_what_is_over_is_forgotten_in_time_and_what_is_not_stays() -> None:
             store.status(handoff_id)
 
 
-def test_keeping_nothing_still_tells_the_decision() -> None:
+def test_decision_is_returned_even_with_keep_zero() -> None:
     store = InMemoryHandoffStore(keep=0)
     assert store.reject(store.request(asked()), "no").rejection_reason == "no"
 
 
-def test_keep_is_no_less_than_nothing() -> None:
+def test_negative_keep_is_refused() -> None:
     with pytest.raises(ConfigError, match="keep must be 0 or more"):
         InMemoryHandoffStore(keep=-1)
 
@@ -343,7 +343,7 @@ def test_keep_is_no_less_than_nothing() -> None:
 # -- together --
 
 
-def test_of_many_threads_one_gets_the_work() -> None:
+def test_one_of_many_threads_gets_a_handoff() -> None:
     store = InMemoryHandoffStore()
     ids = [store.request(asked(str(number))) for number in range(50)]
     start = threading.Barrier(8)
@@ -364,7 +364,7 @@ def test_of_many_threads_one_gets_the_work() -> None:
     assert sorted(itertools.chain.from_iterable(done)) == sorted(ids)
 
 
-def test_of_many_threads_that_file_one_request_all_get_one_id() -> None:
+def test_threads_filing_one_request_get_one_id() -> None:
     numbers = itertools.count()
     store = InMemoryHandoffStore(new_id=lambda _: str(next(numbers)))
     start = threading.Barrier(8)
@@ -477,7 +477,7 @@ class Remote:
 
 
 def local(store: HandoffStore) -> InMemoryHandoffStore:
-    """What is behind a store."""
+    """Return the store in memory behind a store."""
     return store.inner if isinstance(store, Remote) else store  # type: ignore[return-value]
 
 
@@ -485,7 +485,7 @@ STORES = pytest.mark.parametrize("make", [InMemoryHandoffStore, Remote])
 
 
 def team(store: HandoffStore, *names: str, timeout: float | None = None, withdraw: bool = True) -> Agent:
-    """A clerk that hands over to whoever agrees in the store."""
+    """A clerk that hands over to the first target that accepts in the store."""
     ask = asks(store, poll=0.001, withdraw=withdraw)
     bosses = [Agent(name, model=ScriptedHandler(["I do it."]), on_handoff_request=ask) for name in names]
     model = ScriptedHandler([call(f"transfer_to_{names[0]}"), "Then I do it."])
@@ -499,7 +499,7 @@ async def decide(store: InMemoryHandoffStore, name: str, decision: Callable[[str
 
 @pytest.mark.anyio
 @STORES
-async def test_a_run_goes_on_when_somebody_accepts(make: Callable[[], HandoffStore]) -> None:
+async def test_run_goes_on_after_an_acceptance(make: Callable[[], HandoffStore]) -> None:
     store = make()
     async with anyio.create_task_group() as group:
         group.start_soon(decide, local(store), "boss", local(store).accept)
@@ -511,7 +511,7 @@ async def test_a_run_goes_on_when_somebody_accepts(make: Callable[[], HandoffSto
 
 @pytest.mark.anyio
 @STORES
-async def test_a_run_is_told_why_somebody_declines(make: Callable[[], HandoffStore]) -> None:
+async def test_run_gets_the_reason_of_a_rejection(make: Callable[[], HandoffStore]) -> None:
     store = make()
     inner = local(store)
     async with anyio.create_task_group() as group:
@@ -527,8 +527,8 @@ class Escalation:
 
 
 @pytest.mark.anyio
-async def test_what_rides_along_is_filed_as_data() -> None:
-    """Whoever decides may be in another process: it sees what the target would see, as JSON."""
+async def test_payload_and_input_are_filed_as_json() -> None:
+    """The worker may run in another process: it sees the target's data as JSON."""
     store = InMemoryHandoffStore()
     boss = Agent("boss", model=ScriptedHandler(["I do it."]), on_handoff_request=asks(store, poll=0.001))
     payload = {"handoff_type": "ticket", "tags": ["new"]}
@@ -551,7 +551,7 @@ async def test_what_rides_along_is_filed_as_data() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_cannot_be_filed_is_a_rejection_that_says_why() -> None:
+async def test_request_that_cannot_be_filed_is_rejected_with_a_reason() -> None:
     store = InMemoryHandoffStore()
     boss = Agent("boss", model=ScriptedHandler([]), on_handoff_request=asks(store))
     edge = handoff(boss, payload={"handoff_type": "ticket", "lock": threading.Lock()})
@@ -577,10 +577,10 @@ async def test_the_next_target_is_asked_under_the_same_request(make: Callable[[]
 
 @pytest.mark.anyio
 @STORES
-async def test_a_run_that_does_not_wait_any_longer_takes_its_request_back(
+async def test_timed_out_run_withdraws_its_request(
     make: Callable[[], HandoffStore],
 ) -> None:
-    """Nobody can accept what nobody waits for."""
+    """A request without a waiting caller cannot be accepted."""
     store = make()
     result = await Runner.run(team(store, "boss", timeout=0.5), "Hi", run_config=RunConfig(run_id="r"))
     assert (result.final_output, result.handoffs[0].status) == ("Then I do it.", HandoffStatus.EXPIRED)
@@ -590,7 +590,7 @@ async def test_a_run_that_does_not_wait_any_longer_takes_its_request_back(
 
 @pytest.mark.anyio
 @STORES
-async def test_a_run_that_is_cancelled_takes_its_request_back(make: Callable[[], HandoffStore]) -> None:
+async def test_cancelled_run_withdraws_its_request(make: Callable[[], HandoffStore]) -> None:
     store = make()
 
     async def run() -> None:
@@ -600,15 +600,15 @@ async def test_a_run_that_is_cancelled_takes_its_request_back(make: Callable[[],
         group.start_soon(run)
         await decide(local(store), "boss", lambda _: group.cancel_scope.cancel())
     response = local(store).status("h-r-1:boss")
-    assert (response.status, response.rejection_reason) == ("EXPIRED", "nobody waits for it any more")
+    assert (response.status, response.rejection_reason) == ("EXPIRED", "the caller no longer waits for it")
 
 
 @pytest.mark.anyio
 @STORES
-async def test_a_run_that_is_made_again_finds_what_was_decided_meanwhile(
+async def test_repeated_run_finds_the_decision(
     make: Callable[[], HandoffStore],
 ) -> None:
-    """The process was stopped over night, and nobody is asked twice."""
+    """The process was stopped over night; the request is not filed twice."""
     store = make()
     inner = local(store)
 
@@ -627,8 +627,8 @@ async def test_a_run_that_is_made_again_finds_what_was_decided_meanwhile(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("step", "ends"), [("accept", "FAILED"), ("reject", "REJECTED")])
-async def test_whoever_decides_too_late_can_see_it(step: str, ends: str) -> None:
-    """Decided and cancelled in the same moment: an accepted one must not look as if somebody had it."""
+async def test_late_acceptance_fails_and_late_rejection_stands(step: str, ends: str) -> None:
+    """Decided and cancelled at the same moment: a handoff without a caller must not stay accepted."""
     store = InMemoryHandoffStore()
     ask = asks(store, poll=1000)
 
@@ -646,7 +646,7 @@ async def test_whoever_decides_too_late_can_see_it(step: str, ends: str) -> None
 
 
 class SlowStore(InMemoryHandoffStore):
-    """Somebody accepts in time, and it takes its time to say so, as a database may."""
+    """The handoff is accepted in time, but the response takes longer, as with a slow database."""
 
     def status(self, handoff_id: str) -> HandoffResponse:
         if super().status(handoff_id).status is HandoffStatus.PENDING:
@@ -656,8 +656,8 @@ class SlowStore(InMemoryHandoffStore):
 
 
 @pytest.mark.anyio
-async def test_what_is_read_too_late_does_not_stay_accepted() -> None:
-    """The run does not take it any more, so nobody must seem to have it."""
+async def test_acceptance_read_after_the_timeout_becomes_failed() -> None:
+    """The run has given up, so the handoff must not look accepted."""
     store = SlowStore()
     result = await Runner.run(team(store, "boss", timeout=0.5), "Hi", run_config=RunConfig(run_id="r"))
     assert result.handoffs[0].status is HandoffStatus.EXPIRED
@@ -665,7 +665,7 @@ async def test_what_is_read_too_late_does_not_stay_accepted() -> None:
 
 
 @pytest.mark.anyio
-async def test_waiting_ends_with_the_time_of_the_request() -> None:
+async def test_waiting_ends_when_the_request_expires() -> None:
     clock = Clock()
     store = InMemoryHandoffStore(clock=clock)
     handoff_id = store.request(asked(timeout=5))
@@ -679,7 +679,7 @@ async def test_waiting_ends_with_the_time_of_the_request() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_store_that_forgets_is_told_to_whoever_waits() -> None:
+async def test_waiting_for_a_deleted_handoff_raises() -> None:
     store = InMemoryHandoffStore()
     handoff_id = store.request(asked())
 
@@ -701,7 +701,7 @@ async def test_a_decision_in_another_thread_is_seen() -> None:
 @pytest.mark.anyio
 @STORES
 @pytest.mark.parametrize("ends", ["complete", "fail"])
-async def test_whoever_asked_can_wait_for_the_work(make: Callable[[], HandoffStore], ends: str) -> None:
+async def test_caller_can_wait_for_completion(make: Callable[[], HandoffStore], ends: str) -> None:
     """Two workers that know nothing but the store."""
     store = make()
 
@@ -725,14 +725,14 @@ async def test_whoever_asked_can_wait_for_the_work(make: Callable[[], HandoffSto
 
 
 @pytest.mark.anyio
-async def test_there_is_no_work_to_wait_for_when_nobody_does_it() -> None:
+async def test_finished_returns_at_once_for_a_rejection() -> None:
     store = InMemoryHandoffStore()
     store.reject(store.request(asked()), "no")
     assert (await finished(store, "r1:b")).status is HandoffStatus.REJECTED
 
 
 @STORES
-def test_both_are_stores(make: Callable[[], HandoffStore]) -> None:
+def test_both_classes_fit_the_protocol(make: Callable[[], HandoffStore]) -> None:
     """For the type checkers."""
     store: HandoffStore = make()
     assert store is not None

@@ -287,7 +287,7 @@ async def test_each_provider_is_shown_it_where_it_can_look(model: str, arrives: 
 
 async def test_a_span_says_that_there_was_one_and_does_not_hold_it() -> None:
     made = await Runner.run(Agent("A", model=ScriptedHandler([call("chart"), "Up."]), tools=[chart]), "Hi")
-    told = otel_words.AskedTexts().of(Request(messages=made.messages))["gen_ai.input.messages"]
+    told = otel_words.RequestTexts().of(Request(messages=made.messages))["gen_ai.input.messages"]
     assert PNG not in told
     assert '{"type": "image_url"}' in told
 

@@ -1,4 +1,4 @@
-"""Nobody reads, moves or changes what is encrypted, and keys change without a gap."""
+"""Encrypted records cannot be read, moved or changed without a key, and keys can be rotated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fresh_key() -> str:
     return Fernet.generate_key().decode()
 
 
-async def test_nobody_can_read_what_is_encrypted() -> None:
+async def test_encrypted_texts_are_unreadable() -> None:
     inner = InMemorySessions()
     await Session("u", EncryptedSessions(inner, [KEY])).add([{"role": "user", "content": "my secret"}])
     (_, text), *_ = await inner.load("u")
@@ -34,7 +34,7 @@ async def test_nobody_can_read_what_is_encrypted() -> None:
         await Session("u", EncryptedSessions(inner, [fresh_key()])).load()
 
 
-async def test_what_was_changed_or_moved_is_refused() -> None:
+async def test_changed_or_moved_record_is_refused() -> None:
     inner = InMemorySessions()
     store = EncryptedSessions(inner, [KEY])
     for number, text in enumerate("ab"):
@@ -45,13 +45,13 @@ async def test_what_was_changed_or_moved_is_refused() -> None:
     await inner.append("other", 0, first)
     await inner.append("changed", 0, first[:-5] + "AAAA=")
     for name in ("swapped", "other"):
-        with pytest.raises(SessionError, match="somebody has moved it"):
+        with pytest.raises(SessionError, match="it was moved in the store"):
             await store.load(name)
     with pytest.raises(SessionError, match="it was changed"):
         await store.load("changed")
 
 
-async def test_keys_change_without_a_gap() -> None:
+async def test_key_can_be_rotated() -> None:
     inner, old, new = InMemorySessions(), fresh_key(), fresh_key()
     await Session("u", EncryptedSessions(inner, [old])).add([{"role": "user", "content": "a"}])
     both = Session("u", EncryptedSessions(inner, [new, old]))
@@ -62,7 +62,7 @@ async def test_keys_change_without_a_gap() -> None:
 
 
 @pytest.mark.parametrize("keys", [[], KEY, ["short"], [b"x"]])
-def test_a_key_that_is_none_is_refused_and_not_shown(keys: Any) -> None:
+def test_invalid_key_is_refused_and_not_shown(keys: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         EncryptedSessions(InMemorySessions(), keys)
     assert "short" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Histories that others have written, or that somebody has edited in the store: read, repaired, and told."""
+"""Histories of other frameworks, or edited in the store, are read, repaired and reported."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def loaded(*records: Any) -> Any:
 
 
 @pytest.mark.parametrize("history", [CHAT, RESPONSES, ANTHROPIC, LANGCHAIN])
-async def test_the_same_conversation_as_others_keep_it(history: list[Any]) -> None:
+async def test_formats_of_other_frameworks_are_read(history: list[Any]) -> None:
     session = Session("u", InMemorySessions())
     await session.add(history)
     found = await session.load()
@@ -81,7 +81,7 @@ async def test_the_same_conversation_as_others_keep_it(history: list[Any]) -> No
 
 
 @pytest.mark.parametrize("history", [CHAT, RESPONSES, ANTHROPIC, LANGCHAIN])
-async def test_it_is_found_as_it_is_in_a_record_that_is_none_of_ours(history: list[Any]) -> None:
+async def test_foreign_records_are_read(history: list[Any]) -> None:
     assert plain((await loaded(history)).messages) == plain(CHAT)
     assert plain((await loaded(*history)).messages)[-1] == plain(CHAT)[-1]
 
@@ -123,14 +123,14 @@ POISONED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("record", "told"), POISONED)
-async def test_what_is_broken_is_told_and_the_rest_is_there(record: Any, told: str) -> None:
+async def test_broken_items_are_reported_and_left_out(record: Any, told: str) -> None:
     found = await loaded(record, [{"role": "user", "content": "Hi"}])
     assert found.repairs[0].startswith(told)
     assert found.messages[-1] == {"role": "user", "content": "Hi"}
     assert problems(found.messages) == []
 
 
-async def test_the_result_of_a_run_tells_what_was_repaired_in_its_session() -> None:
+async def test_result_lists_the_repairs_of_its_session() -> None:
     session = Session("u", InMemorySessions())
     await session.add([{"role": "robot"}, CHAT[1]])
     before = await session.records(None)
@@ -151,12 +151,12 @@ async def test_edited_numbers_and_names_do_no_harm() -> None:
     assert found.next_agent is None
 
 
-async def test_a_newer_format_is_refused_and_not_forgotten() -> None:
+async def test_newer_format_is_refused() -> None:
     with pytest.raises(SessionError, match=r"has the format 2, .* Update routelock"):
         await loaded({"format_version": 2, "whatever": []})
 
 
-async def test_what_cannot_be_read_is_not_compacted_away() -> None:
+async def test_unreadable_records_survive_compact() -> None:
     store = InMemorySessions()
     await store.append("u", 0, "{broken")
     with pytest.raises(SessionError, match="was left as it is: session: left out record 1"):
@@ -164,7 +164,7 @@ async def test_what_cannot_be_read_is_not_compacted_away() -> None:
     assert await store.load("u") == [(1, "{broken")]
 
 
-async def test_a_number_that_is_none_is_null_and_a_note_says_so() -> None:
+async def test_nan_becomes_null_with_a_note() -> None:
     """Older versions stored it; what comes later can be kept all the same."""
     store = InMemorySessions()
     await store.append("u", 0, '{"format_version":1,"messages":[{"role":"user","content":"NaN?","odd":NaN}]}')
@@ -177,7 +177,7 @@ async def test_a_number_that_is_none_is_null_and_a_note_says_so() -> None:
     assert (again.messages, [*again.repairs]) == (found.messages, [])
 
 
-async def test_nothing_is_compacted_to_nothing() -> None:
+async def test_empty_session_can_be_compacted() -> None:
     session = Session("u", InMemorySessions())
     await session.compact()
     assert await session.records(None) == []

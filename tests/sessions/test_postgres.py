@@ -28,7 +28,7 @@ async def texts(store: SessionStore, name: str, **limits: Any) -> list[str]:
 
 
 @pytest.mark.asyncio_only
-async def test_postgres_needs_no_right_to_make_tables_that_are_there(conninfo: str) -> None:
+async def test_postgres_needs_no_right_to_create_existing_tables(conninfo: str) -> None:
     import psycopg
 
     with psycopg.connect(conninfo, autocommit=True) as db:

@@ -76,7 +76,7 @@ ADD = call("add", {"a": 1, "b": 2})
 
 
 async def stored(session: Session) -> list[str]:
-    """What is in a session, in short: the text of each message, or the names of its calls."""
+    """Return the text of each message in a session, or the names of its calls."""
     return told((await session.loaded()).messages)
 
 
@@ -122,7 +122,7 @@ STOPPED = {"input guarded", "output guarded"}
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", sorted(ALL.keys() - STOPPED))
-async def test_it_is_given_what_the_result_of_the_run_before_would_give(
+async def test_session_gives_the_input_list_of_the_last_result(
     name: str, stream: bool, memory: Session
 ) -> None:
     """As ``earlier.to_input_list() + [message]``, whatever happened and however it ended."""
@@ -165,7 +165,7 @@ async def test_provider_data_goes_back_to_its_family_and_to_no_other(session: Se
         assert any("reasoning_content" in message for message in result.calls[0].messages) == is_there
 
 
-async def test_what_another_agent_did_is_told_and_not_shown(session: Session) -> None:
+async def test_calls_of_another_agent_become_a_note(session: Session) -> None:
     await run(agent(ADD, "Three.", tools=[add]), "1+2?", session)
     result = await run(agent("Hello, I am B.", name="B", tools=[]), "Hi", session)
     shown = result.calls[0].messages
@@ -177,7 +177,7 @@ async def test_what_another_agent_did_is_told_and_not_shown(session: Session) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_was_done_before_an_error_is_stored(session: Session, stream: bool) -> None:
+async def test_turns_before_an_error_are_stored(session: Session, stream: bool) -> None:
     with pytest.raises(HandlerError):
         await run(agent(ADD, ADD, RuntimeError("boom"), tools=[add]), "1+2?", session, stream=stream)
     assert await stored(session) == ["1+2?", "add", "3", "add", "3"]
@@ -200,7 +200,7 @@ async def test_each_turn_is_stored_in_one_piece_when_it_ends(session: Session) -
     assert len(await session.records(None)) == 4
 
 
-async def test_a_stream_that_is_left_is_stored_as_far_as_it_came(session: Session) -> None:
+async def test_turns_of_a_left_stream_are_stored(session: Session) -> None:
     async with Runner.run_streamed(
         agent(ADD, "A long answer.", tools=[add]), "1+2?", session=session
     ) as stream:
@@ -212,7 +212,7 @@ async def test_a_stream_that_is_left_is_stored_as_far_as_it_came(session: Sessio
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_cancelled_run_is_stored_as_far_as_it_came(session: Session, stream: bool) -> None:
+async def test_turns_of_a_cancelled_run_are_stored(session: Session, stream: bool) -> None:
     @function_tool
     async def wait() -> str:
         """Wait."""
@@ -231,7 +231,7 @@ async def test_a_cancelled_run_is_stored_as_far_as_it_came(session: Session, str
     assert result.final_output == "Sorry."
 
 
-async def test_a_run_that_takes_too_long_is_stored_as_far_as_it_came(session: Session) -> None:
+async def test_turns_of_a_timed_out_run_are_stored(session: Session) -> None:
     @function_tool
     async def wait() -> str:
         """Wait."""
@@ -245,7 +245,7 @@ async def test_a_run_that_takes_too_long_is_stored_as_far_as_it_came(session: Se
     assert (await stored(session))[:4] == ["Hi", "add", "3", "wait"]
 
 
-async def test_a_run_that_is_over_its_limit_is_stored(session: Session) -> None:
+async def test_turns_of_a_limited_run_are_stored(session: Session) -> None:
     config = RunConfig(on_limit="return")
     await run(agent(ADD, ADD, tools=[add]), "Hi", session, max_turns=1, run_config=config)
     assert await stored(session) == ["Hi", "add", "3"]
@@ -254,7 +254,7 @@ async def test_a_run_that_is_over_its_limit_is_stored(session: Session) -> None:
 # -- two writers --
 
 
-async def test_whoever_comes_second_is_told_and_nothing_is_mixed(session: Session) -> None:
+async def test_second_concurrent_run_raises_a_conflict(session: Session) -> None:
     @function_tool
     async def meanwhile() -> str:
         """Let another run of the same session come first."""
@@ -268,7 +268,7 @@ async def test_whoever_comes_second_is_told_and_nothing_is_mixed(session: Sessio
     assert caught.value.result.errors == ()
 
 
-async def test_whoever_comes_second_is_told_where_its_work_is(session: Session) -> None:
+async def test_conflict_says_where_the_result_is(session: Session) -> None:
     """Its input was stored, so it is not true that nothing was."""
     later = agent("Second.")
 
@@ -277,11 +277,11 @@ async def test_whoever_comes_second_is_told_where_its_work_is(session: Session) 
         """Let another run of the same session come first."""
         await run(later, "Quick!", session)
 
-    with pytest.raises(SessionConflict, match="is not stored; of a run it is in error"):
+    with pytest.raises(SessionConflict, match="that of a run is in error"):
         await run(agent(call("meanwhile"), tools=[meanwhile]), "Slow.", session)
 
 
-async def test_two_that_begin_at_once_do_not_both_ask_a_model(session: Session) -> None:
+async def test_of_two_concurrent_starts_one_calls_the_model(session: Session) -> None:
     asked: list[str] = []
     outcomes: list[str] = []
 
@@ -328,7 +328,7 @@ def desk(first: Sequence[Any], second: Sequence[Any]) -> Agent[Any]:
 STICKY = RunConfig(next_agent="sticky")
 
 
-async def test_whoever_was_in_charge_answers_the_next_message(session: Session) -> None:
+async def test_sticky_agent_answers_the_next_message(session: Session) -> None:
     await run(desk([call("transfer_to_billing")], ["Paid."]), "Bill?", session, run_config=STICKY)
     result = await run(desk([], ["Again?"]), "And?", session, run_config=STICKY)
     assert (result.last_agent.name, result.final_output) == ("billing", "Again?")
@@ -342,21 +342,21 @@ async def test_without_sticky_the_agent_of_the_run_answers(session: Session) -> 
     assert (await session.load()).next_agent is None
 
 
-async def test_an_agent_that_is_gone_is_named_and_another_answers(session: Session) -> None:
+async def test_missing_sticky_agent_is_named_in_a_warning(session: Session) -> None:
     await run(desk([call("transfer_to_billing")], ["Paid."]), "Bill?", session, run_config=STICKY)
     result = await run(agent("Hello.", name="front"), "And?", session, run_config=STICKY)
     assert result.last_agent.name == "front"
     (warning,) = result.warnings
     assert (
         warning
-        == "session 'u' names the agent 'billing', which is not there, so 'front' answers. Known: front"
+        == "session 'u' names the agent 'billing', which does not exist, so 'front' answers. Known: front"
     )
 
 
 # -- what guardrails stopped --
 
 
-async def test_what_a_guardrail_kept_from_the_model_is_kept_from_the_next_one(session: Session) -> None:
+async def test_refused_input_is_hidden_from_later_runs(session: Session) -> None:
     async def no_secrets(context: Any, who: Any, messages: Any) -> GuardrailResult:
         return GuardrailResult("secret" in last_user_text(messages))
 
@@ -369,7 +369,7 @@ async def test_what_a_guardrail_kept_from_the_model_is_kept_from_the_next_one(se
     assert "A secret." in str(await session.records(None))
 
 
-async def test_a_reply_that_was_refused_is_kept_from_the_next_run(session: Session) -> None:
+async def test_refused_reply_is_hidden_from_later_runs(session: Session) -> None:
     async def polite(context: Any, who: Any, output: Any) -> GuardrailResult:
         return GuardrailResult(output == "Rude.")
 
@@ -405,24 +405,24 @@ async def test_the_answer_to_a_call_may_be_the_next_message(session: Session) ->
     assert (result.final_output, result.repairs) == ("Blue, then.", ())
 
 
-async def test_a_state_from_before_others_went_on_is_refused(session: Session) -> None:
+async def test_state_is_refused_after_another_run(session: Session) -> None:
     front = agent(call("ask", id="q"), "Never mind.")
     waiting = (await run(front, "A cup.", session, run_config=EXTERNAL)).state()
     await run(front, "Or not.", session)
     answered = waiting.with_answers([{"role": "tool", "tool_call_id": "q", "content": "blue"}])
-    with pytest.raises(SessionConflict, match="somebody else has used the session since"):
+    with pytest.raises(SessionConflict, match="another run has used the session since"):
         await run(front, answered, session)
     assert (await stored(session))[-1] == "Never mind."
 
 
-async def test_a_run_that_had_no_session_may_go_on_in_an_empty_one(session: Session) -> None:
+async def test_run_without_session_may_resume_in_an_empty_one(session: Session) -> None:
     front = agent(ADD, "Three.", tools=[add])
     stopped = await Runner.run(front, "1+2?", max_turns=1, run_config=RunConfig(on_limit="return"))
     await run(front, stopped.state(), session)
     assert await stored(session) == ["1+2?", "add", "3", "Three."]
 
 
-async def test_going_on_from_an_earlier_point_takes_the_place_of_what_came_after(session: Session) -> None:
+async def test_resuming_an_earlier_state_replaces_later_turns(session: Session) -> None:
     front = agent(ADD, ADD, "Three.", tools=[add])
     stopped = await run(front, "1+2?", session, max_turns=1, run_config=RunConfig(on_limit="return"))
     state = stopped.state()
@@ -433,7 +433,7 @@ async def test_going_on_from_an_earlier_point_takes_the_place_of_what_came_after
     assert "Three." in str(await session.records(None))
 
 
-async def test_a_run_that_is_made_again_is_stored_once(session: Session) -> None:
+async def test_repeated_run_is_stored_once(session: Session) -> None:
     config = RunConfig(run_id="r1")
     await run(agent("Hello."), "Hi", session)
     with pytest.raises(HandlerError):
@@ -446,19 +446,19 @@ async def test_a_run_that_is_made_again_is_stored_once(session: Session) -> None
     assert await session.records(None) == before
 
 
-async def test_a_run_that_is_made_again_in_another_way_is_what_it_was_last(session: Session) -> None:
+async def test_repeated_run_that_differs_replaces_the_first(session: Session) -> None:
     config = RunConfig(run_id="r1")
     await run(agent(ADD, "Three.", tools=[add]), "1+2?", session, run_config=config)
     result = await run(agent("It is 3."), "1+2?", session, run_config=config)
     assert await stored(session) == ["1+2?", "It is 3."]
     (warning,) = result.warnings
-    assert "answers of tools from then, 1 of them, are no longer shown" in warning
+    assert "its earlier tool results (1) are no longer shown" in warning
 
 
-async def test_a_run_id_that_is_used_for_another_message_is_refused(session: Session) -> None:
+async def test_run_id_of_another_input_is_refused(session: Session) -> None:
     config = RunConfig(run_id="always the same")
     await run(agent("Hello."), "Hi", session, run_config=config)
-    with pytest.raises(ConfigError, match="The same name means the same run"):
+    with pytest.raises(ConfigError, match="The same id means the same run"):
         await run(agent("Yes?"), "And?", session, run_config=config)
     assert await stored(session) == ["Hi", "Hello."]
 
@@ -467,7 +467,7 @@ async def test_a_run_id_that_is_used_for_another_message_is_refused(session: Ses
 
 
 class Shaky(InMemorySessions):
-    """A store that fails as it is told."""
+    """A store that fails on demand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -487,7 +487,7 @@ class Shaky(InMemorySessions):
             raise OSError("the connection is lost")
 
 
-async def test_a_turn_that_cannot_be_stored_ends_the_run_and_is_on_the_error() -> None:
+async def test_turn_that_cannot_be_stored_ends_the_run() -> None:
     store = Shaky()
     store.failing = {3, 4}
     with pytest.raises(
@@ -517,7 +517,7 @@ async def test_an_error_of_the_run_is_not_hidden_by_one_of_the_store() -> None:
 
 
 def failing_after(store: Shaky) -> Any:
-    """A reply that breaks off after a word, while the store begins to fail."""
+    """A reply that breaks off after the first words, while the store begins to fail."""
 
     def broken(request: Request) -> Any:
         store.failing = {*range(9)}
@@ -526,7 +526,7 @@ def failing_after(store: Shaky) -> Any:
     return broken
 
 
-async def test_a_store_that_hangs_does_not_keep_a_cancelled_run_for_ever() -> None:
+async def test_hanging_store_does_not_block_a_cancelled_run() -> None:
     store = Shaky()
     session = Session("u", store, grace=0.05)
 
@@ -547,8 +547,8 @@ async def test_a_store_that_hangs_does_not_keep_a_cancelled_run_for_ever() -> No
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-async def test_an_answer_of_the_store_that_is_lost_does_no_harm(lost: int) -> None:
-    """The turn is there, nobody knows, and what is tried again is the same."""
+async def test_lost_response_of_the_store_does_no_harm(lost: int) -> None:
+    """The turn is stored, its confirmation is lost, and the retry stores the same."""
     store = Shaky()
     store.lost = {lost}
     with pytest.raises(SessionError) as caught:
@@ -557,7 +557,7 @@ async def test_an_answer_of_the_store_that_is_lost_does_no_harm(lost: int) -> No
     assert await stored(Session("u", store)) == ["1+2?", "add", "3", "Three."][: [1, 3, 4][lost - 1]]
 
 
-async def test_a_session_that_cannot_be_loaded_asks_no_model() -> None:
+async def test_no_model_is_called_if_the_session_cannot_be_loaded() -> None:
     class Gone(InMemorySessions):
         async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
             raise OSError("no route to host")
@@ -604,7 +604,7 @@ async def test_bytes_are_a_limit_as_well(session: Session) -> None:
     assert [*nothing.messages] == []
 
 
-async def test_little_is_read_where_little_is_wanted() -> None:
+async def test_only_needed_records_are_read() -> None:
     asked: list[int | None] = []
 
     class Counting(InMemorySessions):
@@ -642,12 +642,12 @@ def test_limits_are_positive_numbers(limits: Any) -> None:
         Session("u", InMemorySessions(), **limits)
 
 
-async def test_a_name_is_no_session() -> None:
+async def test_session_must_be_a_session() -> None:
     with pytest.raises(ConfigError, match=r"such as Session\('user-7', SQLiteSessions"):
         await Runner.run(agent("Hello."), "Hi", session="user-7")  # type: ignore[arg-type]
 
 
-async def test_what_is_no_json_is_refused_and_said_where(session: Session) -> None:
+async def test_messages_that_are_no_json_are_refused(session: Session) -> None:
     with pytest.raises(ConfigError, match=r"messages\[0\].content\[0\].image: bytes is no JSON type"):
         await session.add([{"role": "user", "content": [{"type": "x", "image": b"..."}]}])
     with pytest.raises(ConfigError, match="Add a list of messages, not str"):
@@ -661,7 +661,7 @@ async def test_a_store_is_plain_text_and_json(memory: Session) -> None:
     assert [document["items"][0]["message"]["content"] for document in documents] == ["Hi", "Hello."]
 
 
-# -- waiting for somebody's approval --
+# -- waiting for approval --
 
 
 def guarded(*replies: Any) -> tuple[Agent[Any], list[int]]:
@@ -681,7 +681,7 @@ PAY = [call("pay", {"amount": 40}, id="p"), call("add", {"a": 1, "b": 2}, id="a"
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_run_that_waits_for_approval_goes_on_in_its_session(session: Session, stream: bool) -> None:
+async def test_approved_run_resumes_in_its_session(session: Session, stream: bool) -> None:
     clerk, paid = guarded(PAY, "It is on its way.")
     waiting = await run(clerk, "My money!", session, stream=stream)
     assert await stored(session) == ["My money!", "pay,add", "3"]
@@ -693,7 +693,7 @@ async def test_a_run_that_waits_for_approval_goes_on_in_its_session(session: Ses
     assert problems((await session.load()).messages) == []
 
 
-async def test_a_message_instead_of_a_word_goes_on_without_the_call(session: Session) -> None:
+async def test_new_message_instead_of_a_decision_drops_the_call(session: Session) -> None:
     clerk, paid = guarded(PAY, "Then not.")
     waiting = await run(clerk, "My money!", session)
     result = await run(clerk, "Never mind.", session)
@@ -728,19 +728,19 @@ class Till:
 PAYS = [call("pay", {"amount": 5}, id="p"), call("pay", {"amount": 6}, id="q")]
 
 
-async def test_a_state_that_is_approved_twice_is_carried_out_once(session: Session) -> None:
+async def test_state_approved_twice_is_resumed_once(session: Session) -> None:
     till = Till()
     clerk = till.clerk(PAYS[0], "Paid.", "Paid again.")
     first = await run(clerk, "Pay.", session)
     state = first.state().approve(first.interruptions[0])
     await run(clerk, state, session)
-    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+    with pytest.raises(SessionConflict, match="was already resumed in session"):
         await run(clerk, state, session)
     assert till.paid == [5]
     assert await stored(session) == ["Pay.", "pay", "paid 5", "Paid."]
 
 
-async def test_of_two_who_approve_at_once_one_pays(session: Session) -> None:
+async def test_of_two_concurrent_approvals_one_runs_the_tool(session: Session) -> None:
     till = Till()
     clerk = till.clerk(PAYS[0], "Paid.", "Paid.")
     first = await run(clerk, "Pay.", session)
@@ -760,7 +760,7 @@ async def test_of_two_who_approve_at_once_one_pays(session: Session) -> None:
     assert await stored(session) == ["Pay.", "pay", "paid 5", "Paid."]
 
 
-async def test_two_who_approve_different_calls_of_one_state_do_not_both(session: Session) -> None:
+async def test_different_approvals_of_one_state_conflict(session: Session) -> None:
     till = Till()
     clerk = till.clerk(PAYS, "Paid.")
     first = await run(clerk, "Pay.", session)
@@ -772,7 +772,7 @@ async def test_two_who_approve_different_calls_of_one_state_do_not_both(session:
     assert (till.paid, third.final_output) == ([5, 6], "Paid.")
 
 
-async def test_who_looks_without_a_word_claims_nothing(session: Session) -> None:
+async def test_resuming_without_a_decision_claims_nothing(session: Session) -> None:
     till = Till()
     clerk = till.clerk(PAYS[0], "Paid.")
     first = await run(clerk, "Pay.", session)
@@ -781,18 +781,18 @@ async def test_who_looks_without_a_word_claims_nothing(session: Session) -> None
     assert (till.paid, done.final_output) == ([5], "Paid.")
 
 
-async def test_who_looked_before_another_one_approved_holds_a_state_that_is_used(session: Session) -> None:
+async def test_state_loaded_before_an_approval_is_used_up(session: Session) -> None:
     till = Till()
     clerk = till.clerk(PAYS[0], "Paid.", "Paid again.")
     first = await run(clerk, "Pay.", session)
     looked = (await run(clerk, first.state(), session)).state()
     await run(clerk, first.state().approve(first.interruptions[0]), session)
-    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+    with pytest.raises(SessionConflict, match="was already resumed in session"):
         await run(clerk, looked.approve(looked.interruptions[0]), session)
     assert till.paid == [5]
 
 
-async def test_the_state_of_who_was_refused_is_refused(session: Session) -> None:
+async def test_state_of_a_refused_run_is_refused(session: Session) -> None:
     till = Till()
     clerk = till.clerk(PAYS[0], "Paid.", "Paid again.")
     first = await run(clerk, "Pay.", session)
@@ -806,10 +806,10 @@ async def test_the_state_of_who_was_refused_is_refused(session: Session) -> None
 
 
 @pytest.mark.parametrize("nested", [False, True])
-async def test_who_looks_when_something_else_was_approved_before_claims_nothing(
+async def test_resuming_without_a_decision_after_an_approval_claims_nothing(
     session: Session, nested: bool
 ) -> None:
-    """What was said of an earlier call, or of its tool for good, is no word on this one."""
+    """A decision on an earlier call does not decide this one."""
     till = Till()
     clerk = till.clerk(PAYS[0], call("give", {"amount": 6}, id="q"), "Done.")
 
@@ -829,7 +829,7 @@ async def test_who_looks_when_something_else_was_approved_before_claims_nothing(
     assert (till.paid, third.final_output) == ([5, 6], "Done.")
 
 
-async def test_answers_that_are_given_twice_are_acted_on_once(session: Session) -> None:
+async def test_answers_given_twice_are_used_once(session: Session) -> None:
     till = Till()
     ask = {"type": "function", "function": {"name": "ask"}}
     settings = RunConfig(external_tools=[ask])
@@ -844,13 +844,13 @@ async def test_answers_that_are_given_twice_are_acted_on_once(session: Session) 
     first = await run(clerk, "Pay.", session, run_config=settings)
     answered = first.state().with_answers([{"role": "tool", "tool_call_id": "a", "content": "yes"}])
     await run(clerk, answered, session, run_config=settings)
-    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+    with pytest.raises(SessionConflict, match="was already resumed in session"):
         await run(clerk, answered, session, run_config=settings)
     assert till.paid == [5]
     assert await stored(session) == ["Pay.", "ask", "yes", "pay", "paid 5", "Paid."]
 
 
-async def test_approvals_within_an_agent_that_was_asked_follow_one_another(session: Session) -> None:
+async def test_approvals_in_a_sub_run_follow_one_another(session: Session) -> None:
     """The run itself stands where it stood between two of them."""
     till = Till()
     boss = agent(call("a", {"input": "Pay."}, id="o"), "Done.", tools=[till.clerk(PAYS, "Paid.").as_tool()])
@@ -863,8 +863,8 @@ async def test_approvals_within_an_agent_that_was_asked_follow_one_another(sessi
     assert (till.paid, third.final_output) == ([5, 6], "Done.")
 
 
-async def test_who_comes_second_with_another_answer_changes_nothing(session: Session) -> None:
-    """What the first one did stays in the session, and is shown to whoever writes next."""
+async def test_second_decision_changes_nothing(session: Session) -> None:
+    """The result of the first decision stays in the session, for the next run."""
     settings = RunConfig(external_tools=[{"type": "function", "function": {"name": "ask"}}])
     clerk = agent(call("ask", id="a"), "He agrees.", "He does not.")
     waiting = (await run(clerk, "A discount?", session, run_config=settings)).state()
@@ -873,14 +873,14 @@ async def test_who_comes_second_with_another_answer_changes_nothing(session: Ses
         for word in ("yes", "no")
     )
     await run(clerk, yes, session, run_config=settings)
-    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+    with pytest.raises(SessionConflict, match="was already resumed in session"):
         await run(clerk, no, session, run_config=settings)
     assert await stored(session) == ["A discount?", "ask", "yes", "He agrees."]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_run_that_is_made_again_may_be_approved_again(session: Session, stream: bool) -> None:
-    """It has calls of its own, which nobody has begun to carry out."""
+async def test_repeated_run_may_be_approved_again(session: Session, stream: bool) -> None:
+    """It has calls of its own, which have not been run."""
     till, settings = Till(), RunConfig(run_id="r")
     clerk = till.clerk(PAYS[0], "Paid.", PAYS[1], "Paid again.")
     first = await run(clerk, "Pay.", session, run_config=settings)
@@ -894,7 +894,7 @@ async def test_a_run_that_is_made_again_may_be_approved_again(session: Session, 
     assert await stored(session) == ["Pay.", "pay", "paid 6", "Paid again."]
 
 
-async def test_what_an_earlier_state_comes_to_anew_may_be_approved(session: Session) -> None:
+async def test_new_call_of_an_earlier_state_may_be_approved(session: Session) -> None:
     till = Till()
     clerk = till.clerk(RuntimeError("away"), PAYS[0], "Paid.", PAYS[1], "Paid again.")
     with pytest.raises(HandlerError) as failed:
@@ -907,8 +907,8 @@ async def test_what_an_earlier_state_comes_to_anew_may_be_approved(session: Sess
     assert await stored(session) == ["Pay.", "pay", "paid 6", "Paid again."]
 
 
-async def test_who_goes_on_twice_without_a_word_does_nothing(session: Session) -> None:
-    """Also where the tool would need none by now, such as for whoever goes on."""
+async def test_resuming_twice_without_a_decision_does_nothing(session: Session) -> None:
+    """Even if the tool no longer needs approval."""
     paid: list[int] = []
 
     @tool(needs_approval=lambda context, arguments: context.context != "boss")
@@ -926,8 +926,8 @@ async def test_who_goes_on_twice_without_a_word_does_nothing(session: Session) -
     assert (paid, result.final_output) == ([5], "Paid.")
 
 
-async def test_who_began_and_was_not_told_may_go_on() -> None:
-    """The store has it and its answer is lost: nothing was done, and nobody else may go on any more."""
+async def test_run_may_resume_after_a_lost_store_response() -> None:
+    """The store has the claim but its response is lost: nothing was done, and no other run may resume."""
     store, till = Shaky(), Till()
     session, clerk = Session("u", store), till.clerk(PAYS[0], "Paid.")
     first = await run(clerk, "Pay.", session)
@@ -942,7 +942,7 @@ async def test_who_began_and_was_not_told_may_go_on() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_whose_time_is_up_while_the_store_takes_long_may_go_on(tmp_path: Path, stream: bool) -> None:
+async def test_run_may_resume_after_a_timeout_in_the_store(tmp_path: Path, stream: bool) -> None:
     path, till = tmp_path / "chats.db", Till()
     store = SQLiteSessions(path)
     session, clerk = Session("u", store), till.clerk(PAYS[0], "Paid.")
@@ -961,10 +961,10 @@ async def test_whose_time_is_up_while_the_store_takes_long_may_go_on(tmp_path: P
     store.close()
 
 
-async def test_a_state_whose_taker_died_is_not_carried_out_again(session: Session) -> None:
-    """Nobody knows whether it paid; a new run is told that the call has no answer."""
+async def test_state_of_a_died_process_is_not_resumed_again(session: Session) -> None:
+    """It is unknown whether it paid; a new run is told that the call has no answer."""
     till = Till()
-    clerk = till.clerk(PAYS[0], "Nobody knows.")
+    clerk = till.clerk(PAYS[0], "It is unknown.")
     first = await run(clerk, "Pay.", session)
     state = first.state().approve(first.interruptions[0])
     store = session.store_of_run(state)
@@ -974,21 +974,21 @@ async def test_a_state_whose_taker_died_is_not_carried_out_again(session: Sessio
     with pytest.raises(SessionConflict):
         await run(clerk, state, session)
     result = await run(clerk, "And?", session)
-    assert (till.paid, result.final_output) == ([], "Nobody knows.")
+    assert (till.paid, result.final_output) == ([], "It is unknown.")
 
 
-async def test_a_run_is_not_made_again_after_others_have_used_the_session(session: Session) -> None:
+async def test_run_is_not_repeated_after_another_run(session: Session) -> None:
     """It would be shown its own first attempt as if it were another's."""
     settings = RunConfig(run_id="r")
     await run(agent("Done."), "Pay.", session, run_config=settings)
     await run(agent("Welcome."), "Thanks.", session)
     late = agent("Done again.")
-    with pytest.raises(SessionConflict, match="holds the run 'r' already"):
+    with pytest.raises(SessionConflict, match="already holds the run 'r'"):
         await run(late, "Pay.", session, run_config=settings)
     assert await stored(session) == ["Pay.", "Done.", "Thanks.", "Welcome."]
 
 
-async def test_two_runs_of_one_name_are_not_taken_for_one_another(session: Session) -> None:
+async def test_concurrent_runs_of_one_id_conflict(session: Session) -> None:
     """They say the same, and each would think that the other's words are its own."""
     ended: list[str] = []
 
@@ -1006,7 +1006,7 @@ async def test_two_runs_of_one_name_are_not_taken_for_one_another(session: Sessi
     assert sorted(ended) == ["conflict", "done"]
 
 
-async def test_the_same_words_that_two_add_at_once_are_there_twice() -> None:
+async def test_equal_messages_added_concurrently_are_stored_twice() -> None:
     class Slow(InMemorySessions):
         async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
             found = await super().load(session, newest=newest)

@@ -36,7 +36,7 @@ async def drained(office: Office, session: Session, kept: list[RunResult[Any]]) 
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["once", "over and over"])
-async def test_a_run_cancelled_at_any_step_leaves_a_session_with_all_that_happened(again: bool) -> None:
+async def test_session_is_complete_after_a_cancellation_at_any_step(again: bool) -> None:
     """The result of the stream knows what happened; `again`: every further await is cancelled, too."""
     for k in range(1, MOST, STRIDE):
         office, kept, session = (
@@ -71,7 +71,7 @@ def shown(result: RunResult[Any]) -> list[Any]:
     return [item.message for item in result.items if item.asked_by is None or item.asked_by not in answered]
 
 
-async def test_a_stream_left_after_any_event_leaves_a_session_with_all_that_happened() -> None:
+async def test_session_is_complete_after_a_stream_left_at_any_event() -> None:
     for most in range(0, 200, 7):
         office, session, seen = Office(threads=False), Session("u", InMemorySessions()), 0
         async with Runner.run_streamed(office.desk, "Hi", session=session, **office.settings()) as stream:
@@ -148,7 +148,7 @@ RECORDS = st.lists(
 
 @examples(60)
 @given(records=RECORDS, limit=st.none() | st.integers(1, 6), size=st.none() | st.integers(1, 300))
-async def test_whatever_is_stored_a_run_goes_on_with_a_valid_conversation(
+async def test_any_stored_data_gives_a_valid_conversation(
     records: list[str], limit: int | None, size: int | None
 ) -> None:
     store = InMemorySessions()
@@ -169,8 +169,8 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=1, max_size=12)
 
 @examples(30)
 @given(turns=WORDS)
-async def test_writers_that_take_turns_at_random_are_never_mixed(turns: list[str]) -> None:
-    """Each stores on top of what it has seen; whoever has seen less than there is stores nothing."""
+async def test_random_concurrent_writers_are_never_mixed(turns: list[str]) -> None:
+    """Each stores after the newest number it knows; a writer with an older number stores nothing."""
     store, seen, stored = InMemorySessions(), dict[str, int](), list[str]()
     for place, who in enumerate(turns):
         if place % 3 == 2 or who not in seen:
@@ -189,7 +189,7 @@ async def test_writers_that_take_turns_at_random_are_never_mixed(turns: list[str
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("name", ["chain", "siblings", "transfer"])
-async def test_a_run_made_again_after_any_turn_is_the_run_that_never_stopped(name: str) -> None:
+async def test_run_repeated_after_any_turn_equals_an_uninterrupted_one(name: str) -> None:
     """Its session is the same, whether what came before is made again or resumed."""
     from scenes import Stage
 

@@ -1,4 +1,4 @@
-"""Sessions in an SQLite file: which files there can be, and who may open one."""
+"""Sessions in an SQLite file: valid files, and processes that share one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from routelock.sessions import (
 pytestmark = pytest.mark.anyio
 
 
-def test_sqlite_wants_a_file() -> None:
+def test_sqlite_needs_a_file() -> None:
     with pytest.raises(ConfigError, match="InMemorySessions"):
         SQLiteSessions(":memory:")
 
@@ -34,13 +34,13 @@ async def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         await Session("u", SQLiteSessions(tmp_path / "new.db")).load()
 
 
-async def test_what_is_no_database_is_an_error_that_says_so(tmp_path: Path) -> None:
+async def test_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "no.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(SessionError, match=r"Session 'u' could not be loaded: DatabaseError: .*no\.db: "):
         await Session("u", SQLiteSessions(tmp_path / "no.db")).load()
 
 
-async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(SessionError, match=r"chats\.db cannot be opened: make the folder .*nowhere first"):
         await Session("u", SQLiteSessions(tmp_path / "nowhere" / "chats.db")).load()
 

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass(frozen=True)
 class Place:
-    """Where sessions are kept, and how another process finds it; none finds what is in memory."""
+    """A store, and the code with which another process opens it; None for the store in memory."""
 
     store: SessionStore
     spec: str | None
@@ -86,11 +86,11 @@ async def texts(store: SessionStore, name: str, **limits: Any) -> list[str]:
     return [text for _, text in await store.load(name, **limits)]
 
 
-async def test_of_a_session_that_is_not_there_nothing_is_stored(store: SessionStore, name: str) -> None:
+async def test_unknown_session_is_empty(store: SessionStore, name: str) -> None:
     assert [*await store.load(name)] == []
 
 
-async def test_what_is_stored_comes_back_in_order_and_numbered(store: SessionStore, name: str) -> None:
+async def test_records_come_back_numbered_and_in_order(store: SessionStore, name: str) -> None:
     for number, text in enumerate("abc"):
         await store.append(name, number, text)
     assert [*await store.load(name)] == [(1, "a"), (2, "b"), (3, "c")]
@@ -105,7 +105,7 @@ async def test_the_newest_are_the_last_ones(store: SessionStore, name: str) -> N
 
 @pytest.mark.pairwise
 @pytest.mark.parametrize("after", [0, 1, 3, 99])
-async def test_who_does_not_know_the_newest_stores_nothing(
+async def test_writer_without_the_newest_number_is_refused(
     store: SessionStore, name: str, after: int
 ) -> None:
     await store.append(name, 0, "a")
@@ -177,7 +177,7 @@ class Confused:
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-async def test_what_was_stored_after_all_is_not_stored_twice(
+async def test_text_stored_despite_an_error_is_not_stored_twice(
     store: SessionStore, name: str, compacted: bool
 ) -> None:
     await Session(name, Confused(store, compacted=compacted)).add([user("once")])
@@ -185,7 +185,7 @@ async def test_what_was_stored_after_all_is_not_stored_twice(
     assert said == ["once", "meanwhile"]
 
 
-async def test_who_never_gets_its_turn_is_told(store: SessionStore, name: str) -> None:
+async def test_writer_that_always_loses_raises(store: SessionStore, name: str) -> None:
     class Busy(Racing):
         tries = 0
 
@@ -199,15 +199,13 @@ async def test_who_never_gets_its_turn_is_told(store: SessionStore, name: str) -
     assert 10 < busy.tries < 1000
 
 
-async def test_nobody_begins_with_a_later_number(store: SessionStore, name: str) -> None:
+async def test_first_number_is_one(store: SessionStore, name: str) -> None:
     with pytest.raises(SessionConflict):
         await store.append(name, 1, "a")
     assert await texts(store, name) == []
 
 
-async def test_alone_takes_the_place_of_all_before_and_the_numbers_go_on(
-    store: SessionStore, name: str
-) -> None:
+async def test_alone_replaces_all_records_and_keeps_counting(store: SessionStore, name: str) -> None:
     await store.append(name, 0, "a")
     await store.append(name, 1, "b", alone=True)
     assert [*await store.load(name)] == [(2, "b")]
@@ -224,7 +222,7 @@ async def test_a_refused_alone_deletes_nothing(store: SessionStore, name: str) -
     assert await texts(store, name) == ["a"]
 
 
-async def test_sessions_are_apart(store: SessionStore, name: str) -> None:
+async def test_sessions_are_separate(store: SessionStore, name: str) -> None:
     await store.append(name, 0, "a")
     await store.append(name + "x", 0, "b")
     assert await texts(store, name) == ["a"]
@@ -236,7 +234,7 @@ async def test_a_text_may_be_long(store: SessionStore, name: str) -> None:
     assert await texts(store, name) == ["x" * 3_000_000]
 
 
-async def test_of_fifty_who_know_the_same_one_stores(store: SessionStore, name: str) -> None:
+async def test_one_of_fifty_concurrent_writers_stores(store: SessionStore, name: str) -> None:
     outcomes: list[str] = []
 
     async def try_once(text: str) -> None:
@@ -254,7 +252,7 @@ async def test_of_fifty_who_know_the_same_one_stores(store: SessionStore, name: 
     assert await texts(store, name) == [text for text in outcomes if text != "conflict"]
 
 
-async def test_fifty_who_try_again_lose_nothing(store: SessionStore, name: str) -> None:
+async def test_fifty_retrying_writers_lose_nothing(store: SessionStore, name: str) -> None:
     async with anyio.create_task_group() as group:
         for number in range(50):
             group.start_soon(append_surely, store, name, f"text {number}")
@@ -289,9 +287,7 @@ MESSAGES = st.lists(
 
 @examples(15)
 @given(batches=st.lists(MESSAGES, min_size=1, max_size=3))
-async def test_whatever_is_said_comes_back_to_the_letter(
-    place: Place, batches: list[list[dict[str, Any]]]
-) -> None:
+async def test_any_text_comes_back_unchanged(place: Place, batches: list[list[dict[str, Any]]]) -> None:
     session = Session(str(uuid.uuid4()), place.store)
     for batch in batches:
         await session.add(batch)
@@ -302,7 +298,7 @@ async def test_whatever_is_said_comes_back_to_the_letter(
 
 @pytest.mark.pairwise
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])
-async def test_a_number_that_is_none_comes_back_as_null(store: SessionStore, name: str, odd: float) -> None:
+async def test_nan_comes_back_as_null(store: SessionStore, name: str, odd: float) -> None:
     """No request could hold it, so it would poison the conversation for ever."""
     said: Any = {"role": "user", "content": "Hi", "score": [odd]}
     await Session(name, store).add([said])
@@ -332,7 +328,7 @@ async def test_clearing_leaves_nothing_and_is_noticed(store: SessionStore, name:
         await store.append(name, number, "late")
 
 
-async def test_a_compacted_session_says_the_same(store: SessionStore, name: str) -> None:
+async def test_compact_keeps_the_conversation(store: SessionStore, name: str) -> None:
     session = Session(name, store)
     for text in "abc":
         await session.add([{"role": "user", "content": text}])
@@ -362,9 +358,7 @@ def writer(place: Place, *args: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("kill", range(KILLS))
-async def test_two_processes_of_which_one_is_killed_lose_nothing_that_they_were_told_is_stored(
-    place: Place, name: str, kill: int
-) -> None:
+async def test_killed_process_loses_no_confirmed_turn(place: Place, name: str, kill: int) -> None:
     if place.spec is None or isinstance(place.store, EncryptedSessions):
         pytest.skip("what is in memory is in one process, and what is encrypted is another's")
     with writer(place, name, "a", "100000") as killed, writer(place, name, "b", "30") as other:
@@ -383,7 +377,7 @@ async def test_two_processes_of_which_one_is_killed_lose_nothing_that_they_were_
 
 
 @pytest.mark.asyncio_only
-async def test_what_was_stored_is_there_when_it_is_opened_again(place: Place, name: str) -> None:
+async def test_records_survive_reopening(place: Place, name: str) -> None:
     if place.spec is None:
         pytest.skip("what is in memory is gone with it")
     await place.store.append(name, 0, "a")
@@ -406,7 +400,7 @@ async def test_what_was_stored_is_there_when_it_is_opened_again(place: Place, na
     ],
     ids=["postgres", "redis"],
 )
-async def test_a_server_that_is_not_there_is_an_error_that_says_so(store: Callable[[], SessionStore]) -> None:
+async def test_missing_server_is_a_clear_error(store: Callable[[], SessionStore]) -> None:
     with pytest.raises(SessionError, match="could not be loaded"):
         await Session("u", store()).load()
 
@@ -429,7 +423,7 @@ for make in (
 """
 
 
-def test_what_is_not_installed_is_named_with_its_extra() -> None:
+def test_missing_package_is_named_with_its_extra() -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT], env=env, capture_output=True, text=True, timeout=60

@@ -97,7 +97,7 @@ class SqliteStore:
         return self._move(handoff_id, HandoffStatus.REJECTED, reason, None)
 
     def expire(self, handoff_id: str) -> HandoffResponse:
-        return self._move(handoff_id, HandoffStatus.EXPIRED, "nobody waits for it any more", None)
+        return self._move(handoff_id, HandoffStatus.EXPIRED, "the caller no longer waits for it", None)
 
     def complete(self, handoff_id: str, metadata: Mapping[str, Any] | None = None) -> HandoffResponse:
         return self._move(handoff_id, HandoffStatus.COMPLETED, None, metadata)

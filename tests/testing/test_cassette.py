@@ -43,7 +43,7 @@ class Echo(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self) -> None:
-        """Send whoever asks somewhere else, once."""
+        """Redirect the client, once."""
         moved = self.path.startswith("/old")
         self.send_response(307 if moved else 200)
         if moved:
@@ -93,7 +93,7 @@ def renaming_post(url: str, body: object) -> None:
 
 @pytest.fixture
 def recorded(server: str, path: Path) -> str:
-    """A cassette with two requests, of a server that nobody may ask again."""
+    """A cassette with two requests; its server is gone."""
     with use_cassette(path, mode="record"):
         post(server, {"n": 1})
         post(server, {"n": 2})
@@ -156,19 +156,19 @@ def test_a_miss_shows_the_nearest_request_and_the_difference(recorded: str, path
 
 
 def test_one_call_too_many_says_so(recorded: str, path: Path) -> None:
-    expected = r"(?s)number 1; it was answered already.*one call too many"
+    expected = r"(?s)number 1; it was already answered.*one call too many"
     with use_cassette(path, allow_unplayed=True, side_calls=[recorded]):
         post(recorded, {"n": 1})
         with pytest.raises(CassetteMiss, match=expected):
             post(recorded, {"n": 1})
 
 
-def test_a_miss_that_a_client_swallows_comes_back_at_the_end(recorded: str, path: Path) -> None:
+def test_swallowed_miss_is_raised_at_the_end(recorded: str, path: Path) -> None:
     with pytest.raises(CassetteMiss, match='"n": 3'), use_cassette(path, allow_unplayed=True):
         careless_post(recorded, {"n": 3})
 
 
-def test_a_miss_that_a_library_renames_comes_back_under_its_own_name(recorded: str, path: Path) -> None:
+def test_wrapped_miss_is_raised_as_itself(recorded: str, path: Path) -> None:
     with pytest.raises(CassetteMiss) as caught, use_cassette(path):
         renaming_post(recorded, {"n": 3})
     assert isinstance(caught.value.__cause__, ConnectionError)
@@ -219,7 +219,7 @@ def test_a_redirection_is_followed_again(server: str, path: Path) -> None:
         assert fetched() == ("here", b"here")
 
 
-def test_a_recording_is_where_it_was_asked_for_also_if_the_block_goes_elsewhere(
+def test_recording_keeps_its_path_when_the_block_changes_the_folder(
     server: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(path.parent.parent)

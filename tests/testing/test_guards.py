@@ -27,7 +27,7 @@ URL = "http://127.0.0.1:9/v1"
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_whatever_would_ask_a_model_is_refused_and_named(handler: Handler, model: str) -> None:
+async def test_model_calls_of_all_handlers_are_refused(handler: Handler, model: str) -> None:
     with no_models() as blocked, pytest.raises(ModelCallBlocked) as caught:
         await Runner.run(Agent("desk", model=handler), "Hi")
     assert f"Agent 'desk' was about to ask the model {model!r} in turn 1" in str(caught.value)
@@ -44,7 +44,7 @@ async def test_scripts_and_functions_answer() -> None:
     assert blocked == []
 
 
-async def test_a_function_that_asks_a_model_does_not_get_round_it() -> None:
+async def test_function_that_calls_a_model_is_refused() -> None:
     inner = OpenAICompatible("qwen3", base_url=URL, api_key="none")
     with no_models(), pytest.raises(ModelCallBlocked):
         await Runner.run(Agent("a", model=function_handler(inner.stream)), "Hi")
@@ -57,7 +57,7 @@ async def test_no_other_handler_takes_over() -> None:
         await Runner.run(Agent("a", handlers=handlers), "Hi", run_config=RunConfig(fallback=True))
 
 
-async def test_what_is_allowed_is_asked_and_so_is_everything_afterwards() -> None:
+async def test_allowed_model_is_called_and_all_after_the_block() -> None:
     with Server(HELLO) as server:
         handler = OpenAICompatible("qwen3", base_url=server.url, api_key="none")
         with no_models() as blocked, pytest.raises(ModelCallBlocked):

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from routelock.testing.cassette import MAX_LINES, Asked, canonical, difference, nearest
+from routelock.testing.cassette import MAX_LINES, HTTPRequest, canonical, difference, nearest
 
 URL = "https://api.example.com/v1/chat/completions"
 
 
-def asked(body: object = None, url: str = URL, method: str = "POST") -> Asked:
-    return Asked(method=method, url=url, body=json.dumps(body).encode())
+def asked(body: object = None, url: str = URL, method: str = "POST") -> HTTPRequest:
+    return HTTPRequest(method=method, url=url, body=json.dumps(body).encode())
 
 
 def dialogue(call_id: str) -> dict[str, Any]:
@@ -57,20 +57,20 @@ DIFFERENT = {
     "a run of the user's": ({"run_id": "nightly-1"}, {"run_id": "nightly-2"}),
     "an id of the user's": ({"id": "order-1"}, {"id": "order-2"}),
     "broken arguments": ({"arguments": '{"a":'}, {"arguments": '{"b":'}),
-    "arguments that nobody can read": ({"arguments": "[" * 9000}, {"arguments": "[" * 9001}),
+    "arguments that cannot be parsed": ({"arguments": "[" * 9000}, {"arguments": "[" * 9001}),
     "true is not 1 as text": ({"a": "1"}, {"a": 1}),
     "one tool less": ({"tools": TOOLS}, {"tools": TOOLS[:1]}),
 }
 
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
-def test_these_mean_the_same(one: object, other: object) -> None:
+def test_equivalent_requests_match(one: object, other: object) -> None:
     assert asked(one).matches(asked(other), body=True)
     assert difference(asked(one), asked(other)) == ""
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT)
-def test_these_do_not(one: object, other: object) -> None:
+def test_different_requests_do_not_match(one: object, other: object) -> None:
     assert not asked(one).matches(asked(other), body=True)
     assert asked(one).matches(asked(other), body=False)
     assert difference(asked(one), asked(other))
@@ -99,13 +99,13 @@ def test_an_apis_stage_and_the_query_do_not_count(url: str) -> None:
         asked(url="https://api.example.com/v1/responses"),
     ],
 )
-def test_another_place_is_another_request(other: Asked) -> None:
+def test_other_endpoint_does_not_match(other: HTTPRequest) -> None:
     assert not asked().matches(other, body=False)
 
 
 def test_what_is_not_json_is_compared_as_text() -> None:
-    form = Asked(method="POST", url=URL, body=b"a=1&at=2026-01-02T03:04:05Z")
-    later = Asked(method="POST", url=URL, body=b"a=1&at=2026-01-02T03:04:06Z")
+    form = HTTPRequest(method="POST", url=URL, body=b"a=1&at=2026-01-02T03:04:05Z")
+    later = HTTPRequest(method="POST", url=URL, body=b"a=1&at=2026-01-02T03:04:06Z")
     assert form.matches(later, body=True)
     assert canonical(b"\xff") == "\ufffd"
 
@@ -119,7 +119,7 @@ def test_the_difference_shows_the_line_that_changed() -> None:
     assert not any("model" in line and line[0] in "+-" for line in lines)
 
 
-def test_the_difference_names_another_place() -> None:
+def test_difference_names_the_other_endpoint() -> None:
     shown = difference(asked(), asked(url="https://api.example.com/v1/responses"))
     assert "-POST api.example.com /v1/chat/completions" in shown
     assert "+POST api.example.com /v1/responses" in shown
@@ -131,20 +131,20 @@ def test_a_long_difference_is_cut() -> None:
     assert shown.endswith("more lines")
 
 
-def test_the_nearest_is_at_the_same_place_before_it_has_a_similar_body() -> None:
+def test_nearest_request_prefers_the_same_endpoint() -> None:
     body = {"messages": ["a long text", "another"]}
     recorded = [asked(body, url="https://h/v1/responses"), asked({"messages": ["else"]}), asked({"x": 1})]
     assert nearest(asked(body), recorded) == 1
 
 
-def test_of_an_empty_cassette_nothing_is_nearest() -> None:
+def test_empty_cassette_has_no_nearest_request() -> None:
     assert nearest(asked(), []) is None
 
 
-def test_of_a_long_text_only_the_sentence_that_differs_is_shown() -> None:
-    def asked(word: str) -> Asked:
+def test_difference_shows_only_the_changed_sentence() -> None:
+    def asked(word: str) -> HTTPRequest:
         prompt = "You settle invoices of one shop. " * 50 + f"Be {word}.\n" + "Ask before you pay. " * 50
-        return Asked(method="POST", url="https://x/v1", body=json.dumps({"content": prompt}).encode())
+        return HTTPRequest(method="POST", url="https://x/v1", body=json.dumps({"content": prompt}).encode())
 
     changed = [line for line in difference(asked("kind"), asked("brief")).splitlines() if line[0] in "-+"]
     assert changed == ["--- recorded", "+++ asked", "-Be kind.\\n", "+Be brief.\\n"]

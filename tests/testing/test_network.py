@@ -1,7 +1,7 @@
 """The guard trips for every client that goes through Python's sockets; nothing leaves the machine.
 
 The hosts are under `.invalid`, which no resolver knows, and in a network that is set aside for
-documentation, so that a broken guard would reach nobody either.
+documentation, so that even a broken guard would reach no server.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def test_an_allowed_host_passes() -> None:
     assert (outer, inner) == ([ADDRESS], [])
 
 
-def test_everything_is_put_back() -> None:
+def test_sockets_are_restored() -> None:
     before = (socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto, socket.getaddrinfo)
     with no_network():
         assert socket.getaddrinfo is not before[3]
@@ -212,7 +212,7 @@ def test_everything_is_put_back() -> None:
     assert before == after
 
 
-def test_it_is_put_back_after_an_error_too() -> None:
+def test_sockets_are_restored_after_an_error() -> None:
     before = socket.getaddrinfo
     with pytest.raises(ValueError, match="mine"), no_network():
         raise ValueError("mine")

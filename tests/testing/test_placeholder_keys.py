@@ -126,7 +126,7 @@ def test_a_handler_answers_from_a_cassette_without_a_key(
     assert replayed[0][handler] == "Paid."
 
 
-def test_replaying_without_a_key_reaches_nobody(replayed: tuple[Mapping[str, str], list[str]]) -> None:
+def test_replaying_without_a_key_sends_nothing(replayed: tuple[Mapping[str, str], list[str]]) -> None:
     assert replayed[1] == []
 
 

@@ -32,7 +32,7 @@ def swapped() -> list[Any]:
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
-def test_every_rule_says_where_it_comes_from(profile: Profile) -> None:
+def test_every_rule_has_a_source(profile: Profile) -> None:
     rules = {
         name
         for name, default in NO_RULE.items()
@@ -104,7 +104,7 @@ def test_every_vendor_is_among_them() -> None:
     assert {vendor for vendor, *_ in BROKEN} == PROFILES.keys()
 
 
-def test_what_no_vendor_takes_is_no_matter_of_profiles() -> None:
+def test_common_rules_come_before_profiles() -> None:
     with pytest.raises(AssertionError, match="orphan tool result"):
         assert_valid([USER, turn()[1]], "openai")
 
@@ -131,14 +131,14 @@ THOUGHT = {"thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signatur
         ([USER, *turn(), USER], True),
     ],
 )
-def test_a_thinking_claude_answers_only_to_calls_that_it_thought_of(messages: list[Any], fine: bool) -> None:
+def test_thinking_claude_needs_thinking_before_answered_calls(messages: list[Any], fine: bool) -> None:
     """A user's turn begins anew; within one, the first of its own thoughts is enough (litellm 18926)."""
     profile = PROFILES["anthropic"]
     assert refusals(messages, profile, tools=TOOL) == []
     assert (refusals(messages, profile, tools=TOOL, thinking=True) == []) is fine
 
 
-def test_a_thinking_deepseek_wants_reasoning_with_every_answer() -> None:
+def test_thinking_deepseek_needs_reasoning_in_every_message() -> None:
     profile = PROFILES["deepseek"]
     assert refusals([USER, SAID, USER], profile) == []
     (told,) = refusals([USER, SAID, USER], profile, thinking=True)

@@ -41,7 +41,7 @@ CASSETTES = list(_cassettes())
 
 @pytest.mark.skipif(not CASSETTES, reason="there are no recordings here; set ROUTELOCK_RECORDINGS")
 @pytest.mark.parametrize(("vendor", "path"), CASSETTES, ids=[path.stem for _, path in CASSETTES])
-def test_what_a_vendor_took_is_allowed(vendor: str, path: Path) -> None:
+def test_profiles_allow_accepted_recordings(vendor: str, path: Path) -> None:
     for where, body in _taken(path):
         asked = read_body(where, body)
         assert refusals(asked.messages, PROFILES[vendor], tools=asked.tools, thinking=asked.thinking) == []

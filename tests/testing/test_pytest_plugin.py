@@ -83,7 +83,7 @@ def test_no_test_reaches_the_network_unless_it_is_marked(suite: pytest.Pytester)
     run(suite).assert_outcomes(passed=3)
 
 
-def test_no_test_asks_a_model_where_that_is_forbidden(suite: pytest.Pytester) -> None:
+def test_forbid_models_refuses_model_calls(suite: pytest.Pytester) -> None:
     """On this machine either; the fence is open where the network is, and in a cassette."""
     suite.makeini("[pytest]\nforbid_models = true")
     suite.makepyfile(
@@ -120,9 +120,7 @@ def test_no_test_asks_a_model_where_that_is_forbidden(suite: pytest.Pytester) ->
 
 
 @pytest.mark.parametrize("first", ["closed", "open"])
-def test_models_are_forbidden_or_not_also_where_tests_share_an_event_loop(
-    suite: pytest.Pytester, first: str
-) -> None:
+def test_forbid_models_holds_with_a_shared_event_loop(suite: pytest.Pytester, first: str) -> None:
     """Its tasks have the context variables of the test that began it."""
     suite.makeini("[pytest]\nforbid_models = true")
     suite.makepyfile(
@@ -171,7 +169,7 @@ def test_models_are_forbidden_or_not_also_where_tests_share_an_event_loop(
     run(suite, "-p", "anyio").assert_outcomes(passed=3 + closed, skipped=1 - closed)
 
 
-def test_an_import_does_not_reach_it_either(suite: pytest.Pytester) -> None:
+def test_import_does_not_reach_the_network(suite: pytest.Pytester) -> None:
     suite.makepyfile("import socket; socket.getaddrinfo('model.invalid', 80)")
     result = run(suite)
     result.assert_outcomes(errors=1)
@@ -214,7 +212,7 @@ def test_a_cassette_is_recorded_when_asked_and_replayed_otherwise(
     run(suite).assert_outcomes(passed=1)
 
 
-def test_a_miss_of_a_run_is_one_failure_whose_summary_shows_the_difference(suite: pytest.Pytester) -> None:
+def test_summary_shows_the_difference_of_a_miss(suite: pytest.Pytester) -> None:
     url = "http://127.0.0.1:9/v1"
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Where is my refund?"}]})
     request = {"method": "POST", "uri": f"{url}/chat/completions", "body": body, "headers": {}}
@@ -300,7 +298,7 @@ def test_requests_that_were_not_made_are_an_error(suite: pytest.Pytester, server
         ("pytest.xfail('some day')", {"xfailed": 1}),
     ],
 )
-def test_a_test_that_stopped_half_way_has_one_problem_at_most(
+def test_test_that_ended_early_reports_no_unmade_requests(
     suite: pytest.Pytester, server: str, stops: str, outcomes: dict[str, int]
 ) -> None:
     suite.makepyfile(test_desk=f"import pytest\ndef test_answer(cassette): {stops}")

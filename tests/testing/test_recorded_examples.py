@@ -118,7 +118,7 @@ def test_another_question_was_not_recorded() -> None:
         ask()
 
 
-def test_who_answered_is_on_record() -> None:
+def test_every_cassette_says_what_answered() -> None:
     """No cassette pretends to hold a model's words."""
     facts = json.loads((REPO / "cassettes" / "recorded.json").read_text("utf-8"))
     assert {path.stem for path in (REPO / "cassettes").glob("*.yaml")} == facts.keys()

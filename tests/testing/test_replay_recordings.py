@@ -86,7 +86,7 @@ ROME = {"id": "c1", "type": "function", "function": {"name": "weather", "argumen
 CALLED = {"id": "c1", "name": "weather", "arguments": {"city": "Rome"}}
 
 
-async def test_a_described_call_that_comes_out_as_recorded_passes(tmp_path: Path, printed: Lines) -> None:
+async def test_call_that_matches_its_description_passes(tmp_path: Path, printed: Lines) -> None:
     directory = write(tmp_path / "set", exchange(completion(content="Hello")), calls=[described(expected())])
     assert await replay_all([directory]) == (1, 1)
     assert printed() == []
@@ -101,7 +101,7 @@ async def test_a_described_call_that_comes_out_as_recorded_passes(tmp_path: Path
         ({"error_status": 429}, "an error was recorded (status 429)"),
     ],
 )
-async def test_each_difference_is_told(tmp_path: Path, printed: Lines, expect: Any, reason: str) -> None:
+async def test_each_difference_is_reported(tmp_path: Path, printed: Lines, expect: Any, reason: str) -> None:
     directory = write(tmp_path / "set", exchange(completion(content="Hello")), calls=[described(expect)])
     assert await replay_all([directory]) == (0, 1)
     (miss,) = printed()
@@ -153,7 +153,7 @@ async def test_a_loop_is_one_run_whose_tools_return_what_was_recorded(tmp_path: 
     assert any("the run did not make this call" in line for line in printed())
 
 
-async def test_a_loop_that_calls_what_nobody_recorded_is_told(tmp_path: Path, printed: Lines) -> None:
+async def test_loop_with_an_unrecorded_call_is_reported(tmp_path: Path, printed: Lines) -> None:
     first = exchange(completion(content=None, tool_calls=[ROME]))
     calls = [
         described(expected("", tool_calls=[CALLED]), tools=[WEATHER]),
@@ -171,14 +171,14 @@ async def test_a_loop_that_calls_what_nobody_recorded_is_told(tmp_path: Path, pr
     assert "tools were called that the recording does not answer: weather" in printed()[0]
 
 
-async def test_what_was_recorded_and_not_asked_for_is_told(tmp_path: Path, printed: Lines) -> None:
+async def test_unused_recordings_are_reported(tmp_path: Path, printed: Lines) -> None:
     answer = exchange(completion(content="Hello"))
     directory = write(tmp_path / "set", answer, answer, calls=[described(expected())])
     assert await replay_all([directory]) == (0, 1)
     assert "recorded and not asked for: POST" in printed()[0]
 
 
-async def test_what_was_asked_for_and_not_recorded_is_told(tmp_path: Path, printed: Lines) -> None:
+async def test_unrecorded_requests_are_reported(tmp_path: Path, printed: Lines) -> None:
     answer = exchange(completion(content="Hello"), url="https://api.openai.com/v1/elsewhere")
     directory = write(tmp_path / "set", answer, calls=[described(expected())])
     assert await replay_all([directory]) == (0, 1)

@@ -1,4 +1,4 @@
-"""`ScriptedHandler` answers what it was told to, and says when the script was not followed."""
+"""`ScriptedHandler` answers from its script, and reports calls that do not fit the script."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_an_empty_list_is_a_reply_without_events() -> None:
     assert await ask(ScriptedHandler([[]])) == []
 
 
-async def test_an_exception_among_events_breaks_the_stream_at_its_place() -> None:
+async def test_exception_among_events_is_raised_at_its_position() -> None:
     handler = ScriptedHandler([[TextDelta("Hel"), ConnectionError("cut")]])
     stream = handler.stream(Request(messages=[USER], stream=True))
     assert await anext(stream) == TextDelta("Hel")
@@ -132,7 +132,7 @@ async def test_a_function_may_be_async() -> None:
     assert (await answer(ScriptedHandler([slowly]), agent="triage")).message.get("content") == "triage"
 
 
-async def test_a_function_may_be_an_async_generator_and_is_closed_with_the_stream() -> None:
+async def test_async_generator_function_is_closed_with_the_stream() -> None:
     closed: list[bool] = []
 
     async def forever(request: Request) -> AsyncGenerator[HandlerEvent]:
@@ -241,7 +241,7 @@ async def test_default_usage_adds_up_to_round_numbers() -> None:
     assert usage[0] == usage[1] == Usage(requests=1, input_tokens=10, output_tokens=5)
 
 
-async def test_one_call_too_many_says_who_asked_and_after_what() -> None:
+async def test_surplus_call_names_the_agent_and_the_last_message() -> None:
     handler = ScriptedHandler(["a"], name="desk")
     await answer(handler)
     tool = {"type": "function", "function": {"name": "look_up"}}
@@ -251,12 +251,12 @@ async def test_one_call_too_many_says_who_asked_and_after_what() -> None:
         await ask(handler, agent="triage", tools=[tool])
 
 
-async def test_a_call_too_many_without_messages_or_tools_is_told_as_well() -> None:
+async def test_surplus_call_without_messages_or_tools_is_reported() -> None:
     with pytest.raises(UnexpectedModelCall, match="tools offered: none"):
         await ask(ScriptedHandler([]), messages=[])
 
 
-async def test_a_long_last_message_is_cut_in_the_complaint() -> None:
+async def test_long_last_message_is_truncated() -> None:
     with pytest.raises(UnexpectedModelCall) as caught:
         await ask(ScriptedHandler([]), messages=[{"role": "user", "content": "x" * 10_000}])
     assert len(str(caught.value)) < 600
@@ -292,7 +292,7 @@ async def test_the_family_is_the_name_unless_given() -> None:
     assert family_of(ScriptedHandler([], name="a", family="anthropic")) == "anthropic"
 
 
-async def test_repr_shows_how_far_the_script_is() -> None:
+async def test_repr_shows_the_used_replies() -> None:
     assert repr(ScriptedHandler(["a", "b"])) == "<ScriptedHandler 'scripted': 0 of 2 replies used>"
 
 

@@ -53,7 +53,7 @@ PLACES = ["{}", "my key is {}.", '{{"note": "{}"}}', r"line\n{}", r"a\u0026{}", 
 
 
 @pytest.mark.parametrize("secret", SHAPES.values(), ids=SHAPES)
-def test_a_known_shape_goes_wherever_it_stands(secret: str) -> None:
+def test_known_shape_is_replaced_anywhere(secret: str) -> None:
     for text in PLACES:
         scrubbed = SCRUB.text(text.format(secret))
         assert DIGITS[:16] not in scrubbed.lower(), text
@@ -74,7 +74,7 @@ def test_the_shortest_of_a_shape_goes(secret: str) -> None:
     "api_key apiKey api-key x-api-key access_token refresh_token id_token client_secret password "
     "authorization secret_key private_key aws_session_token cookie".split(),
 )
-def test_what_stands_under_a_secret_name_goes(name: str) -> None:
+def test_value_with_a_secret_name_is_replaced(name: str) -> None:
     once = json.dumps({name: 'a "quoted" \\ value', "model": "m"})
     twice = json.dumps({"arguments": json.dumps({name: "hunter2", "model": "m"})})
     assert json.loads(SCRUB.text(once)) == {name: SCRUBBED, "model": "m"}
@@ -97,7 +97,7 @@ def test_a_token_after_its_scheme_goes() -> None:
     assert SCRUB.text("basic dXNlcjpwYXNz=") == f"basic {SCRUBBED}"
 
 
-def test_a_secret_of_the_environment_goes_whatever_it_looks_like() -> None:
+def test_environment_secret_of_any_shape_is_replaced() -> None:
     scrub = Scrubber(secrets=frozenset({"correct horse", "correct horse battery"}))
     assert scrub.text("say correct horse battery staple") == f"say {SCRUBBED} staple"
 
@@ -120,7 +120,7 @@ _AWKWARD = 'ab+c/d"e\\f g=\u00e9\n&9kk'
         quote(_AWKWARD, safe="=&"),
     ],
 )
-def test_a_secret_of_the_environment_goes_however_it_is_spelled(spelled: str) -> None:
+def test_environment_secret_in_any_encoding_is_replaced(spelled: str) -> None:
     cleaned = Scrubber(secrets=frozenset({_AWKWARD})).text(f"before {spelled} behind")
     assert SCRUBBED in cleaned
     assert "kk" not in cleaned
@@ -153,7 +153,7 @@ def test_secrets_of_the_environment_are_known_by_their_names() -> None:
         'data: {"choices": []}\r\n\r\n: comment\u2028\u0085\n',
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_harmless_text_stays(text: str) -> None:
     assert SCRUB.text(text) == text
 
 

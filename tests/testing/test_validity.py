@@ -46,12 +46,12 @@ def test_answers_may_come_in_another_order() -> None:
         ([], "nothing to answer"),
     ],
 )
-def test_what_a_provider_refuses_is_named(messages: list[Any], complaint: str) -> None:
+def test_refused_messages_are_named(messages: list[Any], complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
         assert_valid(messages)
 
 
-def test_the_complaint_shows_the_messages_in_brief() -> None:
+def test_error_lists_the_messages() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_valid([USER, CALLS, answered("1")])
     shown = str(caught.value)

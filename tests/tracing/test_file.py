@@ -53,7 +53,7 @@ async def test_no_secret_is_written(tmp_path: Path) -> None:
     assert "[redacted]" in text
 
 
-async def test_what_was_said_can_be_left_out(tmp_path: Path) -> None:
+async def test_content_can_be_left_out(tmp_path: Path) -> None:
     @function_tool
     async def fail(word: str) -> str:
         raise ValueError(word)
@@ -101,7 +101,7 @@ async def test_runs_that_go_on_at_the_same_time_do_not_mix(tmp_path: Path) -> No
         assert tool.end.output.removeprefix("seen ") in str(run.end.output)
 
 
-async def test_a_tool_that_goes_to_another_folder_does_not_take_the_file_along(
+async def test_file_stays_when_a_tool_changes_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "inner").mkdir()
@@ -136,7 +136,7 @@ Runner.run_sync(Agent("A", model=model, tools=[die]), "Hi", run_config=RunConfig
 """
 
 
-def test_a_process_that_dies_leaves_what_happened_until_then(tmp_path: Path) -> None:
+def test_died_process_leaves_its_lines(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", _KILLED, str(path)], env=env, timeout=60, check=False)
@@ -149,7 +149,7 @@ def test_a_process_that_dies_leaves_what_happened_until_then(tmp_path: Path) -> 
     assert run.calls[0].reply is not None
 
 
-async def test_after_a_cut_line_the_next_run_is_whole(tmp_path: Path) -> None:
+async def test_run_after_an_incomplete_line_is_readable(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"type": "item", "run": "old", "ti')
     await Runner.run(looking(), "Hi", run_config=RunConfig(trace=path))
@@ -165,7 +165,7 @@ async def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
-async def test_a_missing_folder_is_said_before_the_run(tmp_path: Path) -> None:
+async def test_missing_folder_raises_before_the_run(tmp_path: Path) -> None:
     model = ScriptedHandler(["Hello."])
     with pytest.raises(ConfigError, match=r"make the folder .*nowhere first"):
         await Runner.run(
@@ -175,9 +175,7 @@ async def test_a_missing_folder_is_said_before_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [Path, TraceFile])
-async def test_a_folder_is_no_file_and_is_said_before_the_run(
-    given: Callable[[Path], Any], tmp_path: Path
-) -> None:
+async def test_folder_as_path_raises_before_the_run(given: Callable[[Path], Any], tmp_path: Path) -> None:
     model = ScriptedHandler(["Hello."])
     with pytest.raises(ConfigError, match="is a folder; name a file in it"):
         await Runner.run(Agent("A", model=model), "Hi", run_config=RunConfig(trace=given(tmp_path)))
@@ -186,7 +184,7 @@ async def test_a_folder_is_no_file_and_is_said_before_the_run(
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="nothing is forbidden")
 @pytest.mark.parametrize("there", [True, False])
-def test_a_file_that_may_not_be_written_is_said_before_the_run(there: bool, tmp_path: Path) -> None:
+def test_unwritable_file_raises_before_the_run(there: bool, tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     if there:
         path.touch(0o400)
@@ -219,7 +217,7 @@ def test_what_is_written_is_read_back(text: str, more: dict[str, Any]) -> None:
         )
 
 
-def test_a_long_text_is_cut_and_says_so() -> None:
+def test_long_text_is_truncated_with_a_note() -> None:
     end = ToolEnded(run="r", time=1.0, call_id="c", output="x" * 50)
     assert json.loads(as_line(end, longest=10))["output"] == "xxxxxxxxxx[40 more characters]"
 
@@ -245,7 +243,7 @@ def test_no_part_of_a_secret_at_the_cut_stays(secret: str, more: int) -> None:
         assert not any(part in output for part in ("a1", "MII", "hunter")), longest
 
 
-def test_no_part_of_a_secret_stays_where_those_before_it_made_the_text_shorter() -> None:
+def test_secret_at_the_cut_is_removed_after_earlier_replacements() -> None:
     text = " ".join([*[PRIVATE] * 300, "x" * 70_000])
     for longest in (1000, 10_000):
         end = ToolEnded(run="r", time=1.0, call_id="c", output=text)

@@ -24,7 +24,7 @@ from routelock.errors import ConnectionFailed, HandlerError, RoutelockError, Too
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.tracing.otel import AskedTexts, OpenTelemetry
+from routelock.tracing.otel import OpenTelemetry, RequestTexts
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -149,7 +149,7 @@ async def test_a_streamed_run_has_the_same_spans(spans: Spans) -> None:
     assert spans.tree() == TREE
 
 
-async def test_the_words_are_those_of_the_conventions(spans: Spans) -> None:
+async def test_attributes_follow_the_conventions(spans: Spans) -> None:
     used = Usage(requests=1, input_tokens=12, output_tokens=5, cached_tokens=8, reasoning_tokens=2, cost=0.5)
     model = ScriptedHandler([reply("Hello.", usage=used)])
     model.model = "openai/gpt-4o"  # type: ignore[attr-defined]
@@ -187,7 +187,7 @@ async def test_an_agent_is_described_and_a_tool_named(spans: Spans) -> None:
     assert said(moved)["routelock.handoff.status"] == "accepted"
 
 
-async def test_nothing_that_was_said_is_on_a_span_unless_asked_for(spans: Spans) -> None:
+async def test_spans_have_no_content_by_default(spans: Spans) -> None:
     @function_tool
     async def fail(word: str) -> str:
         raise ValueError(f"word {word}")
@@ -198,7 +198,7 @@ async def test_nothing_that_was_said_is_on_a_span_unless_asked_for(spans: Spans)
     assert "quince" not in "".join(span.to_json() for span in spans.all)
 
 
-async def test_content_is_in_the_forms_of_the_conventions_and_without_secrets(spans: Spans) -> None:
+async def test_content_follows_the_conventions_without_secrets(spans: Spans) -> None:
     model = ScriptedHandler([call("refund", {"order": 7}), f"Your key is {SECRET}."])
     agent = Agent("A", "You refund.", model=model, tools=[refund])
     await Runner.run(agent, f"I am {SECRET}", run_config=spans.config(content=True))
@@ -219,7 +219,7 @@ async def test_content_is_in_the_forms_of_the_conventions_and_without_secrets(sp
     assert SECRET not in "".join(span.to_json() for span in spans.all)
 
 
-async def test_arguments_that_are_nested_too_deeply_to_be_read_are_on_spans_as_text(spans: Spans) -> None:
+async def test_deeply_nested_arguments_are_text(spans: Spans) -> None:
     deep = f'{{"order": {"[" * 9000}{"]" * 9000}}}'
     agent = Agent("A", model=ScriptedHandler([call("refund", deep), "Sorry."]), tools=[refund])
     result = await Runner.run(agent, "Hi", run_config=spans.config(content=True))
@@ -228,9 +228,9 @@ async def test_arguments_that_are_nested_too_deeply_to_be_read_are_on_spans_as_t
     assert out["parts"][0]["arguments"] == deep
 
 
-def test_a_message_that_is_shown_again_is_not_read_again() -> None:
+def test_message_is_converted_once() -> None:
     """It is on the span of each later call; to make it into text for each took ever longer."""
-    texts = AskedTexts()
+    texts = RequestTexts()
     shown = [ReadCounted(role="user", content="Hi"), ReadCounted(role="assistant", content="Yes?")]
     once = texts.of(Request(messages=cast(Any, shown)))
     reads = shown[1].reads
@@ -238,7 +238,7 @@ def test_a_message_that_is_shown_again_is_not_read_again() -> None:
     again = texts.of(more)
     assert shown[1].reads == reads > 0
     assert json.loads(again["gen_ai.input.messages"])[:2] == json.loads(once["gen_ai.input.messages"])
-    assert again == AskedTexts().of(more)
+    assert again == RequestTexts().of(more)
 
 
 async def test_half_a_surrogate_pair_is_on_no_span_and_in_no_metric(spans: Spans) -> None:
@@ -318,7 +318,7 @@ async def test_what_a_handler_does_is_below_the_model_call(spans: Spans) -> None
     assert {*seen} == {_id(chat)}
 
 
-async def test_a_handler_that_is_no_generator_is_still_told_so(spans: Spans) -> None:
+async def test_handler_that_is_no_generator_is_an_error(spans: Spans) -> None:
     class Odd:
         name = "odd"
 
@@ -381,7 +381,7 @@ async def _left(spans: Spans, stop_at: int) -> int:
     return read
 
 
-async def test_a_stream_that_is_left_anywhere_ends_all_its_spans(spans: Spans) -> None:
+async def test_left_stream_ends_all_its_spans(spans: Spans) -> None:
     whole = await _left(spans, 10**6)
     for place in range(1, whole + 1):
         spans.exporter.clear()
@@ -398,7 +398,7 @@ def _started_and_ended(spans: Spans) -> bool:
 
 
 @pytest.mark.asyncio_only
-async def test_a_stream_that_is_closed_in_another_task_leaves_nothing_behind(spans: Spans) -> None:
+async def test_stream_closed_in_another_task_leaves_no_context(spans: Spans) -> None:
     """What makes others log "Failed to detach context"."""
     whole = await _left(spans, 10**6)
     for place in range(1, whole):
@@ -437,7 +437,7 @@ async def test_a_run_that_is_cancelled_in_a_tool_ends_all_its_spans(spans: Spans
 
 
 @pytest.mark.virtual_time
-async def test_a_run_whose_time_is_up_says_so(spans: Spans) -> None:
+async def test_timed_out_run_has_its_error(spans: Spans) -> None:
     @function_tool
     async def wait() -> str:
         await anyio.sleep_forever()

@@ -1,7 +1,7 @@
-"""Who can take a handoff: capabilities, availability at the moment of the transfer, and capacity.
+"""Which agent can take a handoff: capabilities, availability at the time of the transfer, and capacity.
 
-Nothing here changes an agent or a request: a router is asked and answers, in the order in which the agents
-were registered. The reasons are the exact texts that the model is told.
+Nothing here changes an agent or a request. Agents are checked in the order in which they were registered. The
+reasons are the exact texts that the model is told.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar, cast
 
-from routelock._callables import MaybeAwaitable, callback_errors, resolve
+from routelock._callables import MaybeAwaitable, call_user_code, callback_errors
 from routelock._tool_names import in_order
 from routelock.errors import ConfigError
 
@@ -39,30 +39,30 @@ NONE_CAPABLE = "No capable agent available"
 
 
 class Named(Protocol):
-    """An agent or a handler. What it can do is read from its ``capabilities``; without any it has none."""
+    """An agent or a handler. Its ``capabilities`` say what it can do; without the attribute it has none."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         ...
 
 
 T = TypeVar("T", bound=Named)
 
 Available = Callable[[T], MaybeAwaitable[bool | str]]
-"""Whether an agent can take a transfer now, sync or async; a text says why not, such as
+"""Tells whether an agent can take a transfer now, sync or async; a text says why not, such as
 ``"Agent busy: DEPLOYING"``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice(Generic[T]):
-    """Who takes a transfer, or why nobody does."""
+    """The agent that takes a transfer, or the reason why there is none."""
 
     agent: T | None = None
     reason: str | None = None
     """Why there is no agent; None when there is one."""
     passed_over: tuple[tuple[str, str], ...] = ()
-    """The name of each agent that was asked before, or in vain, and why it was not taken."""
+    """The agents that were tried and not taken: the name of each, and the reason."""
 
 
 def missing_capability(agent: object, required: Collection[str]) -> str | None:
@@ -70,7 +70,7 @@ def missing_capability(agent: object, required: Collection[str]) -> str | None:
 
     Args:
         agent: anything with ``capabilities``; a handler without the attribute has none.
-        required: the names, in the order in which they are told; a plain text is one name.
+        required: the names, in the order in which the text lists them; a plain text is one name.
     """
     held = _names(getattr(agent, "capabilities", ()))
     lacking = [name for name in _names(required) if name not in held]
@@ -82,12 +82,12 @@ def _names(names: Collection[str]) -> Collection[str]:
 
 
 class CapabilityRouter(Generic[T]):
-    """Finds the agent that can take a transfer. It holds no state of its own: all is asked anew each time.
+    """Finds the agent that can take a transfer. It has no state: it checks all agents anew each time.
 
     Args:
-        agents: in the order in which they are asked.
-        available: asked at the time of a transfer, and only about agents that have what is required. True
-            takes the agent; a text or False passes it over. None takes every agent.
+        agents: in the order in which they are tried.
+        available: called at the time of a transfer, with agents that have what is required. True takes the
+            agent; a text or False tries the next one. None takes every agent.
     """
 
     __slots__ = ("_agents", "_available")
@@ -103,29 +103,26 @@ class CapabilityRouter(Generic[T]):
             CallbackError: ``available`` raised.
             ConfigError: ``available`` is async, see `check`.
         """
-        lacking = missing_capability(agent, required)
-        if lacking or self._available is None:
-            return lacking
-        with callback_errors(f"available, asked about {agent.name!r},"):
-            answer = self._available(agent)
+        with callback_errors(f"available({agent.name!r})"):
+            answer = self._answer(agent, required)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()
             raise ConfigError("available is async: await router.check(agent, required) instead.")
-        return _why_not(answer, agent.name)
+        return _refusal_in(answer, agent.name)
 
     async def check(self, agent: T, required: Collection[str] = ()) -> str | None:
-        """Return what `refusal` does, also with an ``available`` that is async.
+        """Do the same as `refusal`, also with an ``available`` that is async.
 
         Raises:
             CallbackError: ``available`` raised.
         """
+        answer = await call_user_code(f"available({agent.name!r})", self._answer, agent, required)
+        return _refusal_in(answer, agent.name)
+
+    def _answer(self, agent: T, required: Collection[str]) -> MaybeAwaitable[bool | str]:
         lacking = missing_capability(agent, required)
-        if lacking or self._available is None:
-            return lacking
-        with callback_errors(f"available, asked about {agent.name!r},"):
-            answer: bool | str = await resolve(self._available(agent))
-        return _why_not(answer, agent.name)
+        return lacking or self._available is None or self._available(agent)
 
     def choose(self, required: Collection[str]) -> Choice[T]:
         """Return the first agent that has all that is required and is available.
@@ -137,10 +134,10 @@ class CapabilityRouter(Generic[T]):
         """
         passed_over: list[tuple[str, str]] = []
         for agent in self._agents:
-            why = self.refusal(agent, required)
-            if why is None:
+            reason = self.refusal(agent, required)
+            if reason is None:
                 return Choice(agent=agent, passed_over=tuple(passed_over))
-            passed_over.append((agent.name, why))
+            passed_over.append((agent.name, reason))
         return Choice(reason=NONE_CAPABLE, passed_over=tuple(passed_over))
 
     def find(self, required: Collection[str]) -> T | None:
@@ -151,7 +148,7 @@ class CapabilityRouter(Generic[T]):
 async def first_to_accept(
     preferred: Iterable[T], accepts: Callable[[T], MaybeAwaitable[bool | str | None]]
 ) -> Choice[T]:
-    """Ask agents in order and return the first that accepts; nobody after it is asked.
+    """Try agents in order and return the first that accepts; no agent after it is tried.
 
     Args:
         preferred: the best one first.
@@ -164,34 +161,33 @@ async def first_to_accept(
     Raises:
         CallbackError: ``accepts`` raised.
     """
-    declined: list[tuple[str, str]] = []
+    passed_over: list[tuple[str, str]] = []
     for agent in preferred:
-        with callback_errors(f"accepts, asked about {agent.name!r},"):
-            answer = await resolve(accepts(agent))
-        why = _why_not(answer is None or answer, agent.name)
-        if why is None:
-            return Choice(agent=agent, passed_over=tuple(declined))
-        declined.append((agent.name, why))
-    return Choice(reason=NONE_AVAILABLE, passed_over=tuple(declined))
+        answer = await call_user_code(f"accepts({agent.name!r})", accepts, agent)
+        reason = _refusal_in(answer is None or answer, agent.name)
+        if reason is None:
+            return Choice(agent=agent, passed_over=tuple(passed_over))
+        passed_over.append((agent.name, reason))
+    return Choice(reason=NONE_AVAILABLE, passed_over=tuple(passed_over))
 
 
-def _why_not(answer: bool | str, name: str) -> str | None:
-    """Return the reason in an answer. An empty text is a reason as well: only True means yes."""
+def _refusal_in(answer: bool | str, name: str) -> str | None:
+    """Return the reason in an answer, None for True. Only True accepts: an empty text declines."""
     if answer is True:
         return None
     return answer if isinstance(answer, str) and answer else f"Agent unavailable: {name}"
 
 
 class Capacity:
-    """How many transfers agents hold at a time. An app makes one and shares it between its runs.
+    """Limits how many transfers an agent holds at a time. An app makes one and shares it between its runs.
 
-    It counts, and never waits: a transfer that finds no slot is declined. So one object serves any number
-    of threads and event loops. It knows this process alone; ask a shared store in an ``available`` of your
-    own where several processes count together.
+    It counts and never waits: a transfer that finds no free slot is declined. Threads and event loops may
+    share it. It counts in this process only; for several processes write an ``available`` of your own that
+    reads a shared store.
 
     Args:
-        limits: slots for each agent, by name; 0 closes it.
-        default: slots for an agent that is not listed; None gives it as many as it is asked for.
+        limits: number of slots by agent name; 0 lets no transfer through.
+        default: number of slots of an agent that is not listed; None for no limit.
 
     Raises:
         ConfigError: a limit is not a whole number from 0 on.
@@ -211,56 +207,57 @@ class Capacity:
         self._lock = threading.Lock()
 
     def free(self, agent: Named | str) -> int | None:
-        """Return how many slots are left at this moment; None when there is no limit."""
+        """Return the number of free slots at this moment; None when there is no limit."""
         name = _name(agent)
-        limit = self._limits.get(name, self._default)
         with self._lock:
-            return None if limit is None else limit - self._taken.get(name, 0)
+            return self._free(name)
 
     def available(self, agent: Named | str) -> bool | str:
-        """Return True, or ``"At maximum capacity"``; made to be the ``available`` of a router.
+        """Return True or ``"At maximum capacity"``: it fits as the ``available`` of a router.
 
-        It takes no slot: between the answer and `take` somebody else may have taken the last.
+        It takes no slot: before a later `take`, another run may take the last one.
         """
         return True if self.free(agent) != 0 else AT_MAXIMUM
 
     def take(self, agent: Named | str) -> Slot | None:
         """Take a slot until it is released, or return None when there is none.
 
-        This decides and takes in one step, so two runs never get the same last slot.
+        Check and take are one step, so two runs never get the same last slot.
         """
         name = _name(agent)
-        limit = self._limits.get(name, self._default)
         with self._lock:
-            taken = self._taken.get(name, 0)
-            if limit is not None and taken >= limit:
+            if self._free(name) == 0:
                 return None
-            self._taken[name] = taken + 1
-        return Slot(partial(self._give_back, name))
+            self._taken[name] = self._taken.get(name, 0) + 1
+        return Slot(partial(self._release, name))
 
-    def _give_back(self, name: str) -> None:
+    def _free(self, name: str) -> int | None:
+        limit = self._limits.get(name, self._default)
+        return None if limit is None else limit - self._taken.get(name, 0)
+
+    def _release(self, name: str) -> None:
         with self._lock:
             if self._taken[name] == 1:
-                del self._taken[name]  # names that come and go leave nothing behind
+                del self._taken[name]  # or each name ever used would stay here
             else:
                 self._taken[name] -= 1
 
 
 class Slot:
-    """One slot that `Capacity.take` gave. Leaving its ``with`` block releases it, and so does `release`."""
+    """One slot that `Capacity.take` gave. `release`, or leaving its ``with`` block, frees it."""
 
     __slots__ = ("_once",)
 
-    def __init__(self, give_back: Callable[[], None]) -> None:
-        self._once = [give_back]
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._once = [release]
 
     def release(self) -> None:
-        """Give the slot back. A second time does nothing."""
+        """Free the slot. A second call does nothing."""
         try:
-            give_back = self._once.pop()  # at most one thread gets it
+            release = self._once.pop()  # at most one thread gets it
         except IndexError:
             return
-        give_back()
+        release()
 
     def __enter__(self) -> Slot:
         return self
@@ -271,47 +268,42 @@ class Slot:
         self.release()
 
 
-_NONE_HELD: tuple[Slot | None, ...] = (None,)
-
-
 class Slots:
-    """The slots that one run holds: that of whoever speaks, and those of the agents that wait for it."""
+    """The slots that one run holds: that of the active agent, and those of the agents that wait for it."""
 
     __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._held: tuple[Slot | None, ...] = _NONE_HELD
+        self._held: list[Slot | None] = [None]
+        """One for each agent, the active one last; None for an agent without a slot."""
 
     def acquire(self, slot: Slot | None, *, waits: bool) -> None:
-        """Hold the slot of whoever speaks from now on; give back that of the last one, unless it waits."""
-        *before, last = self._held
-        if last is not None and not waits:
-            last.release()
-        if waits or slot is not last:
-            self._held = (*before, last, slot) if waits else (*before, slot)
+        """Hold the slot of the next active agent; release that of the last one, unless that agent waits."""
+        if waits:
+            self._held.append(slot)
+        elif slot is not self._held[-1]:
+            _release(self._held.pop())
+            self._held.append(slot)
 
     def come_back(self) -> None:
-        """Give back the slot of whoever spoke; the one that waited for it goes on with its own."""
-        *before, last = self._held
-        self._held = tuple(before)
-        if last is not None:
-            last.release()
+        """Release the slot of the active agent; the one that waited for it goes on with its own."""
+        _release(self._held.pop())
 
     def forget(self, first: int, end: int) -> None:
-        """Give back the slots of agents that waited, from the first of them on; the others keep theirs."""
-        gone = self._held[first:end]
-        self._held = (*self._held[:first], *self._held[end:])
-        for slot in gone:
-            if slot is not None:
-                slot.release()
+        """Release the slots of the waiting agents from ``first`` on, up to ``end``."""
+        for slot in self._held[first:end]:
+            _release(slot)
+        del self._held[first:end]
 
     def release(self) -> None:
-        """Give back all of them. Safe to call twice."""
-        if self._held is _NONE_HELD:
-            return
-        while self._held:
-            self.come_back()
-        self._held = _NONE_HELD
+        """Release all slots. A second call does nothing."""
+        self.forget(0, len(self._held))
+        self._held.append(None)
+
+
+def _release(slot: Slot | None) -> None:
+    if slot is not None:
+        slot.release()
 
 
 def _name(agent: Named | str) -> str:

@@ -1,7 +1,7 @@
-"""Counting transfers: how many, how they ended, how long they took, what they cost.
+"""Sums over transfers: their number, how they ended, how long they took, and the tokens they used.
 
-A `HandoffMetrics` keeps sums for each edge and no record, so its memory does not grow with the number of
-transfers. There is no exporter here: `HandoffMetrics.as_counters` is what one reads.
+A `HandoffMetrics` keeps sums for each pair of source and target and no records, so its memory does not grow
+with the number of transfers. It has no exporter: read `HandoffMetrics.as_counters`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["HandoffMetrics", "HandoffTally", "HandoffTotals", "TransferRecord"]
 
 
 SUCCESSES = frozenset(("taken", "accepted", "completed"))
-"""Statuses that count as a success, in lower case."""
+"""Statuses that count as success, in lower case."""
 
 OTHER = ("(other)", "(other)")
-"""The edge that takes what comes after the last one that is counted by itself."""
+"""The pair that counts all transfers beyond ``max_edges``."""
 
 _LONGEST_LABEL = 200
 
-_LONGEST_TRANSFER = 1e9  # seconds: whatever takes 30 years is no duration
+_LONGEST_TRANSFER = 1e9  # seconds: 30 years or more is a broken clock
 
 _LABELS = ("source", "target", "status")
 
@@ -32,62 +32,62 @@ _NANO = 1_000_000_000
 
 
 class TransferRecord(Protocol):
-    """What is read of a transfer, such as a `routelock.run.HandoffRecord`.
+    """The fields that are read from a transfer, such as a `routelock.run.HandoffRecord`.
 
-    Used as well if they are there: ``started`` and ``ended``, in seconds on one clock, and ``tokens``.
+    Optional: ``started`` and ``ended``, in seconds on one clock, and ``tokens``.
     """
 
     @property
     def source(self) -> str:
-        """Who handed over."""
+        """Name of the agent that handed over."""
         ...
 
     @property
     def target(self) -> str:
-        """Who was to take over."""
+        """Name of the target."""
         ...
 
     @property
     def status(self) -> object:
-        """How it ended: a text, or an enum whose values are texts."""
+        """How the transfer ended: a text, or an enum whose values are texts."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffTally:
-    """Sums over transfers; ``a + b`` adds two of them, in any order and with the same result."""
+    """Sums over transfers; ``a + b`` adds two of them, and the order makes no difference."""
 
     by_status: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many ended with each status, spelled as the records spell it."""
+    """The number of transfers by status, spelled as in the records."""
     timed: int = 0
-    """How many had a known duration."""
+    """The number of transfers with a known duration."""
     nanoseconds: int = 0
-    """What those took together. It is a whole number so that no order of adding loses anything."""
+    """The sum of those durations. It is a whole number, so that sums are exact in any order."""
     tokens: int = 0
 
     @property
     def total(self) -> int:
-        """How many transfers were asked for, made or not."""
+        """The number of transfers that were requested, made or not."""
         return sum(self.by_status.values())
 
     @property
     def succeeded(self) -> int:
-        """How many were taken, accepted or completed."""
+        """The number of transfers that were taken, accepted or completed."""
         return sum(count for status, count in self.by_status.items() if status.lower() in SUCCESSES)
 
     @property
     def success_rate(self) -> float | None:
-        """The part that succeeded, from 0.0 to 1.0; None without any transfer."""
+        """The share of transfers that succeeded, from 0.0 to 1.0; None without any transfer."""
         return self.succeeded / self.total if self.total else None
 
     @property
     def seconds(self) -> float:
-        """What the transfers with a known duration took together."""
+        """The sum of the known durations, in seconds."""
         return self.nanoseconds / _NANO
 
     @property
     def average_duration(self) -> float | None:
-        """Seconds, over the transfers whose duration is known; None when none is."""
+        """The mean of the known durations, in seconds; None without any."""
         return self.seconds / self.timed if self.timed else None
 
     def __add__(self, other: HandoffTally) -> HandoffTally:
@@ -104,18 +104,18 @@ class HandoffTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffTotals(HandoffTally):
-    """The sums over all that a `HandoffMetrics` counted until one moment, and those of each edge.
+    """The sums of a `HandoffMetrics` at one moment, in total and for each pair of source and target.
 
     It is plain data: it can be pickled, and merged into the metrics of another process. Adding two gives
-    the sums alone; `HandoffMetrics.merge` keeps the edges.
+    the total alone; `HandoffMetrics.merge` keeps the pairs.
     """
 
     edges: Mapping[tuple[str, str], HandoffTally] = field(default_factory=dict[tuple[str, str], HandoffTally])
-    """The sums of each edge, by source and target."""
+    """The sums by source and target."""
 
     @classmethod
     def of(cls, edges: Mapping[tuple[str, str], HandoffTally]) -> HandoffTotals:
-        """Return the totals of these edges."""
+        """Return the totals of these pairs of source and target."""
         tally = sum(edges.values(), HandoffTally())
         return cls(
             by_status=tally.by_status,
@@ -127,12 +127,12 @@ class HandoffTotals(HandoffTally):
 
     @property
     def most_common_source(self) -> str | None:
-        """Who handed over most often; of several, the first by name. None without any transfer."""
+        """The agent that handed over most often; of several, the first by name. None without any transfer."""
         return self._most_common(0)
 
     @property
     def most_common_target(self) -> str | None:
-        """Who was handed to most often; of several, the first by name. None without any transfer."""
+        """The most frequent target; of several, the first by name. None without any transfer."""
         return self._most_common(1)
 
     def _most_common(self, side: int) -> str | None:
@@ -144,11 +144,11 @@ class HandoffTotals(HandoffTally):
 
 
 class HandoffMetrics:
-    """Adds up transfers, of one run or of many; any number of threads and tasks may use one.
+    """Adds up transfers of one run or of many; threads and tasks may share one.
 
     Args:
-        max_edges: so many pairs of source and target are counted one by one; all others together, as
-            ``("(other)", "(other)")``.
+        max_edges: the number of pairs of source and target that are counted separately; all further pairs
+            are counted together, as ``("(other)", "(other)")``.
 
     Raises:
         ValueError: ``max_edges`` is less than 1.
@@ -172,13 +172,13 @@ class HandoffMetrics:
         return metrics
 
     def add(self, record: TransferRecord, *, tokens: int | None = None) -> None:
-        """Count one transfer, once it has ended.
+        """Count one transfer that has ended.
 
-        A duration is counted when both its ends are known and in order: clocks may be set back.
+        Its duration counts if start and end are known and in order: clocks may be set back.
 
         Args:
             record: the transfer.
-            tokens: what it cost; None takes the record's own ``tokens``, or 0 without.
+            tokens: the tokens it used; None takes the record's ``tokens``, or 0 without.
 
         Raises:
             ValueError: ``tokens`` is negative: counters only grow.
@@ -197,26 +197,26 @@ class HandoffMetrics:
         self._add((_label(record.source), _label(record.target)), tally)
 
     def merge(self, other: HandoffMetrics | HandoffTotals) -> None:
-        """Add all that another one counted; totals may come from another process."""
+        """Add the sums of another one; totals may come from another process."""
         edges = (other.totals() if isinstance(other, HandoffMetrics) else other).edges
         for edge, tally in edges.items():
             self._add(edge, tally)
 
     def totals(self) -> HandoffTotals:
-        """Return what has been counted until now."""
+        """Return the sums so far."""
         with self._lock:
             edges = dict(self._edges)
         return HandoffTotals.of(edges)
 
     def as_counters(self, prefix: str = "routelock_handoff") -> dict[str, float]:
-        """Return every sum under a name with labels, each of which only ever grows.
+        """Return every sum under a name with labels; none of them ever decreases.
 
         The names are those of the Prometheus text format, such as
-        ``routelock_handoff_total{source="triage",target="billing",status="taken"}``, so that printing each
-        name and value, in this order, is an exposition. Rates and averages are for whoever reads them.
+        ``routelock_handoff_total{source="triage",target="billing",status="taken"}``: printing each name and
+        value, in this order, gives an exposition. Rates and averages are left to the reader.
 
         Args:
-            prefix: what the names begin with.
+            prefix: the beginning of the names.
         """
         edges = sorted(self.totals().edges.items())
         counters: dict[str, float] = {}
@@ -247,11 +247,11 @@ def _nanoseconds(started: object, ended: object) -> int | None:
 
 
 def _labels(*values: str) -> str:
-    """Return labels as the text format of Prometheus has them: what a name contains cannot end it."""
+    """Return labels in the text format of Prometheus, with quotes and line breaks in names escaped."""
     pairs = zip(_LABELS, values, strict=False)
     return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs) + "}"
 
 
 def _label(text: str) -> str:
-    """Return what a text is counted under: of bounded length, and something that can be written as UTF-8."""
+    """Return a text as a label: of bounded length, and valid UTF-8."""
     return text[:_LONGEST_LABEL].encode(errors="backslashreplace").decode()

@@ -1,8 +1,8 @@
-"""Structured data that rides along with a transfer, beside the conversation and never in it.
+"""Structured data that a transfer passes to its target, outside the conversation.
 
 A run keeps the payload of its last transfer in its shared memory, under ``"handoff_context"``, as plain
-data that tools, handlers and instructions read. The target's system prompt gets a note and a preview, both
-of bounded size; no message is touched. Nothing here keeps state, but for a registry that an app makes.
+data for tools, handlers and instructions. The target's system prompt gets a note and a preview, both of
+bounded size; messages stay as they are. Nothing here keeps state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["HandoffPayload", "carried", "loggable", "payload_of", "sent_by"]
 
 
 LONGEST_CHAIN = 8
-"""So many earlier payloads are kept; of more, the newest."""
+"""The number of earlier payloads that are kept, the newest."""
 
 _LONGEST_NOTE = 300
 
@@ -57,28 +57,28 @@ def _contract() -> pydantic.TypeAdapter[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HandoffPayload:
-    """What one transfer passes along. It cannot be changed, and its ``repr`` shows no values.
+    """The data that one transfer passes along. It is immutable, and its ``repr`` shows no values.
 
     Raises:
         PayloadError: a field has the wrong type, or the source or the type is empty.
     """
 
     source_agent: str
-    """Name of whoever hands over; a run fills it in, see `sent_by`."""
+    """Name of the agent that hands over; a run fills it in, see `sent_by`."""
     handoff_type: str
-    """What is asked of the target, such as ``"research_delegation"``; see `HandoffTypes`."""
+    """The kind of work for the target, such as ``"research_delegation"``; see `HandoffTypes`."""
     context_data: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The data, by name. The mapping is copied, what is in it is not."""
+    """The data, by name. The mapping is copied, its values are not."""
     handoff_reason: str | None = None
     expected_output: str | None = None
-    """What the source expects back."""
+    """The output that the source expects."""
     previous: Sequence[HandoffPayload] = ()
     """The payloads of earlier transfers, oldest first; see `carried`."""
 
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in _NAMES}
         checked = _validated(given | {"context_data": _as_dict(self.context_data, "context_data")})
-        flat = [one for each in _chain(self.previous) for one in _unchained(each)]
+        flat = [one for each in _parsed(self.previous) for one in _flattened(each)]
         object.__setattr__(self, "context_data", checked.get("context_data", {}))
         object.__setattr__(self, "previous", tuple(flat[-LONGEST_CHAIN:]))
 
@@ -87,13 +87,13 @@ class HandoffPayload:
 
     @classmethod
     def parse(cls, data: object) -> HandoffPayload:
-        """Return the payload that foreign data holds; one that already is a payload, as it is.
+        """Return the payload that a mapping describes; a payload is returned as it is.
 
-        Keys beside the known ones are folded into ``context_data``: there is one place to look.
+        Unknown keys go into ``context_data``.
 
         Raises:
-            PayloadError: it is no mapping, a field is missing or has the wrong type, or a key is there
-                twice, flat and in ``context_data``.
+            PayloadError: it is no mapping, a field is missing or has the wrong type, or a key occurs twice,
+                at the top and in ``context_data``.
         """
         if isinstance(data, HandoffPayload):
             return data
@@ -108,7 +108,7 @@ class HandoffPayload:
         return cls(**cast("Any", checked), previous=() if earlier is None else earlier)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the payload as plain data, which `parse` reads: the values are those of the payload."""
+        """Return the payload as plain data that `parse` reads; the values are not copied."""
         data = {name: getattr(self, name) for name in _NAMES}
         data["context_data"] = dict(self.context_data)
         if self.previous:
@@ -119,28 +119,28 @@ class HandoffPayload:
         """Return ``context_data`` as a pydantic model, dataclass or TypedDict.
 
         Raises:
-            PayloadError: it does not fit; the message names the fields.
+            PayloadError: it does not fit the model; the message names the fields.
         """
         from pydantic import TypeAdapter  # noqa: PLC0415 - see `routelock.tools.schema`
 
         try:
             return TypeAdapter(model).validate_python(dict(self.context_data))
         except misfit() as error:
-            named = getattr(model, "__name__", "what was asked for")
+            named = getattr(model, "__name__", "value of the requested type")
             what = f"context_data of {loggable(self)} is no {named}"
             raise PayloadError(f"{what}: {_misfit(error)}.") from None  # its own text shows values
 
     @property
     def has_content(self) -> bool:
-        """Whether there is anything to tell: here or in an earlier payload, a value that is not empty."""
+        """Whether this or an earlier payload has a value that is not empty."""
         here = (self.handoff_reason, self.expected_output, *self.context_data.values())
         return _is_filled(here) or any(each.has_content for each in self.previous)
 
     def note(self, *, markers: Collection[str] = ()) -> str | None:
-        """Return one line that tells the target what it was given, or None when there is nothing to tell.
+        """Return one line for the target that summarises the payload, or None when it is empty.
 
         Args:
-            markers: texts that must not occur in it, beside all that begin with ``<``.
+            markers: texts that must not occur in the line; texts that begin with ``<`` never do.
 
         Returns:
             ``Delegated by: <source> (<type>).`` and more, in at most 300 bytes of UTF-8.
@@ -157,18 +157,18 @@ class HandoffPayload:
         return fit([" ".join(parts)], _LONGEST_NOTE)
 
     def preview(self, limit: int = 1000, *, markers: Collection[str] = ()) -> str:
-        """Return one line for each key, cut where it does not fit; those of earlier payloads come last.
+        """Return one line for each key, truncated where needed; keys of earlier payloads come last.
 
-        What `routelock.tracing.redact` takes for a secret is ``[redacted]``; tools have it all the same.
+        Secrets, as `routelock.tracing.redact` finds them, are ``[redacted]`` here; tools still get them.
 
         No text in the data can begin a line, so it can forge no heading, role or marker. The time it takes
         does not depend on the size or the depth of the data.
 
         Args:
-            limit: the longest answer, in bytes of UTF-8: a page of Japanese is to cost what one of English
-                does.
-            markers: texts that must not occur in it, beside all that begin with ``<``: those around a
-                nested history.
+            limit: the longest result, in bytes of UTF-8, so that a page of Japanese costs no more than one of
+                English.
+            markers: texts that must not occur in the result, such as those around a nested history; texts
+                that begin with ``<`` never do.
 
         Raises:
             ValueError: ``limit`` is negative.
@@ -197,13 +197,13 @@ class HandoffPayload:
 
 
 def _name(text: str, room: int, markers: Collection[str] = ()) -> str:
-    """Return a name as it is, and in quotes when it could be taken for more than a name."""
+    """Return a name; in quotes if it has characters beyond letters, digits, spaces, dots and dashes."""
     is_name = re.fullmatch(r"[\w .-]+", text[:room]) is not None
     return (plain if is_name else preview)(text, room, markers=markers)
 
 
 def _shown(key: str, value: object, room: int, markers: Collection[str]) -> str:
-    """Return a value as a model may see it: a secret that tools need is no business of the vendor's."""
+    """Return the preview of a value without secrets: tools need them, the model's vendor does not."""
     secret = not isinstance(value, bool | None) and is_secret_name(key[:_LONGEST_NOTE])
     shown = REDACTED if secret else value
     return redact_text(preview(shown, room, markers=markers))
@@ -246,7 +246,7 @@ def _complaint(kind: str, message: str) -> str:
     return kind.replace("_", " ") if quotes else plain(message, 100)
 
 
-def _chain(earlier: object) -> list[HandoffPayload]:
+def _parsed(earlier: object) -> list[HandoffPayload]:
     if not isinstance(earlier, list | tuple):
         raise PayloadError(f"previous is a list of payloads, not {type(earlier).__name__}.")
     newest = cast("Sequence[object]", earlier)[-LONGEST_CHAIN:]
@@ -255,13 +255,13 @@ def _chain(earlier: object) -> list[HandoffPayload]:
     return [HandoffPayload.parse(each) for each in newest]
 
 
-def _unchained(payload: HandoffPayload) -> tuple[HandoffPayload, ...]:
-    """Return what came before a payload, and it, each without any before it."""
+def _flattened(payload: HandoffPayload) -> tuple[HandoffPayload, ...]:
+    """Return the earlier payloads of a payload and itself, each without earlier ones of its own."""
     return (*payload.previous, replace(payload, previous=())) if payload.previous else (payload,)
 
 
 def _is_filled(value: object) -> bool:
-    """Whether there is a value that is not empty; where ``has_content`` says so, that is the answer."""
+    """Whether there is a value that is not empty; a mapping's ``has_content`` decides for that mapping."""
     todo = [value]
     for _ in range(_MOST_NODES):
         if not todo:
@@ -282,21 +282,20 @@ def _is_filled(value: object) -> bool:
 def _contents(named: Mapping[object, Any]) -> Iterable[Any]:
     if "has_content" in named:
         return [True] if named["has_content"] else []
-    if named.keys() <= _DOCUMENT:  # the name of a document without text is nothing to tell
+    if named.keys() <= _DOCUMENT:  # a document without text is empty, even if it has a name
         return [named.get("content")]
     return islice(named.values(), _MOST_NODES)
 
 
 def sent_by(source: str, given: HandoffPayload | Mapping[str, Any]) -> HandoffPayload:
-    """Return what ``source`` passes along as a payload of its own, with its name filled in.
+    """Return a payload with ``source`` filled in as the agent that sends it.
 
     Args:
         source: name of the agent that hands over.
         given: a payload, or what `HandoffPayload.parse` takes, with or without ``source_agent``.
 
     Raises:
-        PayloadError: it is no payload, names another source, or brings earlier payloads: nobody passes
-            anything along in another's name.
+        PayloadError: it is no payload, names another source, or brings earlier payloads.
     """
     data: object = given.to_dict() if isinstance(given, HandoffPayload) else given
     payload = HandoffPayload.parse({"source_agent": source, **_as_dict(data, "A handoff payload")})
@@ -309,36 +308,36 @@ def sent_by(source: str, given: HandoffPayload | Mapping[str, Any]) -> HandoffPa
 
 
 def payload_of(shared_memory: Mapping[str, Any]) -> tuple[HandoffPayload | None, str | None]:
-    """Return the payload in a shared memory, and what is wrong with it; it never raises.
+    """Return the payload in a shared memory and why it cannot be read; it never raises.
 
-    Without a payload both are None: that is no problem. A payload that cannot be read is None as well,
-    and the second says why, without any of its values.
+    Both are None without a payload. If the payload cannot be read, it is None and the second says why,
+    without any of its values.
     """
     try:
         data: object = shared_memory.get(PAYLOAD_KEY)
         return (None, None) if data is None else (HandoffPayload.parse(data), None)
     except PayloadError as error:
         return None, str(error)
-    except Exception as error:  # foreign data can do anything while it is read
+    except Exception as error:  # the app's objects may raise anything while they are read
         return None, f"Reading the handoff payload raised {type(error).__name__}."
 
 
 def carried(shared_memory: Mapping[str, Any], payload: HandoffPayload) -> HandoffPayload:
-    """Return ``payload`` with the one that a shared memory holds, and those before it, as its ``previous``.
+    """Return ``payload`` with the payload in a shared memory, and those before it, as its ``previous``.
 
-    So the third agent of a chain sees what the first one passed along, up to eight
-    payloads back. What cannot be read is not carried on; `payload_of` says why. The memory is not changed:
-    keep ``carried(...).to_dict()`` under ``"handoff_context"``.
+    So the third agent of a chain sees the payload of the first one, up to eight payloads back. A payload that
+    cannot be read is left out; `payload_of` says why. The memory is not changed: keep
+    ``carried(...).to_dict()`` under ``"handoff_context"``.
     """
     before, _ = payload_of(shared_memory)
     return replace(payload, previous=() if before is None else (before,))
 
 
 def loggable(payload: HandoffPayload, level: int = logging.INFO) -> str:
-    """Return what may be logged of a payload: type and source, and for DEBUG its keys; never a value.
+    """Return a log text for a payload: its type and source, for DEBUG its keys too, and never a value.
 
     Args:
-        payload: whose.
+        payload: the payload.
         level: a level of `logging`.
     """
     text = f"{_name(payload.handoff_type, 60)} from {_name(payload.source_agent, 60)}"

@@ -1,6 +1,6 @@
-"""What each type of handoff passes along: a contract for each, and a registry to check payloads against.
+"""The data of each type of handoff as a dataclass, and a registry that checks payloads against them.
 
-The registry is an object that an app makes; there is none for the whole process.
+An app makes its own registry; there is no global one.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _Given = str | dict[str, Any] | list[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResearchDelegation:
-    """``research_delegation``: find out what the conversation does not hold."""
+    """``research_delegation``: find facts that are not in the conversation."""
 
     reference_document: _Given | None = None
     """The user's document; as an object, with ``content``, ``type``, ``filename`` and ``has_content``."""
     referenced_files: _Given | None = None
     analysis_context: _Given | None = None
-    """What has been analysed already."""
+    """The results of earlier analysis."""
     constraints: _Given | None = None
-    """Such as a period of time, or sources."""
+    """For instance a period of time, or sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class GenerationDelegation:
     """What to make."""
     style_guide: _Given | None = None
     constraints: _Given | None = None
-    """Such as length, tone, requirements."""
+    """For instance length, tone, requirements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +97,11 @@ def _common() -> dict[str, type[Any]]:
 
 
 class HandoffTypes:
-    """The types of handoff that an app knows, and what the data of each must be.
+    """The handoff types of an app, with the model that the data of each must fit.
 
     Args:
-        types: the model of each type, by name; None begins with the six that are declared here. A model is
-            a pydantic model, a dataclass or a TypedDict.
+        types: the model of each type, by name; None starts with the six models of this module. A model is a
+            pydantic model, a dataclass or a TypedDict.
 
     Raises:
         ConfigError: a name is blank, or pydantic cannot check a model.
@@ -120,7 +120,7 @@ class HandoffTypes:
         return dict(self._models)
 
     def register(self, name: str, model: type[Any]) -> None:
-        """Declare what the data of one type must be; a type that came with the registry may be replaced.
+        """Declare the model of one type; it may replace one of the six that come with the registry.
 
         Raises:
             ConfigError: the name is blank or registered with another model, or pydantic cannot check this
@@ -142,13 +142,13 @@ class HandoffTypes:
         self._models[name] = model
 
     def check(self, payload: HandoffPayload, *, strict: bool = False) -> tuple[HandoffPayload, str | None]:
-        """Return the payload as it is, and what is wrong with it, if anything.
+        """Return the payload unchanged, and a warning if it does not fit its type.
 
-        Keys that the model does not declare are nothing wrong, unless the model forbids them.
+        Keys that the model does not declare are allowed, unless the model forbids them.
 
         Args:
             payload: to be sent, or just received.
-            strict: whether to raise what is wrong instead of returning it.
+            strict: whether to raise the warning as an error.
 
         Returns:
             The payload and a warning, or None. The warning names fields and never shows a value.
@@ -170,6 +170,6 @@ class HandoffTypes:
             payload.data_as(model)
         except PayloadError as error:
             return str(error)
-        except Exception as error:  # a validator of the app; what it says may show a value
+        except Exception as error:  # from a validator of the app; its text may show a value
             return f"Checking {loggable(payload)} raised {type(error).__name__} in {model.__name__}."
         return None

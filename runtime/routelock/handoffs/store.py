@@ -1,8 +1,8 @@
-"""Where handoffs wait that are not decided at once: for a person, or for a worker in another process.
+"""Stores of pending handoffs, for targets that decide later: people, or workers in other processes.
 
-A run needs none of this: in one process its agents are asked directly. A store is for those who cannot be
-called: what is asked of them is filed, they look for it, decide, and whoever asked sees the decision.
-`HandoffStore` is the contract, for a database of yours; `InMemoryHandoffStore` keeps it in one process.
+A run needs no store: it calls the agents of its own process directly. For any other target the request is
+filed in a store, the target finds it there and decides, and the caller reads the decision.
+`HandoffStore` is the contract, for a database of yours; `InMemoryHandoffStore` serves one process.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import anyio
 
@@ -26,32 +26,34 @@ from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffSt
 __all__ = ["HandoffStore", "InMemoryHandoffStore", "asks", "decided", "finished", "incoming"]
 
 
-_NOBODY_WAITS = "nobody waits for it any more"
+T = TypeVar("T")
 
-_LONGEST_GOODBYE = 5.0
-"""Seconds that a store may take to note that nobody waits any more."""
+_WITHDRAWN = "the caller no longer waits for it"
+
+_WITHDRAW_SECONDS = 5.0
+"""The longest that a cancelled run waits for the store while it withdraws its request."""
 
 
 class HandoffStore(Protocol):
     """Keeps handoffs until they are done. Each method may be sync or async.
 
-    Every change goes through the states of `HandoffStatus`. Whoever comes second to a decision is told so by
-    an error, and nothing is changed: of two workers that accept, one has the work.
+    Every change follows the states of `HandoffStatus`. A second decision on the same handoff raises an error
+    and changes nothing: if two workers accept it, one of them gets the work.
     """
 
     def request(self, request: HandoffRequest) -> MaybeAwaitable[str]:
-        """File a request and return its handoff id; the same request gets the same id again.
+        """File a request and return its handoff id. Filing the same request again returns the same id.
 
-        It is the same when ``request_id`` and target are: a run may ask several targets under one.
+        Requests are the same if ``request_id`` and target are: a run may ask several targets under one id.
 
         Raises:
-            ValueError: ``request_id`` or ``from_agent`` is empty, the request cannot leave the process, or
-                it is not as it was when it was filed before.
+            ValueError: ``request_id`` or ``from_agent`` is empty, the request cannot be written as JSON, or
+                it differs from the one that was filed under the same id.
         """
         ...
 
     def pending(self, agent: str) -> MaybeAwaitable[Sequence[tuple[str, HandoffRequest]]]:
-        """Return what waits for this agent, with the handoff ids: lowest ``priority`` first, then oldest.
+        """Return the pending requests to an agent with their handoff ids: lowest ``priority``, then oldest.
 
         Raises:
             ValueError: the name is empty.
@@ -59,21 +61,21 @@ class HandoffStore(Protocol):
         ...
 
     def status(self, handoff_id: str) -> MaybeAwaitable[HandoffResponse]:
-        """Return how a handoff stands.
+        """Return the state of a handoff.
 
         Raises:
-            HandoffStateError: there is none with this id.
-            ValueError: the id is empty. So in all that follow.
+            HandoffStateError: no handoff has this id. The methods below raise it as well.
+            ValueError: the id is empty. The methods below raise it as well.
         """
         ...
 
     def accept(
         self, handoff_id: str, metadata: Mapping[str, Any] | None = None
     ) -> MaybeAwaitable[HandoffResponse]:
-        """Take a pending handoff; ``metadata`` is JSON data for whoever asked.
+        """Accept a pending handoff; ``metadata`` is JSON data for the caller.
 
         Raises:
-            HandoffStateError: it is not pending any more. The same below.
+            HandoffStateError: it is not pending any more. The methods below raise it as well.
         """
         ...
 
@@ -82,42 +84,41 @@ class HandoffStore(Protocol):
         ...
 
     def expire(self, handoff_id: str) -> MaybeAwaitable[HandoffResponse]:
-        """Take a pending handoff back: nobody waits for it any more."""
+        """Withdraw a pending handoff: the caller no longer waits for it."""
         ...
 
     def complete(
         self, handoff_id: str, metadata: Mapping[str, Any] | None = None
     ) -> MaybeAwaitable[HandoffResponse]:
-        """Say that the work of an accepted handoff is done; ``metadata`` adds to what was said before."""
+        """Mark an accepted handoff as done; ``metadata`` adds to that of `accept`."""
         ...
 
     def fail(self, handoff_id: str, reason: str) -> MaybeAwaitable[HandoffResponse]:
-        """Say that a handoff came to nothing, accepted or not."""
+        """Mark a pending or accepted handoff as failed."""
         ...
 
     def clear(self) -> MaybeAwaitable[None]:
-        """Forget everything."""
+        """Delete all handoffs."""
         ...
 
 
 @dataclass(slots=True)
-class _Filed:
-    """One handoff as it is kept: what is data is text, so that nobody else holds a part of it."""
+class _Entry:
+    """One stored handoff. Its data is JSON text, so that no caller shares a part of it."""
 
     handoff_id: str
     target: str
-    place: tuple[int, int]
-    """Priority, and how many were filed before."""
+    order: tuple[int, int]
+    """Priority, and the number of requests filed before."""
     request: str
-    expires: float | None
+    expires_at: float | None
     timeout: float | None
     status: HandoffStatus = HandoffStatus.PENDING
     reason: str | None = None
     metadata: str = "{}"
 
-    @property
-    def shown(self) -> HandoffResponse:
-        """What anybody may see of it."""
+    def response(self) -> HandoffResponse:
+        """Return the state of the handoff."""
         return HandoffResponse(
             status=self.status,
             handoff_id=self.handoff_id,
@@ -125,39 +126,38 @@ class _Filed:
             metadata=json.loads(self.metadata),
         )
 
-    @property
     def key(self) -> tuple[str, str]:
-        """What makes it the same request when it is filed once more."""
+        """Return what identifies the request: its id and its target."""
         return json.loads(self.request)["request_id"], self.target
 
 
-def _usual_id(request: HandoffRequest) -> str:
+def _default_id(request: HandoffRequest) -> str:
     return f"{request.request_id}:{request.target_name}"
 
 
 class InMemoryHandoffStore:
-    """A `HandoffStore` for one process. Any number of threads and event loops may share one.
+    """A `HandoffStore` for one process. Threads and event loops may share it.
 
-    It keeps JSON, so what works with it works between processes, and what it returns is the reader's own. A
-    request with a ``timeout`` expires so many seconds after it was filed.
+    It keeps JSON, so what works with it works between processes, and callers may edit what it returns. A
+    request with a ``timeout`` expires that many seconds after it was filed.
 
     Args:
-        clock: seconds, from any point on; asked whenever somebody looks.
-        new_id: makes the handoff id of a new request. By default that is ``<request_id>:<to_agent>``, the
-            same whenever a run is replayed. It is called while the store is locked, and must not use it.
-        keep: so many handoffs that are over are remembered, the latest. None forgets none.
+        clock: returns seconds from any fixed point; read on each access.
+        new_id: makes the handoff id of a new request, by default ``<request_id>:<to_agent>``, which stays the
+            same when a run is replayed. It is called while the store is locked, and must not use the store.
+        keep: how many finished handoffs are kept, the newest; None keeps all.
 
     Raises:
         ConfigError: ``keep`` is negative.
     """
 
-    __slots__ = ("_clock", "_count", "_filed", "_ids", "_keep", "_lock", "_new_id", "_over", "_waiting")
+    __slots__ = ("_clock", "_count", "_entries", "_finished", "_ids", "_keep", "_lock", "_new_id", "_pending")
 
     def __init__(
         self,
         *,
         clock: Callable[[], float] = time.monotonic,
-        new_id: Callable[[HandoffRequest], str] = _usual_id,
+        new_id: Callable[[HandoffRequest], str] = _default_id,
         keep: int | None = 10_000,
     ) -> None:
         if keep is not None and keep < 0:
@@ -167,80 +167,78 @@ class InMemoryHandoffStore:
         self._keep = keep
         self._count = 0
         self._lock = threading.Lock()
-        self._forget_all()
+        self._reset()
 
-    def _forget_all(self) -> None:
-        self._filed: dict[str, _Filed] = {}
+    def _reset(self) -> None:
+        self._entries: dict[str, _Entry] = {}
         self._ids: dict[tuple[str, str], str] = {}
-        self._waiting: dict[str, dict[str, _Filed]] = {}
-        self._over: deque[str] = deque()
+        self._pending: dict[str, dict[str, _Entry]] = {}
+        self._finished: deque[str] = deque()
 
     def request(self, request: HandoffRequest) -> str:
         """File a request; see `HandoffStore.request`.
 
         Raises:
-            ValueError: as said there; or ``new_id`` made no text, or one that is in use.
+            ValueError: see there; or ``new_id`` returned no text, or an id that is in use.
         """
         data = request.to_dict()
-        HandoffRequest.from_dict(data)  # else whoever looks for it would be the first to find out
-        key = _named("request_id", request.request_id), request.target_name
-        text = json.dumps(data)
+        HandoffRequest.from_dict(data)  # the caller must get the error, and not the worker that reads it
+        key = _checked("request_id", request.request_id), request.target_name
         with self._lock:
             if (known := self._ids.get(key)) is not None:
-                _check_same(data, json.loads(self._filed[known].request))
+                _check_same(data, json.loads(self._entries[known].request))
                 return known
             handoff_id = self._new_id(request)
-            if not isinstance(cast(object, handoff_id), str) or not handoff_id or handoff_id in self._filed:
+            if not isinstance(cast(object, handoff_id), str) or not handoff_id or handoff_id in self._entries:
                 raise ConfigError(f"new_id must make a new text each time, not {handoff_id!r:.80}.")
-            expires = None if request.timeout is None else self._clock() + request.timeout
-            place = (request.priority, self._count)
+            expires_at = None if request.timeout is None else self._clock() + request.timeout
+            order = (request.priority, self._count)
             self._count += 1
-            filed = _Filed(handoff_id, key[1], place, text, expires, request.timeout)
+            entry = _Entry(handoff_id, key[1], order, json.dumps(data), expires_at, request.timeout)
             self._ids[key] = handoff_id
-            self._filed[handoff_id] = self._waiting.setdefault(key[1], {})[handoff_id] = filed
+            self._entries[handoff_id] = self._pending.setdefault(key[1], {})[handoff_id] = entry
             return handoff_id
 
     def pending(self, agent: str) -> list[tuple[str, HandoffRequest]]:
-        """Return what waits for this agent; see `HandoffStore.pending`."""
-        _named("agent", agent)
+        """Return the pending requests to an agent; see `HandoffStore.pending`."""
+        _checked("agent", agent)
         with self._lock:
-            for filed in [*self._waiting.get(agent, {}).values()]:
-                self._expire_if_late(filed)
-            left = sorted(self._waiting.get(agent, {}).values(), key=lambda filed: filed.place)
-            texts = [(filed.handoff_id, filed.request) for filed in left]
-        return [(handoff_id, HandoffRequest.from_dict(json.loads(text))) for handoff_id, text in texts]
+            for entry in [*self._pending.get(agent, {}).values()]:
+                self._expire_if_late(entry)
+            entries = sorted(self._pending.get(agent, {}).values(), key=lambda entry: entry.order)
+        return [(entry.handoff_id, HandoffRequest.from_dict(json.loads(entry.request))) for entry in entries]
 
     def status(self, handoff_id: str) -> HandoffResponse:
-        """Return how a handoff stands; see `HandoffStore.status`."""
+        """Return the state of a handoff; see `HandoffStore.status`."""
         with self._lock:
-            return self._found(handoff_id).shown
+            return self._entry(handoff_id).response()
 
     def accept(self, handoff_id: str, metadata: Mapping[str, Any] | None = None) -> HandoffResponse:
-        """Take a pending handoff; see `HandoffStore.accept`."""
-        return self._move(handoff_id, HandoffStatus.ACCEPTED, metadata=metadata)
+        """Accept a pending handoff; see `HandoffStore.accept`."""
+        return self._change(handoff_id, HandoffStatus.ACCEPTED, metadata=metadata)
 
     def reject(self, handoff_id: str, reason: str) -> HandoffResponse:
         """Decline a pending handoff; see `HandoffStore.reject`."""
-        return self._move(handoff_id, HandoffStatus.REJECTED, reason)
+        return self._change(handoff_id, HandoffStatus.REJECTED, reason)
 
     def expire(self, handoff_id: str) -> HandoffResponse:
-        """Take a pending handoff back; see `HandoffStore.expire`."""
-        return self._move(handoff_id, HandoffStatus.EXPIRED, _NOBODY_WAITS)
+        """Withdraw a pending handoff; see `HandoffStore.expire`."""
+        return self._change(handoff_id, HandoffStatus.EXPIRED, _WITHDRAWN)
 
     def complete(self, handoff_id: str, metadata: Mapping[str, Any] | None = None) -> HandoffResponse:
-        """Say that the work is done; see `HandoffStore.complete`."""
-        return self._move(handoff_id, HandoffStatus.COMPLETED, metadata=metadata)
+        """Mark an accepted handoff as done; see `HandoffStore.complete`."""
+        return self._change(handoff_id, HandoffStatus.COMPLETED, metadata=metadata)
 
     def fail(self, handoff_id: str, reason: str) -> HandoffResponse:
-        """Say that it came to nothing; see `HandoffStore.fail`."""
-        return self._move(handoff_id, HandoffStatus.FAILED, reason)
+        """Mark a handoff as failed; see `HandoffStore.fail`."""
+        return self._change(handoff_id, HandoffStatus.FAILED, reason)
 
     def clear(self) -> None:
-        """Forget everything; see `HandoffStore.clear`."""
+        """Delete all handoffs; see `HandoffStore.clear`."""
         with self._lock:
-            self._forget_all()
+            self._reset()
 
-    def _move(
+    def _change(
         self,
         handoff_id: str,
         status: HandoffStatus,
@@ -248,50 +246,50 @@ class InMemoryHandoffStore:
         *,
         metadata: Mapping[str, Any] | None = None,
     ) -> HandoffResponse:
-        told = dict(metadata or {})
-        check_json({"metadata": told})
+        added = dict(metadata or {})
+        check_json({"metadata": added})
         with self._lock:
-            filed = self._found(handoff_id)
-            filed.status.to(status, handoff_id)
-            filed.metadata = json.dumps(json.loads(filed.metadata) | told)
-            self._set(filed, status, reason)
-            return filed.shown
+            entry = self._entry(handoff_id)
+            entry.status.to(status, handoff_id)
+            entry.metadata = json.dumps(json.loads(entry.metadata) | added)
+            self._set_status(entry, status, reason)
+            return entry.response()
 
-    def _found(self, handoff_id: str) -> _Filed:
-        filed = self._filed.get(_named("handoff_id", handoff_id))
-        if filed is None:
+    def _entry(self, handoff_id: str) -> _Entry:
+        entry = self._entries.get(_checked("handoff_id", handoff_id))
+        if entry is None:
             raise HandoffStateError(f"Handoff {handoff_id} not found")
-        self._expire_if_late(filed)
-        return filed
+        self._expire_if_late(entry)
+        return entry
 
-    def _expire_if_late(self, filed: _Filed) -> None:
-        late = filed.expires is not None and self._clock() >= filed.expires
-        if late and filed.status is HandoffStatus.PENDING:
-            why = f"{filed.target!r} did not accept within {filed.timeout:g} s"
-            self._set(filed, HandoffStatus.EXPIRED, why)
+    def _expire_if_late(self, entry: _Entry) -> None:
+        is_late = entry.expires_at is not None and self._clock() >= entry.expires_at
+        if is_late and entry.status is HandoffStatus.PENDING:
+            reason = f"{entry.target!r} did not accept within {entry.timeout:g} s"
+            self._set_status(entry, HandoffStatus.EXPIRED, reason)
 
-    def _set(self, filed: _Filed, status: HandoffStatus, reason: str | None) -> None:
-        if filed.status is HandoffStatus.PENDING:
-            waiting = self._waiting[filed.target]
-            del waiting[filed.handoff_id]
-            if not waiting:
-                del self._waiting[filed.target]  # names that come and go leave nothing behind
-        filed.status, filed.reason = status, reason
+    def _set_status(self, entry: _Entry, status: HandoffStatus, reason: str | None) -> None:
+        if entry.status is HandoffStatus.PENDING:
+            pending = self._pending[entry.target]
+            del pending[entry.handoff_id]
+            if not pending:
+                del self._pending[entry.target]  # or each name ever used would stay here
+        entry.status, entry.reason = status, reason
         if status is not HandoffStatus.ACCEPTED:
-            self._over.append(filed.handoff_id)
-        while self._keep is not None and len(self._over) > self._keep:
-            forgotten = self._filed.pop(self._over.popleft())
-            del self._ids[forgotten.key]
+            self._finished.append(entry.handoff_id)
+        while self._keep is not None and len(self._finished) > self._keep:
+            removed = self._entries.pop(self._finished.popleft())
+            del self._ids[removed.key()]
 
 
-def _named(what: str, value: object) -> str:
+def _checked(what: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"A handoff store needs a {what} that is text and not empty, not {value!r:.80}.")
     return value
 
 
 def _check_same(data: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Check that a request is filed again and not another one: its answer would be that of the first."""
+    """Refuse a different request under a known id: it would get the decision on the first one."""
     if other := [name for name, value in known.items() if data[name] != value]:
         raise ConfigError(
             f"Another request was filed under request_id {data['request_id']!r:.80}, with another "
@@ -300,61 +298,57 @@ def _check_same(data: Mapping[str, Any], known: Mapping[str, Any]) -> None:
 
 
 async def decided(store: HandoffStore, handoff_id: str, *, poll: float = 0.1) -> HandoffResponse:
-    """Wait until a handoff is not pending any more, and return how it stands then.
+    """Wait until a handoff is not pending any more, and return its state.
 
     Args:
         store: where it was filed.
         handoff_id: what `HandoffStore.request` returned.
-        poll: seconds between two looks.
+        poll: seconds between two reads of the store.
 
     Raises:
-        HandoffStateError: there is no such handoff, or the store has forgotten it.
+        HandoffStateError: the store has no such handoff, or has deleted it.
     """
-    return await _past((HandoffStatus.PENDING,), store, handoff_id, poll)
+    return await _poll(
+        lambda: store.status(handoff_id), lambda found: found.status is not HandoffStatus.PENDING, poll
+    )
 
 
 async def finished(store: HandoffStore, handoff_id: str, *, poll: float = 0.1) -> HandoffResponse:
-    """Wait as `decided` does, and go on until the work of an accepted handoff is done or has failed."""
-    return await _past((HandoffStatus.PENDING, HandoffStatus.ACCEPTED), store, handoff_id, poll)
-
-
-async def _past(
-    states: Collection[HandoffStatus], store: HandoffStore, handoff_id: str, poll: float
-) -> HandoffResponse:
-    response = await resolve(store.status(handoff_id))
-    while response.status in states:
-        await anyio.sleep(poll)
-        response = await resolve(store.status(handoff_id))
-    return response
+    """Wait until a handoff is declined, expired, completed or failed; see `decided`."""
+    unfinished = (HandoffStatus.PENDING, HandoffStatus.ACCEPTED)
+    return await _poll(lambda: store.status(handoff_id), lambda found: found.status not in unfinished, poll)
 
 
 async def incoming(store: HandoffStore, agent: str, *, poll: float = 0.1) -> tuple[str, HandoffRequest]:
-    """Wait until something is pending for an agent, and return the first of it, with the handoff id.
+    """Wait until a request to an agent is pending, and return the first one with its handoff id.
 
-    It stays pending until somebody decides: where several workers wait, one gets to `HandoffStore.accept` it,
-    and the others are told so by a `HandoffStateError`.
+    It stays pending until it is decided. If several workers wait for it, one of them gets to accept it with
+    `HandoffStore.accept`; the others get a `HandoffStateError`.
     """
-    found = await resolve(store.pending(agent))
-    while not found:
-        await anyio.sleep(poll)
-        found = await resolve(store.pending(agent))
-    return found[0]
+    return (await _poll(lambda: store.pending(agent), bool, poll))[0]
+
+
+async def _poll(read: Callable[[], MaybeAwaitable[T]], is_enough: Callable[[T], bool], seconds: float) -> T:
+    while True:
+        found = await resolve(read())
+        if is_enough(found):
+            return found
+        await anyio.sleep(seconds)
 
 
 def asks(
     store: HandoffStore, *, poll: float = 0.1, withdraw: bool = True
 ) -> Callable[[HandoffRequest], Awaitable[HandoffResponse]]:
-    """Return an ``on_handoff_request`` that files each request and waits until somebody has decided.
+    """Return an ``on_handoff_request`` that files each request and waits for the decision.
 
-    When the run stops waiting, because it was cancelled or ``handoff(timeout=...)`` is over, the request
-    is expired; whoever has accepted it in that moment finds it failed.
+    If the run stops waiting, because it was cancelled or ``handoff(timeout=...)`` passed, the request
+    expires. A request that was accepted in that moment becomes failed.
 
     Args:
-        store: where those look who decide.
-        poll: seconds between two looks.
-        withdraw: False leaves a request where it is when the run stops waiting; a timeout is then the store's
-            to see to. A later run with the same ``run_id`` asks the same again, and finds what has been
-            decided since.
+        store: where the requests are filed.
+        poll: seconds between two reads of the store.
+        withdraw: False leaves a request in the store when the run stops waiting; its timeout is then up to
+            the store. A later run with the same ``run_id`` files the same request and finds the decision.
     """
 
     async def ask(request: HandoffRequest) -> HandoffResponse:
@@ -362,13 +356,12 @@ def asks(
         try:
             response = await decided(store, handoff_id, poll=poll)
             if anyio.current_time() >= anyio.current_effective_deadline():
-                await anyio.sleep_forever()  # too late to tell the run: the cancellation is on its way
+                await anyio.sleep_forever()  # the run will not take the response: wait for the cancellation
             return response
         except anyio.get_cancelled_exc_class():
-            if not withdraw:
-                raise
-            with anyio.move_on_after(_LONGEST_GOODBYE, shield=True):
-                await _withdraw(store, handoff_id)
+            if withdraw:
+                with anyio.move_on_after(_WITHDRAW_SECONDS, shield=True):
+                    await _withdraw(store, handoff_id)
             raise
 
     return ask
@@ -377,6 +370,6 @@ def asks(
 async def _withdraw(store: HandoffStore, handoff_id: str) -> None:
     try:
         await resolve(store.expire(handoff_id))
-    except HandoffStateError:  # decided, or expired, in this very moment
+    except HandoffStateError:  # it was decided, or expired, in this moment
         with suppress(HandoffStateError):
-            await resolve(store.fail(handoff_id, _NOBODY_WAITS))
+            await resolve(store.fail(handoff_id, _WITHDRAWN))

@@ -1,4 +1,4 @@
-"""Sessions that nobody can read who has only the store: ``pip install 'routelock[encryption]'``."""
+"""Encrypted sessions, in any store: ``pip install 'routelock[encryption]'``."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ __all__ = ["EncryptedSessions"]
 
 
 class EncryptedSessions:
-    """A `SessionStore` that encrypts what it puts into another one, with Fernet: AES, and a signature.
+    """A `SessionStore` that encrypts the texts it keeps in another store, with Fernet: AES and a signature.
 
-    A text can be neither read nor changed without a key, nor moved to another session or another place in
-    it: either is an error when it is loaded. That the newest are missing cannot be seen. Names of sessions,
-    and how many turns of what length there are, stay readable.
+    Without a key a text can be neither read nor changed. A text that was changed, or moved to another session
+    or position, raises an error when it is loaded. Missing newest texts are not detected. Names of sessions,
+    and the number and length of their turns, stay readable.
 
     Args:
-        store: where the texts are kept.
-        keys: from ``Fernet.generate_key()``. The first encrypts, any may decrypt: to change the key, put a
-            new one in front, and take the old one away when all sessions were stored anew, see
-            `Session.compact`.
+        store: keeps the texts.
+        keys: from ``Fernet.generate_key()``. The first encrypts, all may decrypt: to change the key, put a
+            new one in front, store all sessions again with `Session.compact`, and then remove the old one.
 
     Raises:
         MissingExtra: cryptography is not installed.
-        ConfigError: there is no key, or one is none.
+        ConfigError: there is no key, or one is invalid.
     """
 
     def __init__(self, store: SessionStore, keys: Sequence[str | bytes]) -> None:
@@ -38,10 +37,10 @@ class EncryptedSessions:
         self._fernet = _fernet(keys)
 
     async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
-        """Return what is stored; see `SessionStore.load`.
+        """Return the records of a session; see `SessionStore.load`.
 
         Raises:
-            SessionError: a text cannot be decrypted, or does not belong there.
+            SessionError: a text cannot be decrypted, or was moved.
         """
         found = await self._store.load(session, newest=newest)
         return [(number, self._decrypted(session, number, text)) for number, text in found]
@@ -55,15 +54,15 @@ class EncryptedSessions:
         from cryptography.fernet import InvalidToken  # noqa: PLC0415 - an extra
 
         try:
-            whose, place, text = json.loads(self._fernet.decrypt(token.encode()))
+            owner, position, text = json.loads(self._fernet.decrypt(token.encode()))
         except InvalidToken as error:
             raise SessionError(
                 f"Record {number} of session {session!r:.80} cannot be decrypted: it was changed, it was "
                 "stored without encryption, or its key is not among the keys given."
             ) from error
-        if (whose, place) != (session, number):
+        if (owner, position) != (session, number):
             raise SessionError(
-                f"Record {number} of session {session!r:.80} was not stored there: somebody has moved it."
+                f"Record {number} of session {session!r:.80} was not stored there: it was moved in the store."
             )
         return str(text)
 
@@ -80,7 +79,7 @@ def _fernet(keys: Sequence[str | bytes]) -> MultiFernet:
         raise ConfigError("EncryptedSessions needs a list of keys, the one that encrypts first.")
     try:
         return MultiFernet([Fernet(key) for key in keys])
-    except ValueError as error:  # it must not show the key
+    except ValueError as error:  # the message must not show the key
         raise ConfigError(
-            "A key of EncryptedSessions is none: make it with Fernet.generate_key()."
+            "A key of EncryptedSessions is invalid: make it with Fernet.generate_key()."
         ) from error

@@ -1,8 +1,7 @@
-"""Messages as other frameworks store them, made into chat messages.
+"""Converts the stored messages of other frameworks to chat messages.
 
-What is read: chat messages; items of OpenAI's Responses API, as openai-agents stores them; Anthropic's
-blocks for calls and results; LangChain's messages as dicts. Whatever cannot be read is named and left out;
-the store keeps it.
+It reads: chat messages; items of OpenAI's Responses API, as openai-agents stores them; Anthropic's blocks for
+calls and results; LangChain's messages as dicts. Other items are reported and left out; the store keeps them.
 """
 
 from __future__ import annotations
@@ -30,30 +29,30 @@ _SAID = ("text", "refusal")
 
 _THOUGHTS = ("thinking", "redacted_thinking")
 
-_OTHER_PARTS = ("tool_use", "tool_result", "input_text", "output_text", "input_image", *_THOUGHTS)
+_FOREIGN_PARTS = ("tool_use", "tool_result", "input_text", "output_text", "input_image", *_THOUGHTS)
 
 
 def messages_of(given: Iterable[object]) -> tuple[list[Message], list[str]]:
-    """Return messages that a run can take, and what could not be read, one line each."""
-    found: list[Message] = []
+    """Return messages that a run accepts, and a note for each item that could not be read."""
+    messages: list[Message] = []
     notes: list[str] = []
-    for place, raw in enumerate(given):
+    for position, raw in enumerate(given):
         try:
-            made = [checked_message(place, message) for message in _chat(raw)]
+            converted = [checked_message(position, message) for message in _chat_messages(raw)]
         except ConfigError as error:
             notes.append(f"session: left out an item: {error}")
             continue
-        if not made:
+        if not converted:
             notes.append(f"session: left out an item that no other model can read ({_kind(raw)})")
-        for message in made:
-            message, wrong = readable(message)
-            notes += wrong
-            _add(found, message, joined=_type(raw) == "function_call")
-    return found, notes
+        for message in converted:
+            message, removed = readable(message)
+            notes += removed
+            _add(messages, message, is_call=_type(raw) == "function_call")
+    return messages, notes
 
 
 def readable(message: Message) -> tuple[Message, list[str]]:
-    """Return a message of which nobody knows who wrote it, without what no vendor lets an assistant say."""
+    """Return a message of unknown origin without the parts that vendors refuse in an assistant message."""
     content = message.get("content")
     if message["role"] != "assistant" or not isinstance(content, list):
         return message, []
@@ -65,13 +64,13 @@ def readable(message: Message) -> tuple[Message, list[str]]:
     return cast(Message, {**message, "content": said or None}), [note]
 
 
-def _add(found: list[Message], message: Message, *, joined: bool) -> None:
-    """Add a message; calls that stand alone belong to the assistant message before them."""
-    last = found[-1] if found else None
-    if joined and last is not None and last["role"] == "assistant":
+def _add(messages: list[Message], message: Message, *, is_call: bool) -> None:
+    """Add a message; a single call joins the assistant message before it."""
+    last = messages[-1] if messages else None
+    if is_call and last is not None and last["role"] == "assistant":
         last["tool_calls"] = [*(last.get("tool_calls") or ()), *(message.get("tool_calls") or ())]
     else:
-        found.append(message)
+        messages.append(message)
 
 
 def _kind(raw: object) -> str:
@@ -82,8 +81,8 @@ def _type(raw: object) -> object:
     return cast("Mapping[str, Any]", raw).get("type") if isinstance(raw, Mapping) else None
 
 
-def _chat(raw: object) -> list[object]:
-    """Return one stored item as chat messages; what is one already, or is nothing that we know, stays."""
+def _chat_messages(raw: object) -> list[object]:
+    """Return one stored item as chat messages; chat messages and unknown items are returned as they are."""
     if isinstance(raw, str):
         return [{"role": "user", "content": raw}]
     if not isinstance(raw, Mapping):
@@ -91,7 +90,7 @@ def _chat(raw: object) -> list[object]:
     item = detached(cast("Mapping[str, Any]", raw))
     match item.get("type"):
         case "function_call":
-            return [_calling([_call(item.get("call_id"), item.get("name"), item.get("arguments"))])]
+            return [_assistant([_call(item.get("call_id"), item.get("name"), item.get("arguments"))])]
         case "function_call_output":
             return [_answer(item.get("call_id"), item.get("output"))]
         case "reasoning":
@@ -99,8 +98,8 @@ def _chat(raw: object) -> list[object]:
         case _:
             pass
     if "role" in item:
-        return _role(item)
-    return _langchain(item)
+        return _from_parts(item)
+    return _from_langchain(item)
 
 
 def _call(call_id: object, name: object, arguments: object) -> dict[str, Any]:
@@ -108,7 +107,7 @@ def _call(call_id: object, name: object, arguments: object) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
-def _calling(calls: Sequence[Any], content: object = None) -> dict[str, Any]:
+def _assistant(calls: Sequence[Any], content: object = None) -> dict[str, Any]:
     return {"role": "assistant", "content": content, "tool_calls": calls}
 
 
@@ -118,9 +117,10 @@ def _answer(call_id: object, content: object) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": _parts(cast(object, content))}
 
 
-def _role(item: Mapping[str, Any]) -> list[object]:
+def _from_parts(item: Mapping[str, Any]) -> list[object]:
+    """Return a message with a role, and maybe with parts of other APIs, as chat messages."""
     parts = _dicts(item.get("content"))
-    if not any(part.get("type") in _OTHER_PARTS for part in parts):
+    if not any(part.get("type") in _FOREIGN_PARTS for part in parts):
         return [{key: value for key, value in item.items() if key != "type"}]
     answers: list[object] = [
         _answer(part.get("tool_use_id"), part.get("content"))
@@ -134,12 +134,12 @@ def _role(item: Mapping[str, Any]) -> list[object]:
     ]
     rest = _parts([part for part in parts if part.get("type") not in ("tool_use", "tool_result", *_THOUGHTS)])
     if calls:
-        return [*answers, _calling(calls, rest or None)]
+        return [*answers, _assistant(calls, rest or None)]
     return [*answers, {"role": item["role"], "content": rest}] if rest else answers
 
 
 def _parts(content: object) -> object:
-    """Return parts of a content as chat messages have them; where all are text, the text."""
+    """Return a content with its parts in chat form; if all parts are text, as one text."""
     if not isinstance(content, list):
         return content
     parts = [_part(part) for part in cast("list[object]", content)]
@@ -159,7 +159,7 @@ def _part(part: object) -> object:
             return part
 
 
-def _langchain(item: Mapping[str, Any]) -> list[object]:
+def _from_langchain(item: Mapping[str, Any]) -> list[object]:
     names = item.get("id")
     kind = cast("list[object]", names)[-1] if isinstance(names, list) and names else item.get("type")
     role = _LANGCHAIN.get(kind) if isinstance(kind, str) else None
@@ -173,12 +173,12 @@ def _langchain(item: Mapping[str, Any]) -> list[object]:
         _call(call.get("id"), call.get("name"), call.get("args")) for call in _dicts(said.get("tool_calls"))
     ]
     if calls:
-        return [_calling(calls, _text(said.get("content")))]
-    return _role({"role": role, "content": said.get("content")})
+        return [_assistant(calls, _text(said.get("content")))]
+    return _from_parts({"role": role, "content": said.get("content")})
 
 
 def _text(content: object) -> object:
-    """Return what an assistant said beside its calls, which LangChain keeps in the content as well."""
+    """Return the text of a message with calls: LangChain keeps the calls in its content as well."""
     if not isinstance(content, list):
         return content
     return _parts([part for part in _dicts(cast(object, content)) if part.get("type") in _TEXTS])

@@ -20,7 +20,7 @@ __all__ = ["PostgresSessions"]
 _SCHEMA = 1
 
 _LOCK = 5127380116540721004
-"""Held by whoever makes the tables: ``CREATE TABLE IF NOT EXISTS`` alone fails where two do so at once."""
+"""The advisory lock for creating the tables: concurrent ``CREATE TABLE IF NOT EXISTS`` may fail."""
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS routelock_schema (part text PRIMARY KEY, version integer NOT NULL);
@@ -44,14 +44,14 @@ _LOAD = "SELECT number, text FROM routelock_sessions WHERE session = %s ORDER BY
 class PostgresSessions:
     """A `SessionStore` in PostgreSQL, for any number of machines.
 
-    psycopg's blocking connections are used, in threads: a pool of them belongs to no event loop, so
-    ``Runner.run_sync``, asyncio and trio may share one. It is opened with the first use, and again after
-    `close`. The two tables are made if they are not there; where the app may not do that, make them before
+    It uses psycopg's blocking connections in threads. Their pool belongs to no event loop, so
+    ``Runner.run_sync``, asyncio and trio may share it. It is opened on first use, and again after `close`.
+    The two tables are created if they are missing; if the app has no right to do so, create them beforehand
     (`tables`).
 
     Args:
         conninfo: such as ``"postgresql://user:password@host/database"``.
-        max_size: most connections.
+        max_size: the highest number of connections.
         timeout: seconds that one operation may wait for a connection, and seconds that it may take.
 
     Raises:
@@ -86,7 +86,7 @@ class PostgresSessions:
 
     @staticmethod
     def tables() -> str:
-        """Return the SQL that makes the tables."""
+        """Return the SQL that creates the tables."""
         return _TABLES
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class PostgresSessions:
             pool.close()
 
     async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
-        """Return what is stored; see `SessionStore.load`."""
+        """Return the records of a session; see `SessionStore.load`."""
         return await in_thread(partial(self._load, session, newest))
 
     async def append(self, session: str, after: int, text: str, *, alone: bool = False) -> None:
@@ -138,7 +138,7 @@ class PostgresSessions:
 
 
 def _prepare(db: Connection[Any]) -> None:
-    """Make the tables, unless they are there: looking for them first takes no right to make any."""
+    """Create the tables if they are missing; checking first needs no right to create tables."""
     row = db.execute("SELECT to_regclass('routelock_schema'), to_regclass('routelock_sessions')").fetchone()
     if row is None or None in row:
         db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))

@@ -27,16 +27,16 @@ return 1
 
 
 class RedisSessions:
-    """A `SessionStore` in Redis (5 or newer, or what speaks its protocol): a stream for each session.
+    """A `SessionStore` in Redis 5 or newer, or a compatible server: one stream for each session.
 
-    Redis keeps what its own settings say: with ``appendonly yes`` and ``appendfsync always`` a turn that was
-    stored survives a crash of the server, by default the last second or more may be lost. Use
+    Durability depends on the settings of the server: with ``appendonly yes`` and ``appendfsync always`` a
+    stored turn survives a crash, by default the last second or more may be lost. Use
     ``maxmemory-policy noeviction``.
 
     Args:
-        url: such as ``"redis://host:6379/0"``, or a ``redis.Redis`` of yours with settings of its own.
-        prefix: what the keys begin with.
-        expire: seconds after which a session is forgotten to which nothing was added; None keeps it.
+        url: such as ``"redis://host:6379/0"``, or a ``redis.Redis`` with settings of its own.
+        prefix: the beginning of the keys.
+        expire: seconds after the last turn at which a session is deleted; None keeps it.
         timeout: seconds that one operation may take, with a ``url``.
 
     Raises:
@@ -63,7 +63,7 @@ class RedisSessions:
             )
         self._prefix = prefix
         self._expire = "" if expire is None else str(expire)
-        connect = cast(Any, redis.Redis).from_url  # which is untyped in part
+        connect = cast(Any, redis.Redis).from_url  # it is only partly typed
         self._client: Any = (
             connect(url, socket_timeout=timeout, socket_connect_timeout=timeout)
             if isinstance(url, str)
@@ -72,11 +72,11 @@ class RedisSessions:
         self._script: Any = self._client.register_script(_APPEND)
 
     def close(self) -> None:
-        """Close the connections; they are made anew when they are needed."""
+        """Close the connections; the next operation opens new ones."""
         self._client.close()
 
     async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
-        """Return what is stored; see `SessionStore.load`."""
+        """Return the records of a session; see `SessionStore.load`."""
         key = self._prefix + session
         read = partial(self._client.xrevrange, key, count=newest)
         found = cast("list[tuple[Any, dict[Any, Any]]]", await in_thread(read))

@@ -1,4 +1,4 @@
-"""One conversation in a store: what it is for a run, and what can be done with it without one."""
+"""`Session`: one conversation in a store; and the writer that stores a run in it, turn by turn."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ __all__ = ["Conversation", "Session", "SessionRunStore"]
 
 
 class SessionRunStore:
-    """A `routelock.run.run.RunStore` that keeps a run in a session.
+    """A `routelock.run.run.RunStore` that stores one run in a session.
 
     Args:
-        log: of the session.
-        state: from which the run goes on, if it does; it has its history already then.
+        log: the records of the session.
+        state: the state from which the run resumes, if it does; the run then has its history already.
     """
 
     __slots__ = ("_claimed", "_earlier", "_history", "_log", "_name", "_number", "_on", "_state", "_stored")
@@ -59,15 +59,16 @@ class SessionRunStore:
         self._state = state
         self._name = os.urandom(8).hex()
         self._claimed = 0
-        """How often what a state of the run left to do was begun."""
+        """How many times a saved state of this run was resumed."""
         self._on = False
         self._number = 0
+        """The number of the newest record."""
         self._history = 0
         """How many of the run's items come from the session."""
         self._stored = 0
-        """How many of the others are in it by now."""
+        """How many of the other items are stored so far."""
         self._earlier: list[Any] = []
-        """What follows there, when the run was begun before and is made again."""
+        """Items that an earlier attempt of the same run stored, and that this one has not reached yet."""
 
     async def open(self, run: Run) -> None:
         """Put the history before the run's input, and store the input; see `RunStore.open`."""
@@ -77,50 +78,50 @@ class SessionRunStore:
             self._history = _history_of(run, found, self._log.name)
             document = self._state.document
             if run.calls.claims < self._claimed and _is_begun(document, _calls_left(document)):
-                raise self._used(run)  # before what it says takes the place of what was done since
+                raise self._used(run)  # or its items would replace those of the later attempt
         else:
             if found.passed:
                 raise SessionConflict(
-                    f"Session {self._log.name!r:.80} holds the run {run.run_id!r:.80} already, and others "
-                    "have used it since, so the run cannot be made again there. What it gave is in the "
-                    "session; for a new run leave run_id out, or give it one of its own."
+                    f"Session {self._log.name!r:.80} already holds the run {run.run_id!r:.80}, and other "
+                    "runs followed it, so it cannot be repeated there. Its result is in the session; for a "
+                    "new run leave run_id out, or use another one."
                 )
             if found.own is not None and found.own.items:
                 _check_same_input(run, found.own, self._log.name)
             self._history, run.calls.claims = len(found.items), self._claimed
-            _put_before(run, found.items)
-            _be_sticky(run, found, self._log.name)
+            _add_history(run, found.items)
+            _select_agent(run, found, self._log.name)
         run.report.repairs += (*found.notes,)
         self._earlier = [*found.own.items] if found.own is not None and not found.own.first else []
         self._on = True
         await self.append(run)
 
     async def claim(self, run: Run, calls: Sequence[ToolCall]) -> None:
-        """Store that what a state left to do is begun; see `RunStore.claim`."""
+        """Store that the remaining work of a state is started; see `RunStore.claim`."""
         if not self._on or self._state is None:
             return
         if not _is_begun(self._state.document, calls):
-            if not calls:  # it goes another way than before, and what it comes to is begun by nobody yet
+            if not calls:  # the run takes another way than before, and no run has started that work yet
                 run.calls.claims = max(run.calls.claims, self._claimed)
             return
-        taken = run.calls.claims < self._claimed
-        if not taken:
+        is_claimed = run.calls.claims < self._claimed
+        if not is_claimed:
             try:
                 await self._store_claim(run)
             except SessionConflict:
-                taken = True
-        self._earlier.clear()  # from here on the run goes another way
-        if taken:
+                is_claimed = True
+        self._earlier.clear()  # from here on the run takes another way
+        if is_claimed:
             self._on = False
             raise self._used(run)
 
     async def _store_claim(self, run: Run) -> None:
         try:
             await self._store(run, (), claims=run.calls.claims + 1)
-        except SessionConflict:  # the state of who was refused must be refused as well
+        except SessionConflict:  # the state of this run must stay refused as well
             raise
         except BaseException:
-            # it may be there all the same, as its own: nobody else could go on then, nor this run's state
+            # the store may have it all the same: then no run could resume, not even from this run's state
             with suppress(Exception), anyio.move_on_after(self._log.grace, shield=True):
                 await self._store(run, (), claims=run.calls.claims + 1)
                 run.calls.claims += 1
@@ -129,13 +130,13 @@ class SessionRunStore:
 
     def _used(self, run: Run) -> SessionConflict:
         return SessionConflict(
-            f"Somebody has begun to carry out this state of the run {run.run_id!r:.80} in session "
-            f"{self._log.name!r:.80} already, and that is not done twice. Take the state of that "
-            "result; if its process died, begin a new run, which is told that the calls have no answer."
+            f"This state of the run {run.run_id!r:.80} was already resumed in session "
+            f"{self._log.name!r:.80}, and a state is resumed only once. Use the state of that result; if its "
+            "process died, start a new run, which is told that the calls have no answer."
         )
 
     async def append(self, run: Run) -> None:
-        """Store what is new, in one piece; see `RunStore.append`."""
+        """Store the new items in one record; see `RunStore.append`."""
         if not self._on:
             return
         new = run.transcript.items[self._history + self._stored :]
@@ -145,37 +146,37 @@ class SessionRunStore:
             del self._earlier[:same]
             new = new[same:]
         if new:
-            self._leave_earlier(run)
+            self._drop_earlier(run)
             await self._store(run, new)
 
-    def _leave_earlier(self, run: Run) -> None:
-        """The run went another way this time, and that is what happened last; what tools did stays done."""
-        if answered := sum(each.get("kind") == "tool" for each in self._earlier):
+    def _drop_earlier(self, run: Run) -> None:
+        """Forget the items of the earlier attempt, which this one does not repeat; warn of repeated tools."""
+        if results := sum(each.get("kind") == "tool" for each in self._earlier):
             run.warn(
-                f"the run {run.run_id!r:.80} was begun before and goes another way now. In session "
-                f"{self._log.name!r:.80} its answers of tools from then, {answered} of them, are no longer "
-                "shown, and what those tools did may be done twice: to go on with a run, resume its state"
+                f"the run {run.run_id!r:.80} was started before and now takes another way. In session "
+                f"{self._log.name!r:.80} its earlier tool results ({results}) are no longer shown, and those "
+                "tools may run twice: to go on with a run, resume its state"
             )
         self._earlier.clear()
 
     async def close(self, run: Run, error: Exception | None = None) -> None:
-        """Store what is left; see `RunStore.close`."""
-        refused = _refused(run.transcript.items[self._history :], error)
-        if not self._on or (refused is None and self._history + self._stored == len(run.transcript.items)):
+        """Store the remaining items; see `RunStore.close`."""
+        visible = _visible_items(run.transcript.items[self._history :], error)
+        if not self._on or (visible is None and self._history + self._stored == len(run.transcript.items)):
             return
-        wrong: Exception = SessionError(f"It took longer than {self._log.grace:g} s.")
+        failure: Exception = SessionError(f"It took longer than {self._log.grace:g} s.")
         with anyio.move_on_after(self._log.grace, shield=True):
             try:
                 await self.append(run)
-                if refused is not None:
-                    self._stored, self._on = refused, False
+                if visible is not None:
+                    self._stored, self._on = visible, False
                     await self._store(run, ())
                 return
-            except Exception as failed:
-                wrong = failed
+            except Exception as raised:
+                failure = raised
         self._on = False
-        what = f"The end of the run is not in session {self._log.name!r:.80}: {error_text(wrong)}"
-        run.problem("session", what, error=wrong)
+        message = f"The end of the run is not in session {self._log.name!r:.80}: {error_text(failure)}"
+        run.problem("session", message, error=failure)
 
     async def _store(self, run: Run, items: Sequence[RunItem], claims: int = 0) -> None:
         entry = Entry(
@@ -197,8 +198,8 @@ class SessionRunStore:
         self._stored += len(items)
 
 
-def _put_before(run: Run, history: Sequence[RunItem]) -> None:
-    """Let the run begin as if it had been given the history with its input."""
+def _add_history(run: Run, history: Sequence[RunItem]) -> None:
+    """Put the history before the input of a run."""
     if not history:
         return
     items = [replace(item, id=place) for place, item in enumerate([*history, *run.transcript.items])]
@@ -210,14 +211,14 @@ def _put_before(run: Run, history: Sequence[RunItem]) -> None:
     run.transcript.has_calls = run.transcript.has_calls or bool(known)
 
 
-def _be_sticky(run: Run, found: Loaded, session: str) -> None:
-    """Let whoever was in charge at the end answer again, if the run wants that and it is still there."""
+def _select_agent(run: Run, found: Loaded, session: str) -> None:
+    """Start with the last active agent of the session, with ``next_agent="sticky"`` and if it exists."""
     name = found.next_agent
     if run.config.next_agent != "sticky" or name is None or name == run.frame.agent.name:
         return
     if (agent := run.graph.get(name)) is None:
         run.warn(
-            f"session {session!r:.80} names the agent {name!r:.80}, which is not there, so "
+            f"session {session!r:.80} names the agent {name!r:.80}, which does not exist, so "
             f"{run.frame.agent.name!r} answers. Known: {', '.join(sorted(run.graph)):.400}"
         )
         return
@@ -227,24 +228,24 @@ def _be_sticky(run: Run, found: Loaded, session: str) -> None:
 
 
 def _history_of(run: Run, found: Loaded, session: str) -> int:
-    """Return how many of a resumed run's items the session had before it.
+    """Return how many of a resumed run's items the session had before the run.
 
     Raises:
-        SessionConflict: others have used the session since.
+        SessionConflict: another run has used the session since.
     """
     if found.own is not None and found.own.history <= len(run.transcript.items):
         return found.own.history
     if found.own is None and found.empty:
         return 0
     raise SessionConflict(
-        f"Session {session!r:.80} does not end with the run {run.run_id!r:.80}, which is to go on: somebody "
-        "else has used the session since, or the run was made without it. Resume it without the session, "
-        "or begin a new run."
+        f"Session {session!r:.80} does not end with the resumed run {run.run_id!r:.80}: another run has used "
+        "the session since, or this run was started without it. Resume it without the session, or start a "
+        "new run."
     )
 
 
 def _is_begun(document: RunDocument, calls: Sequence[ToolCall]) -> bool:
-    """Whether a call is going to be made, or declined, or somebody has answered all that waited."""
+    """Whether resuming makes or declines a call, or all calls that waited have been answered."""
     if not calls:
         return document.get("answered", False)
     waiting = {(*one["path"], one["call_id"]) for one in document.get("interruptions", ())}
@@ -257,7 +258,7 @@ def _all_wait(
     waiting: Container[tuple[str, ...]],
     path: tuple[str, ...],
 ) -> bool:
-    """Whether nothing was said of any call yet, nor of any that is left to make in a run that answers one."""
+    """Whether all calls wait for a decision, each itself or through all open calls of its sub-run."""
     within = document.get("within", {})
     return bool(calls) and all(
         (*path, call["id"]) in waiting
@@ -278,14 +279,14 @@ def _calls_left(document: RunDocument) -> Sequence[ToolCall]:
 def _check_same_input(run: Run, own: Part, session: str) -> None:
     if _count_same(run.transcript.items, own.items) < len(run.transcript.items):
         raise ConfigError(
-            f"RunConfig(run_id={run.run_id!r:.80}): session {session!r:.80} ends with a run of that name, "
-            "and it had another input. The same name means the same run, made again: leave run_id out, or "
-            "give each run its own."
+            f"RunConfig(run_id={run.run_id!r:.80}): session {session!r:.80} ends with a run of this id that "
+            "had another input. The same id means the same run, repeated: leave run_id out, or give each run "
+            "its own."
         )
 
 
 def _count_same(items: Sequence[RunItem], documents: Sequence[Any]) -> int:
-    """Return how many of the items, from the first on, are those that were stored."""
+    """Return how many items, from the first on, equal the stored documents."""
     count = 0
     for item, document in zip(items, documents, strict=False):
         if json.loads(json.dumps(item_document(item), default=str)) != document:
@@ -294,10 +295,10 @@ def _count_same(items: Sequence[RunItem], documents: Sequence[Any]) -> int:
     return count
 
 
-def _refused(items: Sequence[RunItem], error: Exception | None) -> int | None:
-    """Return how much of a run later runs may see that a guardrail stopped; None if it did not.
+def _visible_items(items: Sequence[RunItem], error: Exception | None) -> int | None:
+    """Return how many items of a run stopped by a guardrail later runs may see; None if none stopped it.
 
-    What came in is refused as a whole as long as no model was shown it, and of what was to go out the reply.
+    An input guardrail hides the input unless a model has already seen it, an output guardrail the reply.
     """
     if isinstance(error, InputGuardrailTripped):
         return None if any(item.kind == "model" for item in items) else 0
@@ -308,33 +309,33 @@ def _refused(items: Sequence[RunItem], error: Exception | None) -> int | None:
 
 
 _TRIES = 100
-"""How often something is added that others were faster with; each time one of them was stored."""
+"""How many conflicts `Session.add` survives; at each of them another writer has stored something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """What is in a session, or the newest part of it."""
+    """The messages of a session, or the newest part of them."""
 
     messages: Sequence[Message]
-    """Valid input for a run, as ``RunResult.to_input_list`` gives it."""
+    """Valid input for a run, as from ``RunResult.to_input_list``."""
     repairs: Sequence[str]
-    """What was repaired for that, and what could not be read. The store keeps it as it is."""
+    """What was repaired, and what could not be read. The store keeps the original."""
     next_agent: str | None
-    """Name of the agent that answers the next message, if that was stored (``next_agent="sticky"``)."""
+    """Name of the agent that answers the next message, if it was stored (``next_agent="sticky"``)."""
 
 
 class Session(SessionLog):
-    """A conversation that outlives its runs: ``Runner.run(agent, "Hi", session=Session("user-7", store))``.
+    """A stored conversation: ``Runner.run(agent, "Hi", session=Session("user-7", store))``.
 
-    It holds nothing itself: two of them with the same name and store are the same session.
+    The object holds no data: two of them with the same name and store are the same session.
 
     Args:
-        name: of the conversation within the store.
-        store: where it is kept, such as a `routelock.sessions.SQLiteSessions`.
-        max_items: at most so many messages, the newest, are given to a run. Answers whose call is not among
-            them are left out. The store keeps all.
-        max_bytes: at most so many bytes of JSON; four of them are about one token.
-        grace: seconds that the store may take for the end of a run, also of one that is being cancelled.
+        name: the name of the conversation in the store.
+        store: keeps the conversation, such as a `routelock.sessions.SQLiteSessions`.
+        max_items: the highest number of messages given to a run, the newest. Tool results without their call
+            are left out. The store keeps all.
+        max_bytes: the highest number of bytes of JSON given to a run; four bytes are about one token.
+        grace: seconds that the store may take for the end of a run, also while the run is being cancelled.
 
     Raises:
         ConfigError: the name is empty, or a limit is no positive number.
@@ -353,15 +354,15 @@ class Session(SessionLog):
         return Conversation(messages=messages, repairs=[*found.notes, *repairs], next_agent=found.next_agent)
 
     async def add(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
-        """Add messages that come from elsewhere, such as the history of another framework.
+        """Add messages from elsewhere, such as the history of another framework.
 
-        They are stored as they are, and repaired each time they are loaded; `import_messages.py` says what
-        is understood. Only a number that is none, NaN or infinity, becomes null.
-        What others add in the same moment is stored as well, before or after them.
+        They are stored as they are, except that NaN and infinity become null, and repaired each time they are
+        loaded; `import_messages.py` lists the formats it reads. Messages that others add at the same time are
+        stored as well, before or after them.
 
         Raises:
-            SessionConflict: others were faster each of a hundred times.
-            ConfigError: they are no JSON.
+            SessionConflict: other writers were faster a hundred times.
+            ConfigError: the messages are no JSON.
             SessionError: the store fails.
         """
         if isinstance(cast(object, messages), str | bytes | Mapping):
@@ -382,30 +383,29 @@ class Session(SessionLog):
                 return
 
     async def _is_stored(self, writer: str, newest: int) -> bool:
-        """Whether a text is there that the store refused: it may have had it, and its answer was lost."""
+        """Whether a refused text is stored after all: the store's first response may have been lost."""
         entries, _ = entries_of(await self.records(newest)) if newest > 0 else ([], [])
         return any(entry.writer == writer for entry in entries)
 
     async def clear(self) -> None:
-        """Delete all that is stored.
+        """Delete all messages.
 
-        Runs that go on meanwhile get a `SessionConflict`. The name and a number stay: by that they are told.
+        Runs in progress get a `SessionConflict`: the store keeps the name and a number, by which they notice.
 
         Raises:
-            SessionConflict: somebody else has added something in this moment.
+            SessionConflict: another writer added something at this moment.
             SessionError: the store fails.
         """
         await self.append(await self.newest(), NOTHING, alone=True)
 
     async def compact(self) -> None:
-        """Store all that is stored as one text, in place of one for each turn.
+        """Replace the records of all turns by one record with the same content.
 
-        Nothing changes but that; in an `EncryptedSessions` it is the newest key that encrypts it, so older
-        ones are not needed for it any more.
+        In an `EncryptedSessions` the first key encrypts it, so the session no longer needs older keys.
 
         Raises:
-            SessionConflict: somebody else has added something in this moment.
-            SessionError: something stored cannot be read and would be lost; or the store fails.
+            SessionConflict: another writer added something at this moment.
+            SessionError: a record cannot be read and would be lost; or the store fails.
         """
         records = await self.records(None)
         entries, notes = entries_of(records)
@@ -415,9 +415,9 @@ class Session(SessionLog):
             await self.append(records[-1][0], record_text(entries) if entries else NOTHING, alone=True)
 
     def store_of_run(self, state: RunState | None = None) -> RunStore:
-        """Return what keeps one run in this session.
+        """Return the writer that stores one run in this session.
 
         Args:
-            state: from which the run goes on, if it does; it has its history already then.
+            state: the state from which the run resumes, if it does; the run then has its history already.
         """
         return SessionRunStore(self, state)

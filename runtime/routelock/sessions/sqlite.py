@@ -1,4 +1,4 @@
-"""Sessions in an SQLite file, with what Python brings along."""
+"""Sessions in an SQLite file, with the sqlite3 module of Python."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _TABLES = """
 
 
 class SQLiteSessions:
-    """A `SessionStore` in a file: many sessions, threads, event loops and processes of one machine.
+    """A `SessionStore` in a file, shared by threads, event loops and processes of one machine.
 
-    What was stored survives the process and, as each turn waits for the disk, a power cut. The file may hold
-    other tables, too; ours begin with ``routelock_``. It is opened with the first use, and again after
-    `close`. Not for network file systems: https://www.sqlite.org/faq.html#q5.
+    Stored turns survive the end of the process and, as each turn is synced to the disk, a power cut. The file
+    may have other tables too; the tables of routelock begin with ``routelock_``. It is opened on first use,
+    and again after `close`. Do not use network file systems: https://www.sqlite.org/faq.html#q5.
 
     Args:
-        path: the file, made if it is not there.
-        timeout: seconds that a writer waits for others.
+        path: the file, created if it does not exist.
+        timeout: seconds that a writer waits for other writers.
 
     Raises:
-        ConfigError: the path is none of a file.
+        ConfigError: the path names no file.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
@@ -47,7 +47,7 @@ class SQLiteSessions:
         self._file.close()
 
     async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
-        """Return what is stored; see `SessionStore.load`."""
+        """Return the records of a session; see `SessionStore.load`."""
         work = partial(_load, session=session, newest=newest)
         return await in_thread(partial(self._file.do_now, work, writes=False))
 

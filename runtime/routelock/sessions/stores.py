@@ -1,4 +1,4 @@
-"""Where sessions are kept: what a store has to do, and the one that keeps them in memory."""
+"""The contract of session stores, and the store that keeps sessions in memory."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["InMemorySessions", "Record", "SessionStore", "conflict", "in_thread"
 
 
 Record = tuple[int, str]
-"""The number of what is stored, which counts up by one, and the text."""
+"""The number of a record, which counts up by one, and its text."""
 
 
 class SessionStore(Protocol):
-    """Keeps numbered texts by the name of a session: 1, 2, 3 and so on. It need not know what is in them.
+    """Keeps texts by the name of a session, numbered 1, 2, 3 and so on. It does not read the texts.
 
-    That a number is given once only is all that keeps two writers apart, so it must hold for any number of
-    tasks, threads, processes and machines that share the store.
+    Each number must be given only once, for all tasks, threads, processes and machines that share the store:
+    this alone keeps concurrent writers apart.
     """
 
     async def load(self, session: str, *, newest: int | None = None) -> Sequence[Record]:
-        """Return what is stored, oldest first, each with its number; nothing for a session that is not there.
+        """Return the records of a session, oldest first; none for an unknown session.
 
         Args:
-            session: its name.
-            newest: at most so many, the last ones.
+            session: the name of the session.
+            newest: the highest number of records to return, the last ones; None for all.
         """
         ...
 
@@ -37,10 +37,10 @@ class SessionStore(Protocol):
         """Store a text under the number ``after + 1``, whole or not at all.
 
         Args:
-            session: its name.
-            after: the newest number, as far as the caller knows; 0 for a session that is not there.
+            session: the name of the session.
+            after: the newest number that the caller knows; 0 for a new session.
             text: ASCII, of any length.
-            alone: whether all that was stored before is deleted with it.
+            alone: whether all earlier records are deleted in the same step.
 
         Raises:
             SessionConflict: ``after`` is not the newest number.
@@ -49,10 +49,10 @@ class SessionStore(Protocol):
 
 
 def conflict(session: str, after: int) -> SessionConflict:
-    """Return the error that tells a second writer that it is the second."""
+    """Return the error for a writer whose ``after`` is not the newest number."""
     return SessionConflict(
-        f"Somebody else has added to session {session!r:.80} after its record {after} was read. What was to "
-        "follow is not stored; of a run it is in error.result. Load the session and try again."
+        f"Session {session!r:.80} was changed after its record {after} was read, so the new record is not "
+        "stored; that of a run is in error.result. Load the session and try again."
     )
 
 
@@ -66,7 +66,7 @@ class InMemorySessions:
         self._records: dict[str, list[Record]] = {}
 
     async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
-        """Return what is stored; see `SessionStore.load`."""
+        """Return the records of a session; see `SessionStore.load`."""
         with self._lock:
             records = self._records.get(session, [])
             return records[:] if newest is None else records[max(0, len(records) - newest) :]
@@ -88,6 +88,6 @@ T = TypeVar("T")
 async def in_thread(work: Callable[[], T]) -> T:
     """Do blocking work in a thread.
 
-    Whoever is cancelled does not wait for the thread: what it stores may be there afterwards, or not.
+    A cancelled caller does not wait for the thread: what it was storing may be stored afterwards, or not.
     """
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

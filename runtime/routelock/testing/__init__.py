@@ -1,7 +1,7 @@
-"""What tests of agents need: a scripted model, cassettes, two guards, and a check of histories.
+"""Tools for tests of agents: a scripted model, cassettes, two guards, and a check of messages.
 
-Imports `handlers` and `history`; of the rest of routelock the command line alone imports it. Cassettes need
-the extra ``routelock[testing]``. Start at `scripted.py`.
+It imports `handlers` and `history`; in routelock only the command line imports it. Cassettes need the extra
+``routelock[testing]``. Start at `scripted.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""HTTP traffic recorded once and replayed offline, on vcrpy; needs the extra ``routelock[testing]``.
+"""Cassettes: HTTP traffic, recorded once and replayed offline by vcrpy; needs ``routelock[testing]``.
 
-A cassette is a YAML file in vcrpy's own format. It holds no secrets, because they are taken out
-before it is written (`routelock.testing.scrub`), and it is only read unless recording is asked for.
+A cassette is a YAML file in vcrpy's format. Secrets are removed before it is written
+(`routelock.testing.scrub`). It is written only in the mode ``"record"``.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
+from routelock._json import detached
 from routelock.errors import CassetteMiss, ConfigError, MissingExtra
 from routelock.testing.guards import models_allowed
 from routelock.testing.placeholder_keys import TOKEN, is_token_exchange, placeholders
 from routelock.testing.scrub import Scrubber, secrets_in
 
 __all__ = [
-    "Asked",
     "Cassette",
     "CassetteMode",
+    "HTTPRequest",
     "UnplayedInteractions",
     "canonical",
     "difference",
@@ -49,33 +49,33 @@ _RUN_ID = re.compile(r"[0-9a-f]{32}")
 _MADE_ID = re.compile(r"^(?:call|toolu|tooluse|fc|msg|rs|resp|chatcmpl)[_-]")
 
 _LONG = re.compile(r"(?<=.{60}\\n)|(?<=.{60}[.!?] )")
-"""Where a long line is parted, which may hold a whole prompt: after a line of it, or a sentence."""
+"""Where to break a long line, such as a whole prompt: after a line or a sentence in it."""
 
 MAX_LINES = 60
-"""A difference is cut after this many lines."""
+"""The longest difference that is shown, in lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What identifies a request; secrets are scrubbed before it is made."""
+class HTTPRequest:
+    """The parts of a scrubbed request that identify it."""
 
     method: str
     url: str
     body: bytes = b""
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def endpoint(self) -> tuple[str, str, str]:
         """Method, host and path, without an API's stage: ``/v1beta/`` and ``/v1alpha/`` are ``/v1/``.
 
-        LiteLLM moves Gemini and Vertex between these from one release to the next. The query is
-        left out: what it holds is keys, API versions and ``alt=sse``.
+        LiteLLM moves Gemini and Vertex between these from one release to the next. The query is left out: it
+        holds keys, API versions and ``alt=sse``.
         """
         parts = urlsplit(self.url)
         return self.method.upper(), (parts.netloc.rpartition("@")[2]).lower(), _path(parts.path)
 
-    def matches(self, recorded: Asked, *, body: bool) -> bool:
-        """Whether this is the request that was recorded; ``body`` compares the canonical bodies too."""
-        if self.place != recorded.place:
+    def matches(self, recorded: HTTPRequest, *, body: bool) -> bool:
+        """Whether this is the recorded request; ``body`` compares the canonical bodies too."""
+        if self.endpoint != recorded.endpoint:
             return False
         return not body or self.body == recorded.body or canonical(self.body) == canonical(recorded.body)
 
@@ -85,11 +85,11 @@ def _path(path: str) -> str:
 
 
 def canonical(body: bytes) -> object:
-    """Return a body with everything out of it that may differ from one run to the next.
+    """Return a body without everything that may differ from one run to the next.
 
-    In JSON, the order of keys and of tools does not count; call ids become the number of their
-    first appearance; UUIDs, ids of runs and points in time become placeholders; JSON text in ``arguments`` is
-    read. What is not JSON is returned as text.
+    In JSON, keys and tools are sorted; call ids become the number of their first appearance; UUIDs, run ids
+    and points in time become placeholders; JSON text in ``arguments`` is parsed. Other bodies are returned as
+    text.
     """
     try:
         parsed: object = json.loads(body)
@@ -115,12 +115,12 @@ class _Canonical:
         if key in _CALL_ID_KEYS or (key == "id" and _MADE_ID.match(value)):
             return self.ids.setdefault(value, f"<id {len(self.ids) + 1}>")
         if key == "run_id" and _RUN_ID.fullmatch(value):
-            return "<run>"  # which RemoteAgent sends
+            return "<run>"  # RemoteAgent sends it
         if key == "arguments":
             try:
                 return self.of(json.loads(value))
             except (ValueError, RecursionError):
-                pass  # broken JSON is compared as it stands
+                pass  # broken JSON is compared as text
         return _without_moments(value)
 
 
@@ -135,26 +135,26 @@ def _without_moments(text: str) -> str:
     return _MOMENT.sub("<time>", _UUID.sub("<uuid>", text))
 
 
-def _lines(asked: Asked) -> list[str]:
+def _lines(asked: HTTPRequest) -> list[str]:
     body = canonical(asked.body)
     shown = body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
-    return [" ".join(asked.place), *(part for line in shown.splitlines() for part in _LONG.split(line))]
+    return [" ".join(asked.endpoint), *(part for line in shown.splitlines() for part in _LONG.split(line))]
 
 
-def nearest(asked: Asked, recorded: Sequence[Asked]) -> int | None:
-    """Return the place of the recorded request that is most like this one, or None of none."""
+def nearest(asked: HTTPRequest, recorded: Sequence[HTTPRequest]) -> int | None:
+    """Return the index of the recorded request that is most like this one; None without any."""
     wanted = _lines(asked)
 
     def likeness(index: int) -> tuple[int, float]:
         other = recorded[index]
-        same = sum(ours == theirs for ours, theirs in zip(asked.place, other.place, strict=True))
+        same = sum(ours == theirs for ours, theirs in zip(asked.endpoint, other.endpoint, strict=True))
         return same, difflib.SequenceMatcher(None, wanted, _lines(other), autojunk=False).ratio()
 
     return max(range(len(recorded)), key=likeness, default=None)
 
 
-def difference(recorded: Asked, asked: Asked) -> str:
-    """Return what differs, as a unified diff of the canonical requests; empty when nothing does."""
+def difference(recorded: HTTPRequest, asked: HTTPRequest) -> str:
+    """Return a unified diff of the canonical requests; empty if they are equal."""
     compared = difflib.unified_diff(_lines(recorded), _lines(asked), "recorded", "asked", lineterm="", n=2)
     lines = list(compared)
     if len(lines) > MAX_LINES:
@@ -163,41 +163,41 @@ def difference(recorded: Asked, asked: Asked) -> str:
 
 
 CassetteMode = Literal["replay", "record"]
-"""Whether a cassette answers from its file alone, or asks the network and writes the file anew."""
+"""Whether a cassette answers from its file alone, or calls the network and writes a new file."""
 
 VARIABLE = "ROUTELOCK_CASSETTES"
-"""The environment variable that chooses the mode where the call does not."""
+"""The environment variable with the default mode."""
 
 
 class UnplayedInteractions(AssertionError):
-    """The cassette holds requests that were not made this time."""
+    """The cassette holds requests that the block did not make."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Cassette:
-    """What happens on a cassette while it is in use."""
+    """A cassette in use, and what has happened on it."""
 
     path: Path
     mode: CassetteMode
     misses: list[CassetteMiss] = field(default_factory=list[CassetteMiss])
-    """Requests that were not in the file, also where a client swallowed the error."""
+    """Requests that were not in the file, even if a client swallowed the error."""
     allow_unplayed: bool = False
-    """Whether recorded requests may be left unmade."""
+    """Whether the block may leave out recorded requests."""
     _tape: Any = field(repr=False)
 
     @property
-    def requests(self) -> list[Asked]:
+    def requests(self) -> list[HTTPRequest]:
         """The recorded requests, in order."""
-        return [_asked(request) for request in self._tape.requests]
+        return [_http_request(request) for request in self._tape.requests]
 
     @property
-    def unplayed(self) -> list[Asked]:
-        """The recorded requests that nobody has made yet."""
-        return [asked for place, asked in enumerate(self.requests) if not self.was_played(place)]
+    def unplayed(self) -> list[HTTPRequest]:
+        """The recorded requests that have not been made yet."""
+        return [asked for index, asked in enumerate(self.requests) if not self.was_played(index)]
 
-    def was_played(self, place: int) -> bool:
-        """Whether the recorded request at this place has been answered."""
-        return bool(self._tape.play_counts[place])
+    def was_played(self, index: int) -> bool:
+        """Whether the recorded request with this index has been answered."""
+        return bool(self._tape.play_counts[index])
 
 
 @contextmanager
@@ -210,29 +210,29 @@ def use_cassette(
     side_calls: Sequence[str] = (),
     scrubber: Scrubber | None = None,
 ) -> Generator[Cassette]:
-    """Answer the HTTP requests of the block from a file; httpx, httpx2, aiohttp, requests, boto.
+    """Answer the HTTP requests of the block from a file; for httpx, httpx2, aiohttp, requests and boto.
 
-    A request matches a recorded one by method, host and path, and by its body in canonical form: the order of
-    keys and of tools does not count, nor do the values of ids and points in time. Equal requests are answered
-    in the order they were recorded in, each once. Replaying needs no key: where the environment has none, a
-    placeholder stands there until the block ends. While it records, vcrpy reads a stream to its end before
-    the client gets the first byte: for timing, cancellation and broken connections use a local server.
+    A request matches a recorded one by method, host and path, and by its canonical body: the order of keys
+    and tools, the values of ids and points in time do not count. Equal requests are answered in the order of
+    the recording, each once. Replaying needs no key: missing keys are replaced by placeholders until the
+    block ends. In the mode ``"record"``, vcrpy reads a stream to its end before the client gets the first
+    byte: for timing, cancellation and broken connections use a local server.
 
     Args:
         path: the YAML file.
         mode: None takes the environment variable ``ROUTELOCK_CASSETTES``, or else ``"replay"``.
-            ``"record"`` asks the network and writes the file anew, also when the block fails in the
-            end: recordings cost money.
-        match_body: false compares the method, host and path alone.
-        allow_unplayed: whether the block may leave recorded requests unmade.
-        side_calls: parts of URLs that may miss without a complaint, such as a library's look-ups.
-        scrubber: what is secret; by default the usual headers, names and shapes, and the secrets in
-            this process's environment.
+            ``"record"`` calls the network and writes a new file, even if the block fails in the end:
+            recordings cost money.
+        match_body: False compares only method, host and path.
+        allow_unplayed: whether the block may leave out recorded requests.
+        side_calls: parts of URLs that may miss without an error at the end, such as a library's look-ups.
+        scrubber: finds secrets; by default the usual headers, names and shapes, and the secrets in this
+            process's environment.
 
     Raises:
-        CassetteMiss: at the request, and once more at the end of the block if a client or a library
-            wrapped or swallowed it.
-        UnplayedInteractions: at the end of a block that ended well otherwise.
+        CassetteMiss: at the request, and again at the end of the block if a client or a library wrapped or
+            swallowed it.
+        UnplayedInteractions: at the end of a block without another error.
         MissingExtra: vcrpy is not installed.
         ConfigError: the mode is unknown, or the file is no cassette.
     """
@@ -266,7 +266,7 @@ def _mode(name: str) -> CassetteMode:
 
 
 def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> Any:
-    """Return vcrpy's context manager. Its types are unknown, so `Any` ends in this module."""
+    """Return vcrpy's context manager. vcrpy is untyped, so its `Any` stays in this module."""
     try:
         vcr: Any = importlib.import_module("vcr")
     except ModuleNotFoundError as error:
@@ -275,11 +275,11 @@ def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> 
         ) from error
 
     def same(ours: Any, recorded: Any) -> bool:
-        return _asked(ours).matches(_asked(recorded), body=match_body)
+        return _http_request(ours).matches(_http_request(recorded), body=match_body)
 
     def clean_request(request: Any) -> Any:
         if is_token_exchange(request.uri):
-            return None  # which vcrpy does not keep
+            return None  # vcrpy does not record it
         body = scrub.body(_bytes(request.body_bytes))
         headers = scrub.request_headers(request.headers)
         return type(request)(request.method, scrub.text(request.uri), body, headers)
@@ -295,45 +295,45 @@ def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> 
         record_mode="all" if mode == "record" else "none",
         before_record_request=clean_request,
         before_record_response=clean_response,
-        decode_compressed_response=True,  # what is compressed cannot be scrubbed
+        decode_compressed_response=True,  # compressed bodies cannot be scrubbed
         drop_unused_requests=mode == "record",
     )
     recorder.register_matcher("same", same)
-    return recorder.use_cassette(str(path.absolute()), match_on=["same"])  # the block may go elsewhere
+    return recorder.use_cassette(str(path.absolute()), match_on=["same"])  # the block may change the folder
 
 
 def _loaded(stack: ExitStack, opened: AbstractContextManager[Any], path: str | os.PathLike[str]) -> Any:
     try:
         return stack.enter_context(opened)
-    except Exception as error:  # of vcrpy and yaml, which name no file
+    except Exception as error:  # errors of vcrpy and yaml do not name the file
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(
-            f"{os.fspath(path)} is no cassette ({why}). Restore it, or delete it and record it anew."
+            f"{os.fspath(path)} is no cassette ({why}). Restore it, or delete it and record it again."
         ) from error
 
 
 def _bytes(body: Any) -> bytes | None:
-    """The body as it is sent; vcrpy keeps what aiohttp was given as ``json=`` as an object."""
+    """Return the body as it is sent; vcrpy keeps the ``json=`` of aiohttp as an object."""
     if body is None or isinstance(body, bytes):
         return body
     text = body if isinstance(body, str) else json.dumps(body, default=lambda part: type(part).__name__)
     return text.encode()
 
 
-def _asked(request: Any) -> Asked:
-    return Asked(method=request.method, url=request.uri, body=request.body_bytes or b"")
+def _http_request(request: Any) -> HTTPRequest:
+    return HTTPRequest(method=request.method, url=request.uri, body=request.body_bytes or b"")
 
 
 def _strict(
     cassette: Cassette, can_play: Callable[[Any], bool], side_calls: Iterable[str]
 ) -> Callable[[Any], bool]:
-    """Raise our own error where vcrpy would raise one that names no difference."""
+    """Raise `CassetteMiss`, which shows the difference, instead of vcrpy's error."""
     expected = tuple(side_calls)
 
     def can_play_response_for(request: Any) -> bool:
         if is_token_exchange(request.uri) or can_play(request):
             return True
-        asked = _asked(cassette._tape.filter_request(request))  # pyright: ignore[reportPrivateUsage]
+        asked = _http_request(cassette._tape.filter_request(request))  # pyright: ignore[reportPrivateUsage]
         miss = CassetteMiss(_missed(cassette, asked))
         if not any(part in asked.url for part in expected):
             cassette.misses.append(miss)
@@ -343,24 +343,24 @@ def _strict(
 
 
 def _with_tokens(play: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Answer what asks for an access token, too."""
-    return lambda request: deepcopy(TOKEN) if is_token_exchange(request.uri) else play(request)
+    """Answer token exchanges too."""
+    return lambda request: detached(TOKEN) if is_token_exchange(request.uri) else play(request)
 
 
-def _missed(cassette: Cassette, asked: Asked) -> str:
+def _missed(cassette: Cassette, asked: HTTPRequest) -> str:
     recorded = cassette.requests
-    place = nearest(asked, recorded)
+    index = nearest(asked, recorded)
     lines = [f"{asked.method} {asked.url} is not in {cassette.path}."]
-    if place is None:
+    if index is None:
         lines.append("The cassette is empty." if cassette.path.exists() else "There is no such file yet.")
     else:
-        played = "was answered already" if cassette.was_played(place) else "was not asked for yet"
-        lines.append(f"The nearest of {len(recorded)} recorded requests is number {place + 1}; it {played}.")
-        lines.append(difference(recorded[place], asked) or "Nothing differs: this is one call too many.")
-    lines.append(f"To record it anew, set {VARIABLE}=record (with pytest: --cassettes=record).")
+        played = "was already answered" if cassette.was_played(index) else "was not requested yet"
+        lines.append(f"The nearest of {len(recorded)} recorded requests is number {index + 1}; it {played}.")
+        lines.append(difference(recorded[index], asked) or "Nothing differs: this is one call too many.")
+    lines.append(f"To record it again, set {VARIABLE}=record (with pytest: --cassettes=record).")
     return "\n".join(lines)
 
 
-def _unplayed(cassette: Cassette, left: Sequence[Asked]) -> str:
+def _unplayed(cassette: Cassette, left: Sequence[HTTPRequest]) -> str:
     listed = "".join(f"\n  {asked.method} {asked.url}" for asked in left)
     return f"{len(left)} of {len(cassette.requests)} requests in {cassette.path} were not made:{listed}"

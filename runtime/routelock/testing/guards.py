@@ -14,7 +14,7 @@ __all__ = ["ModelCallBlocked", "NetworkBlocked", "models_allowed", "no_models", 
 
 
 class ModelCallBlocked(AssertionError):
-    """The code under test was about to ask a model. ``model`` is which."""
+    """A model was about to be called although the test forbids it. ``model`` is its name."""
 
     def __init__(self, model: str, request: Request) -> None:
         super().__init__(
@@ -24,57 +24,74 @@ class ModelCallBlocked(AssertionError):
         self.model = model
 
 
-@contextmanager
-def no_models(*, allow: Iterable[str] = ()) -> Generator[list[str]]:
-    """Refuse every call of a model: of those at a vendor, on this machine, and of agents behind a URL.
+class _ModelGuard:
+    """Refuses model calls. What is in `MODEL_CALL_CHECK` while `no_models` holds.
 
-    Unlike `no_network` it stops a call before anything is loaded or opened, says which agent asked, and lets
-    no model pass that runs on this machine. It sees the handlers of `routelock_providers`, wherever they are
-    called from. Scripts and functions answer as ever, and so do cassettes, see `use_cassette`.
-
-    Yields the list of models that were refused, which grows as it happens. It holds for this task and those
-    that it starts from now on.
-
-    Args:
-        allow: models that may be asked nevertheless, by the name that the error shows.
-
-    Raises:
-        ModelCallBlocked: in the run that wants to ask.
+    The object, and not a context variable, holds whether it is lifted: tests may share an event loop, whose
+    tasks run with the context variables of the test that started the loop.
     """
-    blocked: list[str] = []
-    allowed = frozenset(allow)
 
-    def check(model: str, request: Request) -> None:
-        if model not in allowed:
-            blocked.append(model)
+    __slots__ = ("allowed", "blocked", "lifted")
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        self.allowed = frozenset(allowed)
+        self.blocked: list[str] = []
+        self.lifted = 0
+        """How many blocks of `models_allowed` are open."""
+
+    def __call__(self, model: str, request: Request) -> None:
+        if not self.lifted and model not in self.allowed:
+            self.blocked.append(model)
             raise ModelCallBlocked(model, request)
 
+
+@contextmanager
+def no_models(*, allow: Iterable[str] = ()) -> Generator[list[str]]:
+    """Refuse every model call: to a vendor, to this machine, and to agents behind a URL.
+
+    Unlike `no_network` it stops a call before anything is loaded or opened, its error names the agent, and it
+    also refuses models on this machine. It covers the handlers of `routelock_providers`, wherever they are
+    called from. Scripts, functions and cassettes (see `use_cassette`) still answer.
+
+    Yields the list of models that were refused, which grows as it happens. It holds for this task and for
+    the tasks that it starts from now on.
+
+    Args:
+        allow: models that may be called, by the name that the error shows.
+
+    Raises:
+        ModelCallBlocked: in the run that calls a model.
+    """
+    guard = _ModelGuard(allow)
     before = MODEL_CALL_CHECK.get()
-    MODEL_CALL_CHECK.set(check)
+    MODEL_CALL_CHECK.set(guard)
     try:
-        yield blocked
+        yield guard.blocked
     finally:
         MODEL_CALL_CHECK.set(before)
 
 
 @contextmanager
 def models_allowed() -> Generator[None]:
-    """Take the fence down for the block, because something else answers."""
-    before = MODEL_CALL_CHECK.get()
-    MODEL_CALL_CHECK.set(None)
+    """Lift the surrounding `no_models` inside the block, where something else answers."""
+    guard = MODEL_CALL_CHECK.get()
+    if not isinstance(guard, _ModelGuard):
+        yield
+        return
+    guard.lifted += 1
     try:
         yield
     finally:
-        MODEL_CALL_CHECK.set(before)
+        guard.lifted -= 1
 
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 class NetworkBlocked(RuntimeError):
-    """Something wanted to reach another machine. ``host`` is whom.
+    """A test tried to reach another machine. ``host`` is its name or address.
 
-    It is not an `OSError`, so that no retry and no fall-back for a bad connection takes it for one.
+    It is not an `OSError`, so that retries and fallbacks for bad connections do not handle it.
     """
 
     def __init__(self, host: str, what: str) -> None:
@@ -87,21 +104,21 @@ class NetworkBlocked(RuntimeError):
 
 @contextmanager
 def no_network(*, allow: Iterable[str] = ()) -> Generator[list[str]]:
-    """Refuse connections and look-ups beyond this machine; loopback and Unix sockets work.
+    """Refuse connections and host look-ups beyond this machine; loopback and Unix sockets work.
 
     Yields the list of hosts that were refused, which grows as it happens: some clients swallow the
     error, and ``assert blocked == []`` at the end finds them. The guard holds for the whole process,
-    all threads included. It sees everything that goes through Python's ``socket`` module: httpx,
+    all threads included. It covers everything that goes through Python's ``socket`` module: httpx,
     aiohttp, requests, urllib, and the socket functions of asyncio, anyio and trio.
 
-    It cannot see other processes, connections that are open already, or code that makes its system
-    calls itself: uvloop, c-ares (aiodns), gRPC, curl, extensions in C or Rust.
+    It does not cover other processes, open connections, or code that makes its own system calls:
+    uvloop, c-ares (aiodns), gRPC, curl, extensions in C or Rust.
 
     Args:
-        allow: hosts that may be reached nevertheless, by name or address.
+        allow: hosts that may be reached, by name or address.
 
     Raises:
-        NetworkBlocked: at the place that wants to connect.
+        NetworkBlocked: where the connection or look-up is made.
     """
     blocked: list[str] = []
     allowed = frozenset(allow)
@@ -127,7 +144,7 @@ def no_network(*, allow: Iterable[str] = ()) -> Generator[list[str]]:
 _CONNECTING: Collection[tuple[Any, str]] = [
     (socket.socket, name)
     for name in ("connect", "connect_ex", "sendto", "sendmsg")
-    if hasattr(socket.socket, name)  # not all of them everywhere
+    if hasattr(socket.socket, name)  # some platforms lack some of them
 ]
 
 _RESOLVING: Collection[tuple[Any, str]] = [
@@ -149,10 +166,10 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _guarded_method(original: Callable[..., Any], check: Callable[[object, str], None]) -> Callable[..., Any]:
-    """Guard a method of sockets: the address is the last argument, a tuple that begins with a host."""
+    """Guard a method of a socket. Its last argument is the address, a tuple that begins with a host."""
 
     def guarded(self: socket.socket, *args: Any) -> Any:
-        host = _first(args[-1]) if args else None
+        host = _host_of(args[-1]) if args else None
         if self.family in _INTERNET and isinstance(host, str | bytes):
             check(host, "Connecting to")
         return original(self, *args)
@@ -167,12 +184,12 @@ def _guarded_look_up(
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         asked: object = args[0] if args else kwargs.get("host")
-        check(_first(asked) or asked, "Looking up")
+        check(_host_of(asked) or asked, "Looking up")
         return original(*args, **kwargs)
 
     return guarded
 
 
-def _first(address: object) -> object:
-    """Return what an address begins with: its host. What is no address has none."""
+def _host_of(address: object) -> object:
+    """Return the host, the first part of an address; None if the value is no address."""
     return cast("tuple[object, ...]", address)[0] if isinstance(address, tuple) and address else None

@@ -1,7 +1,7 @@
-"""What stands in for missing credentials while a cassette answers: clients want some before they ask.
+"""Placeholder credentials for cassettes: clients need credentials before they send a request.
 
-They stand in the environment, because that is where every client looks: ours, litellm, openai, boto and
-those that an app makes for itself.
+They are set as environment variables, which every client reads: those of routelock, litellm, openai, boto and
+the app's own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _VARIABLES: Final = (
 )
 
 _GOOGLE: Final = ("VERTEXAI_CREDENTIALS", "GOOGLE_APPLICATION_CREDENTIALS")
-"""Either of them will do, and litellm takes the first as JSON."""
+"""One of them is enough; litellm takes the first as JSON."""
 
 _PROJECT: Final = re.compile(r"/projects/([^/]+)/locations/")
 
@@ -43,14 +43,14 @@ TOKEN: Final[Mapping[str, Any]] = {
     "headers": {"content-type": ["application/json"]},
     "body": {"string": json.dumps({"access_token": PLACEHOLDER, "expires_in": 3600}).encode()},
 }
-"""What a cassette answers to a `is_token_exchange`, in vcrpy's form."""
+"""The response of a cassette to a token exchange, in vcrpy's form."""
 
 
 def is_token_exchange(url: str) -> bool:
-    """Whether Google is asked to give an access token for credentials.
+    """Whether a request asks Google for an access token.
 
-    It is asked at the first call of a process, whichever test makes it, with a body that is signed for that
-    moment: no recording can answer it, and it has no place in one.
+    A process sends it at its first call, whichever test makes that, with a body that is signed for that
+    moment: so it cannot be matched with a recording, and is not recorded.
     """
     parts = urlsplit(url)
     return (parts.hostname, parts.path) == ("oauth2.googleapis.com", "/token")
@@ -58,13 +58,12 @@ def is_token_exchange(url: str) -> bool:
 
 @contextmanager
 def placeholders(urls: Iterable[str]) -> Generator[None]:
-    """Set credentials that open nothing where the environment has none, for the time of the block.
+    """Set placeholder credentials inside the block, for each variable that is missing.
 
-    What is set stays; a variable that is empty counts as missing, and is empty again afterwards.
+    Variables with a value keep it. An empty variable counts as missing, and is empty again afterwards.
 
     Args:
-        urls: the addresses of a recording. The Google Cloud project, which is part of them, comes with the
-            credentials.
+        urls: the URLs of a recording. The Google Cloud project in them becomes part of the credentials.
     """
     wanted = dict.fromkeys(_VARIABLES, PLACEHOLDER)
     if not any(os.environ.get(name) for name in _GOOGLE):
@@ -77,7 +76,7 @@ def placeholders(urls: Iterable[str]) -> Generator[None]:
     finally:
         for name, value in before.items():
             if os.environ.get(name) != missing[name]:
-                continue  # the block has set one of its own
+                continue  # the block has set a value of its own
             if value is None:
                 del os.environ[name]
             else:

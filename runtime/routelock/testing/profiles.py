@@ -1,9 +1,8 @@
-"""What each vendor accepts of a list of messages, as data; `routelock.testing.assert_valid` checks it.
+"""The rules of each vendor for a list of messages, as data; `routelock.testing.assert_valid` checks them.
 
-A profile describes chat-completions messages as they leave for the vendor. What routelock hands to a
-handler satisfies what all vendors share; what one vendor alone demands is repaired in the provider, on the
-wire. Each rule says where it comes from: a vendor's documentation or its code, or a public issue that
-quotes the refusal.
+A profile describes chat-completions messages as they are sent to the vendor. The messages that routelock
+gives to a handler follow the rules that all vendors share; the provider adapts them to the rules of its
+vendor. Each rule has a source: the vendor's documentation or code, or a public issue that quotes the refusal.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final
 __all__ = ["PROFILES", "Profile"]
 
 
-_ANYONE: Final = frozenset(("system", "user", "assistant", "tool"))
+_ALL_ROLES: Final = frozenset(("system", "user", "assistant", "tool"))
 
 _CHAT_KEYS: Final = frozenset(("role", "content", "name", "tool_calls", "tool_call_id"))
 
@@ -26,49 +25,49 @@ _GITHUB: Final = "https://github.com/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What one vendor accepts. A field that is left out says that there is no such rule."""
+    """The rules of one vendor. A field that is left out means that there is no such rule."""
 
     name: str
     sources: Mapping[str, str]
-    """Where each rule comes from, by the name of its field."""
-    roles: frozenset[str] = _ANYONE | {"developer"}
-    """The roles that it knows."""
+    """The source of each rule, by the name of its field."""
+    roles: frozenset[str] = _ALL_ROLES | {"developer"}
+    """The known roles."""
     starts_with: frozenset[str] | None = None
-    """Who may speak first, after the system messages."""
+    """The roles of the first message after the system messages."""
     ends_with: frozenset[str] | None = None
-    """Whose message a request may end on."""
+    """The roles of the last message."""
     refused_order: frozenset[tuple[str, str]] = frozenset()
     """Pairs of roles that may not follow one another."""
     call_id: str | None = None
-    """The pattern of a call's id; the ids of one request always have to differ."""
+    """The pattern of a call's id; the ids of one request must always differ."""
     answers_in_order: bool = False
-    """Whether results have to come in the order of their calls, as there are no ids on the wire."""
+    """Whether results must come in the order of their calls, because the vendor's format has no ids."""
     tool_name: str | None = None
     """The pattern of the names of tools, offered and called."""
     message_name: str | None = None
-    """The pattern of the name of a message, which tells speakers of one role apart."""
+    """The pattern of the ``name`` of a message, which distinguishes speakers of one role."""
     no_blank: frozenset[str] = frozenset()
-    """The roles whose text may not be blank, unless an assistant's message has calls."""
+    """The roles whose text may not be blank, unless it is an assistant's message with calls."""
     null_beside_calls: bool = True
     """Whether the content of a message with calls may be null."""
     text_beside_calls: bool = True
     """Whether a message with calls may have a text."""
-    parts: frozenset[str] = _ANYONE
-    """The roles whose content may hold more than text, such as an image."""
+    parts: frozenset[str] = _ALL_ROLES
+    """The roles whose content may have parts that are not text, such as an image."""
     keys: frozenset[str] | None = None
     """The only keys that a message may have."""
     input_keys: frozenset[str] | None = None
-    """The only keys of a message that no model wrote; an assistant's may have some of its provider's."""
+    """The only keys of a message of another role than assistant."""
     call_keys: frozenset[str] | None = None
     """The only keys that a call may have."""
     thoughts: frozenset[str] = frozenset()
-    """Where it takes back what it thought itself. It is to be shown no other vendor's thoughts."""
+    """The keys with its own reasoning that it accepts. It must not get the reasoning of other vendors."""
     needs_thought: str | None = None
-    """The key that every assistant's message needs when the request asks for thinking, if only by default."""
+    """The key that every assistant message needs if the request turns thinking on, or does so by default."""
     thinks_first: str | None = None
-    """The key that the calls being answered need when the request asks for thinking."""
+    """The key that the message with the answered calls needs if the request turns thinking on."""
     tools_for_calls: bool = False
-    """Whether calls among the messages need a list of tools."""
+    """Whether a request with calls in its messages needs a list of tools."""
 
 
 _NAME: Final = r"[a-zA-Z0-9_-]{1,64}"
@@ -100,7 +99,7 @@ _ANTHROPIC: Final = Profile(
     ends_with=_USER_OR_TOOL,
     call_id=r"[a-zA-Z0-9_-]+",
     tool_name=_NAME,
-    no_blank=_ANYONE,
+    no_blank=_ALL_ROLES,
     parts=frozenset(("user", "tool")),
     thoughts=frozenset(("thinking_blocks", "reasoning_content", "provider_specific_fields")),
     thinks_first="thinking_blocks",
@@ -124,7 +123,7 @@ _GEMINI: Final = Profile(
     ends_with=_USER_OR_TOOL,
     answers_in_order=True,
     tool_name=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
-    no_blank=_ANYONE,
+    no_blank=_ALL_ROLES,
     parts=frozenset(("user", "tool")),
     thoughts=frozenset(("thinking_blocks", "reasoning_content", "provider_specific_fields")),
     sources={
@@ -140,7 +139,7 @@ _GEMINI: Final = Profile(
 
 _MISTRAL: Final = Profile(
     name="mistral",
-    roles=_ANYONE,
+    roles=_ALL_ROLES,
     ends_with=_USER_OR_TOOL,
     refused_order=frozenset(
         {
@@ -158,7 +157,7 @@ _MISTRAL: Final = Profile(
     sources={
         "roles": _GITHUB + "aliou/pi-neuralwatt/issues/12",
         "ends_with": _GITHUB + "anomalyco/opencode/issues/19115",
-        # the order that Mistral's own library enforces, and an issue with the API's own words
+        # the order that Mistral's own library enforces, and an issue that quotes the API
         "refused_order": _GITHUB
         + "mistralai/mistral-common/blob/main/src/mistral_common/protocol/instruct/validator.py; "
         + _GITHUB
@@ -190,7 +189,7 @@ _GROQ: Final = Profile(
 
 _DEEPSEEK: Final = Profile(
     name="deepseek",
-    roles=_ANYONE,
+    roles=_ALL_ROLES,
     parts=frozenset(),
     thoughts=frozenset(("reasoning_content",)),
     needs_thought="reasoning_content",
@@ -204,7 +203,7 @@ _DEEPSEEK: Final = Profile(
 
 _COHERE: Final = Profile(
     name="cohere",
-    roles=_ANYONE,
+    roles=_ALL_ROLES,
     text_beside_calls=False,
     keys=frozenset(("role", "content", "tool_calls", "tool_call_id", "tool_plan", "citations")),
     call_keys=frozenset(("id", "type", "function")),
@@ -222,7 +221,7 @@ _BEDROCK: Final = Profile(
     ends_with=_USER_OR_TOOL,
     call_id=_NAME,
     tool_name=_NAME,
-    no_blank=_ANYONE - {"tool"},
+    no_blank=_ALL_ROLES - {"tool"},
     parts=frozenset(("user", "tool")),
     thoughts=frozenset(("thinking_blocks", "reasoning_content", "provider_specific_fields")),
     thinks_first="thinking_blocks",
@@ -287,11 +286,11 @@ _OPENROUTER: Final = Profile(
     call_id=r"[a-zA-Z0-9_-]{1,40}",
     tool_name=_NAME,
     message_name=_NAME,
-    no_blank=_ANYONE,
+    no_blank=_ALL_ROLES,
     parts=_USER,
     input_keys=_INPUT_KEYS | {"cache_control"},
     thoughts=frozenset(("reasoning", "reasoning_content", "reasoning_details")),
-    # each vendor may be behind it, so these are the rules of all of them
+    # any vendor may be behind it, so these are the rules of all of them
     sources={
         "input_keys": _GITHUB + "NousResearch/hermes-agent/issues/47868",
         "starts_with": _ANTHROPIC.sources["starts_with"],
@@ -312,4 +311,4 @@ PROFILES: Final[Mapping[str, Profile]] = {
         *(_DEEPSEEK, _COHERE, _BEDROCK, _OLLAMA, _XAI, _OPENROUTER),
     )
 }
-"""The profiles by the name of their vendor."""
+"""The profiles by vendor name."""

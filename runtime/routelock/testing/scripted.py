@@ -1,4 +1,4 @@
-"""A handler that answers from a list: tests of agents need no model, no network and no patching."""
+"""`ScriptedHandler`: a handler that answers from a list, for tests without a model or a network."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, cast
 from typing_extensions import TypeIs
 
 from routelock._callables import resolve
+from routelock._text import clip
 from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.handlers.port import Request
 from routelock.handlers.retry import REQUEST_OBSERVER
@@ -33,33 +34,33 @@ __all__ = [
 
 
 def watch_requests(look: Callable[[Request], None] | None) -> None:
-    """Show every request of every run to a function, too, whatever handler answers it.
+    """Call a function with every request of every run, whichever handler answers it.
 
-    It is one place to check all that a suite sends. A call that is tried again is shown again. It holds for
-    this task and those that it starts from now on; in a ``pytest_configure``, for all tests. What the
-    function raises is raised in the run, where it may be taken for a handler's error: let it take notes, and
-    look at them after each test.
+    It is one place to check all requests of a test suite. A retried call is shown again. It holds for this
+    task and for the tasks that it starts from now on; in a ``pytest_configure``, for all tests. An exception
+    of the function is raised in the run, where it may count as an error of the handler: better let it collect
+    the requests, and check them after each test.
 
     Args:
-        look: what is called with each request before it is answered; None for nothing any more.
+        look: called with each request before it is answered; None to stop.
     """
     REQUEST_OBSERVER.set(look)
 
 
 DEFAULT_USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)
-"""What a scripted reply is said to have consumed: round numbers that are easy to add up."""
+"""The usage of a scripted reply: round numbers that are easy to add up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedReply:
-    """A reply whose details matter to the test; `reply` writes one in a line."""
+    """A reply with all its details; `reply` makes one in a line."""
 
     message: Message
     usage: Usage = DEFAULT_USAGE
     finish_reason: str | None = None
-    """None: ``"tool_calls"`` when there are calls, else ``"stop"``."""
+    """None for ``"tool_calls"`` if there are calls, else ``"stop"``."""
     model: str | None = None
-    """None: the handler's name."""
+    """None for the handler's name."""
 
 
 Reply = (
@@ -72,7 +73,7 @@ Reply = (
     | AsyncIterable[HandlerEvent]
     | Callable[[Request], Any]
 )
-"""What a `ScriptedHandler` can be told to answer; its docstring says what each of them does."""
+"""A reply of a `ScriptedHandler`; its docstring explains each kind."""
 
 
 class UnexpectedModelCall(AssertionError):
@@ -80,16 +81,16 @@ class UnexpectedModelCall(AssertionError):
 
 
 class UnusedReplies(AssertionError):
-    """The script has replies left, or a model call came that it had no reply for."""
+    """The script has replies left, or the model was called more often than it has replies."""
 
 
 def call(name: str, arguments: Mapping[str, Any] | str | None = None, *, id: str = "") -> ToolCall:
-    """Write one tool call as a model would.
+    """Return a tool call as a model would send it.
 
     Args:
         name: the tool's name, such as ``"transfer_to_billing"``.
-        arguments: an object, or text that is sent as it stands (so it may be broken JSON).
-        id: the call's id; when empty, the handler gives it one that the run has not seen yet.
+        arguments: an object, or text that is sent unchanged (so it may be broken JSON).
+        id: the call's id; if empty, the handler gives it an id that is new in the run.
     """
     text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}))
     return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
@@ -104,7 +105,7 @@ def reply(
     finish_reason: str | None = None,
     model: str | None = None,
 ) -> ScriptedReply:
-    """Write one assistant reply: ``reply("One moment.", calls=[call("look_up", {"id": 7})])``."""
+    """Return an assistant reply: ``reply("One moment.", calls=[call("look_up", {"id": 7})])``."""
     message: Message = {"role": "assistant", "content": text}
     if reasoning:
         message["reasoning_content"] = reasoning
@@ -114,7 +115,7 @@ def reply(
 
 
 def words(text: str) -> list[str]:
-    """Split a text as a streaming model might: word by word, the white space kept."""
+    """Split a text into words with the white space before them, as a streaming model might."""
     return re.findall(r"\s*\S+|\s+$", text)
 
 
@@ -125,24 +126,24 @@ class ScriptedHandler:
 
     * a ``str``: the text of the answer;
     * a tool call from `call`, or a list of them;
-    * a message dict, or what `reply` returns. Call ids that are empty are filled in: the same run
-      always gets the same ids;
+    * a message dict, or what `reply` returns. Empty call ids are filled in: the same run always gets the
+      same ids;
     * an ``Exception``: it is raised;
-    * a `MessageDone`: it is passed on as it is, with nothing filled in;
-    * a list of handler events: they are passed on as they are, also without a `MessageDone`. An
-      exception among them is raised at its place;
-    * a list of chat-completions chunks: they are assembled as a provider's would be;
-    * a function of the `Request` that returns any of these, or something to await for one, or an
-      async iterator of events.
+    * a `MessageDone`: it is yielded unchanged, with nothing filled in;
+    * a list of handler events: they are yielded unchanged, even without a `MessageDone`. An exception in the
+      list is raised at its position;
+    * a list of chat-completions chunks: they are assembled like those of a provider;
+    * a function of the `Request` that returns any of these, an awaitable of one, or an async iterator of
+      events.
 
-    When the request's ``stream`` is true, a reply of the first three kinds comes in pieces before
-    its `MessageDone`.
+    If the request's ``stream`` is true, a reply of the first three kinds comes in pieces before its
+    `MessageDone`.
 
     Args:
-        replies: what to answer, in order.
-        name: the handler's name, and the model's in results.
-        family: whose private fields this handler can read, see `routelock.handlers.family_of`.
-        pieces: how the text of a streamed reply is cut.
+        replies: the replies, in order.
+        name: the handler's name, and the model's name in results.
+        family: the provider family whose private fields it can read, see `routelock.handlers.family_of`.
+        pieces: splits the text of a streamed reply.
     """
 
     def __init__(
@@ -159,10 +160,10 @@ class ScriptedHandler:
         self.family = family
         self.replies: list[Reply] = list(replies)
         self.requests: list[Request] = []
-        """Every request so far, oldest first, with the messages as they were then."""
+        """All requests so far, oldest first, with the messages as they were then."""
         self._pieces = pieces
-        self._given: set[str] = set()
-        """Call ids that it has filled in: a call of another run may not be shown any more."""
+        self._used_ids: set[str] = set()
+        """The call ids that it has filled in, as later requests may not show those of other runs."""
 
     def __repr__(self) -> str:
         used = min(len(self.requests), len(self.replies))
@@ -188,10 +189,10 @@ class ScriptedHandler:
             yield scripted_event
 
     def assert_complete(self) -> None:
-        """Check that the script was played to its end and no further.
+        """Check that each reply was used, and that no call found the script empty.
 
         Raises:
-            UnusedReplies: with the replies that were not used, or the number of calls too many.
+            UnusedReplies: with the unused replies, or the number of surplus calls.
         """
         if left := self.replies[len(self.requests) :]:
             shown = "".join(f"\n  {_brief(scripted)}" for scripted in left)
@@ -200,24 +201,23 @@ class ScriptedHandler:
             raise UnusedReplies(f"{self.name!r} was called {surplus} times after its last reply was used.")
 
     def _next(self, request: Request) -> Reply:
-        place = len(self.requests)
+        index = len(self.requests)
         snapshot = replace(request, messages=tuple(request.messages), tools=tuple(request.tools))
         self.requests.append(snapshot)
-        if place >= len(self.replies):
+        if index >= len(self.replies):
             raise UnexpectedModelCall(_unexpected(self, request))
-        return self.replies[place]
+        return self.replies[index]
 
     def _events(self, scripted: Reply, request: Request) -> Iterable[HandlerEvent | Exception]:
         if isinstance(scripted, MessageDone | Exception):
             return (scripted,)
-        as_it_stands = _listed(scripted)
-        if as_it_stands is not None:
-            return as_it_stands
+        if (events := _events_in(scripted)) is not None:
+            return events
         done = self._done(_as_reply(scripted), request)
         return self._streamed(done) if request.stream else (done,)
 
     def _done(self, scripted: ScriptedReply, request: Request) -> MessageDone:
-        message = _with_ids(scripted.message, request, self._given)
+        message = _with_ids(scripted.message, request, self._used_ids)
         return MessageDone(
             message=message,
             usage=scripted.usage,
@@ -232,9 +232,9 @@ class ScriptedHandler:
             yield ReasoningDelta(reasoning)
         for piece in self._pieces(text_of(message)):
             yield TextDelta(piece)
-        for index, made in enumerate(calls_of(message)):
-            function = made["function"]
-            yield ToolCallDelta(index, made["id"], function["name"], function["arguments"])
+        for index, each in enumerate(calls_of(message)):
+            function = each["function"]
+            yield ToolCallDelta(index, each["id"], function["name"], function["arguments"])
         yield done
 
 
@@ -243,7 +243,7 @@ def _is_stream(scripted: Reply) -> TypeIs[AsyncIterable[HandlerEvent]]:
 
 
 async def _as_generator(events: AsyncIterable[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
-    if isinstance(events, AsyncGenerator):  # close what the user wrote as soon as the reader leaves
+    if isinstance(events, AsyncGenerator):  # close the test's generator as soon as the reader leaves
         async with aclosing(cast("AsyncGenerator[HandlerEvent]", events)) as source:
             async for event in source:
                 yield event
@@ -252,8 +252,8 @@ async def _as_generator(events: AsyncIterable[HandlerEvent]) -> AsyncGenerator[H
         yield event
 
 
-def _listed(scripted: Reply) -> Iterable[HandlerEvent | Exception] | None:
-    """Return the events of a reply that is a list of events or of chunks, else None."""
+def _events_in(scripted: Reply) -> Iterable[HandlerEvent | Exception] | None:
+    """Return the events of a reply that is a list of events or of chunks; None for other replies."""
     if isinstance(scripted, str | ScriptedReply | Mapping):
         return None
     items = list(cast("Iterable[Any]", scripted))
@@ -287,30 +287,29 @@ def _as_reply(scripted: Reply) -> ScriptedReply:
     return ScriptedReply(message=cast(Message, {"role": "assistant", **message}))
 
 
-def _with_ids(message: Message, request: Request, given: set[str]) -> Message:
-    """Fill in call ids: by turn, which counts over all agents, and past those of earlier runs."""
+def _with_ids(message: Message, request: Request, used_ids: set[str]) -> Message:
+    """Fill in call ids by turn, which counts over all agents, and after those of earlier runs."""
     calls = calls_of(message)
-    if all(made["id"] for made in calls):
+    if all(each["id"] for each in calls):
         return message
-    seen = given.union(str(made.get("id")) for earlier in request.messages for made in calls_of(earlier))
+    seen = used_ids.union(str(each.get("id")) for earlier in request.messages for each in calls_of(earlier))
     batch = request.turn
     while any(f"call_{batch}_{index}" in seen for index in range(len(calls))):
         batch += 1
-    filled = [{**made, "id": made["id"] or f"call_{batch}_{index}"} for index, made in enumerate(calls)]
-    given.update(str(made["id"]) for made in filled)
+    filled = [{**each, "id": each["id"] or f"call_{batch}_{index}"} for index, each in enumerate(calls)]
+    used_ids.update(str(each["id"]) for each in filled)
     return cast(Message, {**message, "tool_calls": filled})
 
 
 def _unexpected(handler: ScriptedHandler, request: Request) -> str:
-    last = request.messages[-1] if request.messages else {"role": "nobody"}
+    last = _brief(request.messages[-1]) if request.messages else "no message"
     tools = [str(tool.get("function", {}).get("name", "?")) for tool in request.tools]
     return (
         f"Model call {len(handler.requests)} of {handler.name!r}, which has {len(handler.replies)} replies. "
-        f"Agent {request.agent!r} asked in turn {request.turn}, after {_brief(last)}; tools offered: "
+        f"Agent {request.agent!r} asked in turn {request.turn}, after {last}; tools offered: "
         f"{', '.join(tools) or 'none'}. Add a reply, or find out why the run goes on."
     )
 
 
 def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+    return clip(repr(value), 200)

@@ -1,9 +1,8 @@
-"""Taking secrets out of recorded traffic, on the way into a cassette and again when it is read.
+"""Removes secrets from recorded traffic, before a cassette is written and again when it is read.
 
-Three nets, one behind the other: of the headers only a few harmless ones are kept; what stands
-under a name such as ``api_key``, in a URL, a form or JSON, is replaced; and so is whatever has the
-shape of a known key, or is a secret of this machine's environment, wherever it stands. Everything
-else keeps its exact bytes, so thought signatures and broken JSON replay as they were.
+Of the headers only a few harmless ones are kept. Values with a name such as ``api_key``, in a URL, a form or
+JSON, are replaced, and so is any text that has the shape of a known key or is a secret of this machine's
+environment. All other bytes stay as they are, so thought signatures and broken JSON replay exactly.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["SCRUBBED", "Scrubber", "secrets_in"]
 
 
 SCRUBBED = "SCRUBBED"
-"""What stands in for a secret; it needs no quoting in URLs, JSON and YAML."""
+"""The text that replaces a secret; it needs no quoting in URLs, JSON and YAML."""
 
 _KEPT_REQUEST_HEADERS = frozenset(("content-type", "accept", "anthropic-version", "anthropic-beta"))
 
@@ -31,11 +30,11 @@ _KEPT_RESPONSE_HEADERS = frozenset(
 _SECRET_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 
 _SHORTEST_SECRET = 8
-"""Characters: a shorter value is likelier a word that happens to stand in a text."""
+"""Characters: a shorter value is more likely a word that occurs by chance."""
 
 
 def secrets_in(environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the values of the variables whose names end like a secret's, such as ``OPENAI_API_KEY``."""
+    """Return the values of variables whose names end like that of a secret, such as ``OPENAI_API_KEY``."""
     return frozenset(
         value
         for name, value in environment.items()
@@ -45,10 +44,10 @@ def secrets_in(environment: Mapping[str, str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scrubber:
-    """Replaces secrets in requests and responses. Scrubbing twice is scrubbing once."""
+    """Replaces secrets in requests and responses. Scrubbing twice changes nothing."""
 
     secrets: frozenset[str] = frozenset()
-    """Values that are secret whatever they look like, also as URLs and JSON spell them."""
+    """Secret values; they are found also as URLs and JSON encode them."""
     keep_request_headers: frozenset[str] = _KEPT_REQUEST_HEADERS
     """Lower-case names; every other request header is dropped."""
     keep_response_headers: frozenset[str] = _KEPT_RESPONSE_HEADERS
@@ -67,7 +66,7 @@ class Scrubber:
         return scrubbed(text, SCRUBBED)
 
     def body(self, body: bytes | str | None) -> bytes | None:
-        """Return a body without secrets; all other bytes stay as they are, valid UTF-8 or not."""
+        """Return a body without secrets; all other bytes stay, even if they are not valid UTF-8."""
         if not body:
             return b"" if body is not None else None
         text = body if isinstance(body, str) else body.decode("utf-8", "surrogateescape")
@@ -82,7 +81,7 @@ class Scrubber:
         }
 
     def response_headers(self, headers: Mapping[str, Iterable[str] | str]) -> dict[str, list[str]]:
-        """Return the headers that are kept, scrubbed; each with all of its values."""
+        """Return the headers that are kept, scrubbed, each with all its values."""
         return {
             name: [self.text(value) for value in ([values] if isinstance(values, str) else values)]
             for name, values in headers.items()
@@ -91,7 +90,7 @@ class Scrubber:
 
 
 def _spelled(char: str) -> str:
-    """Return a pattern for a character as it stands, in a URL, in JSON, and in JSON within JSON."""
+    """Return a pattern for a character, plain or encoded for a URL, for JSON, or for JSON within JSON."""
     if char.isascii() and char.isalnum():
         return char
     return f"(?:{'|'.join(map(re.escape, sorted({*_spellings(char)}, key=len, reverse=True)))})"

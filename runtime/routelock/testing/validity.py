@@ -1,4 +1,4 @@
-"""Whether a list of messages is one that a chat provider accepts, any of them or a certain one."""
+"""Checks whether chat providers accept a list of messages: all of them, or one vendor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THOUGHTS: Final = (
     *("thinking_blocks", "reasoning_content", "reasoning", "reasoning_details", "reasoning_items"),
     *("thinking", "provider_specific_fields"),
 )
-"""Keys in which a vendor keeps what it alone can read."""
+"""Keys with data that only the vendor itself can read."""
 
 
 def assert_valid(
@@ -34,32 +34,31 @@ def assert_valid(
 ) -> None:
     """Check that a provider would accept these messages.
 
-    Without a profile it checks what all providers share, which is what a handler is promised: use it for
-    `Request.messages`. Each tool call must have exactly one answer, contiguous and after it; every answer its
-    call; ids must be there and differ; roles must be known; there must be something to answer.
+    Without a profile it checks the rules that all providers share and that `Request.messages` follows: each
+    tool call has exactly one answer, directly after it; each answer has its call; ids exist and differ; roles
+    are known; there is something to answer.
 
-    With a profile it also checks what that vendor alone demands of messages as they are sent. routelock's
-    providers see to that on the wire, so give it what `routelock_providers.litellm.as_sent` returns, or
-    a request's body.
+    With a profile it also checks the rules of that vendor for messages as they are sent. The providers of
+    routelock adapt messages to them when they send, so pass what `routelock_providers.litellm.as_sent`
+    returns, or the body of a request.
 
     Args:
         messages: chat-completions messages.
-        profile: a vendor's, or its name: one of `routelock.testing.PROFILES`.
+        profile: a vendor's profile, or its name: one of `routelock.testing.PROFILES`.
         tools: the tools that the request offers.
-        thinking: whether the request asks for thinking.
+        thinking: whether the request turns thinking on.
 
     Raises:
-        AssertionError: with every rule that is broken, where, and where the rule comes from, and the
-            messages in brief.
+        AssertionError: with every broken rule, its position and its source, and a short list of the messages.
         ConfigError: there is no profile of that name.
     """
     if isinstance(profile, str):
         profile = _profile(profile)
     if found := refusals(messages, profile, tools=tools, thinking=thinking):
-        who = "A provider" if profile is None else profile.name
+        vendor = "A provider" if profile is None else profile.name
         listed = "\n".join(f"  {index:3} {_brief(message)}" for index, message in enumerate(messages))
         raise AssertionError(
-            f"{who} would refuse these {len(messages)} messages:\n"
+            f"{vendor} would refuse these {len(messages)} messages:\n"
             + "\n".join(f"- {problem}" for problem in found)
             + f"\n{listed}"
         )
@@ -72,7 +71,7 @@ def refusals(
     tools: Sequence[ToolSpec] = (),
     thinking: bool = False,
 ) -> list[str]:
-    """Return what `assert_valid` would complain about, one line each; empty when all is well."""
+    """Return the problems that `assert_valid` would report, one line each."""
     found = [
         f"message {index}: unknown role {message.get('role')!r}"
         for index, message in enumerate(messages)
@@ -81,7 +80,7 @@ def refusals(
     known = cast("Sequence[Message]", messages)
     found = found or problems(known)
     if profile is not None and not found:
-        found = list(_Check(profile, known, tools, thinking).broken())
+        found = list(_Check(profile, known, tools, thinking).problems())
     return found
 
 
@@ -92,7 +91,7 @@ def _profile(name: str) -> Profile:
 
 
 class _Check:
-    """One list of messages against one profile."""
+    """Checks one list of messages against one profile."""
 
     def __init__(
         self, profile: Profile, messages: Sequence[Message], tools: Sequence[ToolSpec], thinking: bool
@@ -102,16 +101,16 @@ class _Check:
         self.tools = tools
         self.thinking = thinking
 
-    def broken(self) -> Iterator[str]:
-        """Yield each broken rule with its place and its source."""
+    def problems(self) -> Iterator[str]:
+        """Yield each broken rule with its position and its source."""
         for index, message in enumerate(self.messages):
-            for rule, what in self._in_message(message):
-                yield self._told(rule, f"message {index}", what)
-        for rule, place, what in (*self._in_order(), *self._as_a_whole()):
-            yield self._told(rule, place, what)
+            for rule, problem in self._in_message(message):
+                yield self._line(rule, f"message {index}", problem)
+        for rule, position, problem in (*self._in_order(), *self._in_request()):
+            yield self._line(rule, position, problem)
 
-    def _told(self, rule: str, place: str, what: str) -> str:
-        return f"{place}: {what} ({rule}: {self.profile.sources.get(rule, 'no source')})"
+    def _line(self, rule: str, position: str, problem: str) -> str:
+        return f"{position}: {problem} ({rule}: {self.profile.sources.get(rule, 'no source')})"
 
     def _in_message(self, message: Message) -> Iterator[tuple[str, str]]:
         profile, role = self.profile, message["role"]
@@ -122,7 +121,7 @@ class _Check:
         if role != "assistant" and profile.input_keys and (surplus := message.keys() - profile.input_keys):
             yield "input_keys", f"unknown keys {sorted(surplus)}"
         if (name := message.get("name")) is not None:
-            yield from self._in_speaker(name)
+            yield from self._matches("message_name", f"the name {name!r}", name)
         yield from self._in_content(message)
         if role == "assistant":
             yield from self._in_thoughts(message)
@@ -146,8 +145,8 @@ class _Check:
 
     def _in_thoughts(self, message: Message) -> Iterator[tuple[str, str]]:
         profile = self.profile
-        if foreign := [key for key in _THOUGHTS if message.get(key) and key not in profile.thoughts]:
-            yield "thoughts", f"private fields {foreign} that it cannot read"
+        if unreadable := [key for key in _THOUGHTS if message.get(key) and key not in profile.thoughts]:
+            yield "thoughts", f"private fields {unreadable} that it cannot read"
         if self.thinking and profile.needs_thought and not message.get(profile.needs_thought):
             yield "needs_thought", f"no {profile.needs_thought}"
 
@@ -157,20 +156,15 @@ class _Check:
             yield "call_keys", f"unknown keys {sorted(surplus)} in a call"
         if call.get("provider_specific_fields") and "provider_specific_fields" not in profile.thoughts:
             yield "thoughts", "private fields of a call that it cannot read"
-        yield from self._in_id(call["id"])
-        yield from self._in_name(call["function"]["name"])
+        name = call["function"]["name"]
+        yield from self._matches("call_id", f"call id {call['id']!r}", call["id"])
+        yield from self._matches("tool_name", f"tool name {name!r}", name)
 
-    def _in_id(self, call_id: str) -> Iterator[tuple[str, str]]:
-        if self.profile.call_id and not re.fullmatch(self.profile.call_id, call_id):
-            yield "call_id", f"call id {call_id!r} does not match {self.profile.call_id}"
-
-    def _in_name(self, name: str) -> Iterator[tuple[str, str]]:
-        if self.profile.tool_name and not re.fullmatch(self.profile.tool_name, name):
-            yield "tool_name", f"tool name {name!r} does not match {self.profile.tool_name}"
-
-    def _in_speaker(self, name: str) -> Iterator[tuple[str, str]]:
-        if self.profile.message_name and not re.fullmatch(self.profile.message_name, name):
-            yield "message_name", f"the name {name!r} does not match {self.profile.message_name}"
+    def _matches(self, rule: str, what: str, text: str) -> Iterator[tuple[str, str]]:
+        """Check a text against the pattern that is the value of a rule."""
+        pattern: str | None = getattr(self.profile, rule)
+        if pattern and not re.fullmatch(pattern, text):
+            yield rule, f"{what} does not match {pattern}"
 
     def _in_order(self) -> Iterator[tuple[str, str, str]]:
         profile, roles = self.profile, [message["role"] for message in self.messages]
@@ -186,13 +180,14 @@ class _Check:
         if profile.ends_with and spoken and spoken[-1] not in profile.ends_with:
             yield "ends_with", "at the end", f"role {spoken[-1]!r} speaks last"
 
-    def _as_a_whole(self) -> Iterator[tuple[str, str, str]]:
+    def _in_request(self) -> Iterator[tuple[str, str, str]]:
         profile = self.profile
         if profile.tools_for_calls and not self.tools and any(map(calls_of, self.messages)):
             yield "tools_for_calls", "as a whole", "calls without a list of tools"
         for spec in self.tools:
             if name := tool_name(spec):
-                yield from ((rule, "tools", what) for rule, what in self._in_name(name))
+                found = self._matches("tool_name", f"tool name {name!r}", name)
+                yield from ((rule, "tools", problem) for rule, problem in found)
         if self.thinking and profile.thinks_first and not self._thinks(profile.thinks_first):
             yield (
                 "thinks_first",
@@ -201,7 +196,7 @@ class _Check:
             )
 
     def _thinks(self, key: str) -> bool:
-        """Whether the turn that is being answered, if there is one, begins with a thought."""
+        """Whether the turn with the answered calls, if there is one, begins with reasoning in this key."""
         for message in reversed(self.messages):
             if message["role"] == "user":
                 break
@@ -213,15 +208,15 @@ class _Check:
 
 
 def _out_of_order(messages: Sequence[Message]) -> Iterator[int]:
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     last = 0
     for index, message in enumerate(messages):
         if message["role"] != "tool":
-            places, last = {call["id"]: place for place, call in enumerate(calls_of(message))}, 0
-        elif (place := places.get(message.get("tool_call_id") or "", last)) < last:
+            positions, last = {call["id"]: number for number, call in enumerate(calls_of(message))}, 0
+        elif (position := positions.get(message.get("tool_call_id") or "", last)) < last:
             yield index
         else:
-            last = place
+            last = position
 
 
 def _is_blank(message: Message) -> bool:

@@ -1,10 +1,10 @@
-"""Traces of runs in files: one line of JSON for each thing that happens, written when it happens.
+"""Traces of runs in files: one line of JSON for each event of a run, written when it happens.
 
     await Runner.run(agent, "Hi", run_config=RunConfig(trace="runs.jsonl"))
 
-`routelock.tracing.records` says what the lines are, and `read_trace` reads them back. Nothing is sent
-anywhere. A file holds what users and models said, unless ``TraceFile(..., content=False)`` leaves that out.
-Secrets are replaced in any case, as far as `routelock.tracing.redact` knows them.
+`routelock.tracing.records` defines the lines, and `read_trace` reads them. Nothing is sent over a network. A
+file holds the texts of users and models, unless ``TraceFile(..., content=False)`` leaves them out. Secrets
+that `routelock.tracing.redact` finds are always replaced.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ __all__ = ["TraceFile", "as_line", "without_content"]
 
 
 def without_content(record: TraceRecord) -> TraceRecord:
-    """Return a record without what users, models and tools said.
+    """Return a record without the texts of users, models and tools.
 
-    Of an error the name of its class stays; its text may quote anything.
+    Of an error the name of its class stays; its text may quote other texts.
     """
     bare = _BARE.get(type(record))
     return record if bare is None else cast(TraceRecord, bare(record))
 
 
 def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return whose message it is, what it calls, and what it answers."""
+    """Return the role, the names of the calls and the call ids of a message."""
     kept = {key: message[key] for key in ("role", "tool_call_id") if key in message}
     calls: Any = message.get("tool_calls")
     if calls:
@@ -100,26 +100,26 @@ _BARE: Mapping[type[Any], Callable[[Any], object]] = {
 _LONGEST = 200_000
 
 _BEYOND = 20_000
-"""Characters that are read behind those that stay, so that a secret which goes on there is seen whole."""
+"""Characters that are read after the kept ones, so that a secret across the end is found."""
 
-_PLAIN = frozenset(
+_NOT_REDACTED = frozenset(
     "agent call call_id covers handler id item kind removed run shown summarised time told turn usage".split()
 )
-"""Fields in which nobody looks for secrets: numbers, and names from the app's own code."""
+"""Fields that are not searched for secrets: numbers, and names from the app's own code."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """Appends the traces of runs to a file, which is opened for each line and holds nothing open.
+    """Appends the traces of runs to a file, which is opened and closed for each line.
 
-    Any number of runs, tasks, threads and processes may append to one file: a line is written at once.
+    Runs, tasks, threads and processes may share a file: a line is one write.
 
     Args:
-        path: of the file. It is made if it is not there, readable by its owner alone.
-        content: False leaves out what was said: messages, arguments, outputs, reasons, payloads and the
-            texts of errors. Names, times, numbers and ids stay.
-        longest: characters of the longest text; of a longer one the rest is left out, and how much that was
-            is said. None is no limit.
+        path: the file. It is created if it does not exist, readable by its owner alone.
+        content: False leaves out messages, arguments, outputs, reasons, payloads and error texts. Names,
+            times, numbers and ids stay.
+        longest: the longest text in characters; a longer one is truncated, with the number of characters
+            left out. None for no limit.
     """
 
     path: str | PathLike[str]
@@ -127,7 +127,7 @@ class TraceFile:
     longest: int | None = _LONGEST
 
     def begin(self, start: RunStarted, parent: TraceWriter | None = None, /) -> TraceFile:
-        """Write the first line of a run; the others follow it, also if a tool changes the folder."""
+        """Write the first line of a run; later lines go to the same file if a tool changes the folder."""
         path = parent.path if isinstance(parent, TraceFile) else os.path.abspath(self.path)
         writer = replace(self, path=path)
         writer._append(self._line(start), fresh_line=True)
@@ -153,7 +153,7 @@ class TraceFile:
 
 
 def _is_cut(file: int) -> bool:
-    """Whether the last line has no end, because a process died while it wrote."""
+    """Whether the last line is incomplete, because a process died while it wrote."""
     size = os.fstat(file).st_size
     if size == 0:
         return False
@@ -165,36 +165,36 @@ def as_line(record: TraceRecord, *, longest: int | None = _LONGEST) -> bytes:
     """Return a record as one line of JSON, without secrets.
 
     Args:
-        record: what to write.
+        record: the record to write.
         longest: see `TraceFile`.
     """
     data = _fields(record, longest)
-    telling = {name: value for name, value in data.items() if name not in _PLAIN}
-    data = {"type": record.type, **data, **redact(telling)}
+    searched = {name: value for name, value in data.items() if name not in _NOT_REDACTED}
+    data = {"type": record.type, **data, **redact(searched)}
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode(errors="backslashreplace") + b"\n"  # half a surrogate pair is written as JSON does
+    return text.encode(errors="backslashreplace") + b"\n"  # half a surrogate pair becomes a JSON escape
 
 
 def _fields(value: Any, longest: int | None) -> dict[str, Any]:
-    """Return the fields of a dataclass that say more than their defaults."""
+    """Return the fields of a dataclass that differ from their defaults."""
     found: dict[str, Any] = {}
     for each in fields(value):
         held = getattr(value, each.name)
-        if each.name not in LOCAL and not _says_nothing(held, each.default):
+        if each.name not in LOCAL and not _is_default(held, each.default):
             found[each.name] = _data(held, longest)
     return found
 
 
-def _says_nothing(held: object, default: object) -> bool:
+def _is_default(held: object, default: object) -> bool:
     if isinstance(held, list | tuple | dict):
         return not held
     return held is None or (type(held) is type(default) and held == default)
 
 
 def _data(value: object, longest: int | None) -> Any:
-    """Return JSON data: what is no such data becomes text, and what is too long is cut."""
+    """Return a value as JSON data, with long texts truncated; values without a JSON form become text."""
     if isinstance(value, str):
-        return _cut(str.__str__(value), longest)
+        return _truncated(str.__str__(value), longest)
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -209,18 +209,18 @@ def _data(value: object, longest: int | None) -> Any:
     return _data(recordable(value), longest)
 
 
-def _cut(text: str, longest: int | None) -> str:
-    """Return no more than the beginning of a long text, without secrets.
+def _truncated(text: str, longest: int | None) -> str:
+    """Return the beginning of a long text, without secrets.
 
-    They are replaced first: JSON that is cut is no JSON any more, and half a key looks like none. Of a text
-    that is no JSON only so much is read.
+    Secrets are replaced before the cut: afterwards JSON can no longer be parsed, and half a key no longer be
+    recognised. Of a text that is no JSON only the beginning is searched.
     """
     if longest is None or len(text) <= longest:
         return text
     whole = text.lstrip()[:1] in ("{", "[")
     read = text if whole else text[: longest + _BEYOND]
-    told, unread = redact(read), len(text) - len(read)
-    # the last part of what was read may be the first one of a secret that goes on
-    end = min(longest, max(0, len(told) - _BEYOND)) if unread else longest
-    rest = unread + len(told) - end
-    return told if rest <= 0 else f"{told[:end]}[{rest} more characters]"
+    redacted, unread = redact(read), len(text) - len(read)
+    # the end of the part that was read may be the beginning of a secret
+    end = min(longest, max(0, len(redacted) - _BEYOND)) if unread else longest
+    rest = unread + len(redacted) - end
+    return redacted if rest <= 0 else f"{redacted[:end]}[{rest} more characters]"

@@ -2,11 +2,11 @@
 
     await Runner.run(agent, "Hi", run_config=RunConfig(trace=OpenTelemetry()))
 
-Needs the extra ``routelock[otel]``, which is OpenTelemetry's API alone: where the spans go is set up by the
-app. Without an SDK nothing is recorded.
+It needs the extra ``routelock[otel]``, which is OpenTelemetry's API alone: the app sets up the SDK and the
+exporter. Without an SDK nothing is recorded.
 
-A span is the current one only while code of the app's or of a provider's works within it, never while a
-reader of a stream has the word. So no context is left behind, whoever reads, cancels or leaves a stream.
+A span is the current one only while code of the app or of a provider runs inside it, and never while the
+reader of a stream runs. So no context variable stays set after a stream was read, cancelled or left.
 """
 
 from __future__ import annotations
@@ -41,28 +41,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-__all__ = [
-    "AGENT",
-    "CALL_ID",
-    "CONVERSATION",
-    "ERROR",
-    "OPERATION",
-    "PROVIDER",
-    "REQUEST_MODEL",
-    "RESPONSE_MODEL",
-    "TOOL",
-    "TOOL_TYPE",
-    "AskedTexts",
-    "Meters",
-    "OpenTelemetry",
-    "given",
-    "got",
-    "quoted",
-    "replied",
-    "requested",
-    "said",
-    "transfer",
-]
+__all__ = ["Meters", "OpenTelemetry", "RequestTexts"]
 
 
 AGENT = "gen_ai.agent.name"
@@ -96,7 +75,7 @@ _PROVIDERS = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""Providers that the conventions call otherwise than LiteLLM does."""
+"""The name in the conventions of each provider that LiteLLM calls differently."""
 
 _SETTINGS = {
     "frequency_penalty": (int, float),
@@ -107,11 +86,10 @@ _SETTINGS = {
     "top_k": (int, float),
     "top_p": (int, float),
 }
-"""Settings that have a name of their own, each with the types that its attribute may have."""
+"""The settings with an attribute of their own, and the types that the attribute may have."""
 
 
-def requested(record: ModelStarted) -> dict[str, Any]:
-    """Return which model is asked, and how."""
+def _request_attributes(record: ModelStarted) -> dict[str, Any]:
     provider = record.provider or "routelock"
     found: dict[str, Any] = {
         AGENT: record.agent,
@@ -134,18 +112,17 @@ def requested(record: ModelStarted) -> dict[str, Any]:
     return found
 
 
-def replied(record: ModelEnded) -> dict[str, Any]:
-    """Return who answered, why it stopped, and what was consumed."""
+def _reply_attributes(record: ModelEnded) -> dict[str, Any]:
     found = {
         "gen_ai.response.id": record.response_id,
         RESPONSE_MODEL: record.model,
         "gen_ai.response.finish_reasons": None if record.finish_reason is None else [record.finish_reason],
-        **({} if record.usage is None else _consumed(record.usage)),
+        **({} if record.usage is None else _usage_attributes(record.usage)),
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _consumed(usage: Usage) -> dict[str, Any]:
+def _usage_attributes(usage: Usage) -> dict[str, Any]:
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -156,8 +133,7 @@ def _consumed(usage: Usage) -> dict[str, Any]:
     }
 
 
-def transfer(record: HandoffTraced, *, content: bool) -> dict[str, Any]:
-    """Return from whom to whom a transfer goes, and what became of it."""
+def _handoff_attributes(record: HandoffTraced, *, content: bool) -> dict[str, Any]:
     found = {
         "routelock.handoff.id": record.id,
         "routelock.handoff.source": record.source,
@@ -170,18 +146,14 @@ def transfer(record: HandoffTraced, *, content: bool) -> dict[str, Any]:
     return found
 
 
-# -- content, which is put on spans only when asked for --
+# -- content: it is on spans only with OpenTelemetry(content=True) --
 
 
-def quoted(text: str) -> str:
-    """Return somebody's words as they may be on a span: without secrets, and of bounded length."""
-    return redact_text(text)[:2000]
+class RequestTexts:
+    """The requests of a run as attributes; each message and each tool is converted to JSON once.
 
-
-class AskedTexts:
-    """What models are shown and offered in a run, each message and each tool made into text once.
-
-    All messages are on the span of each call. To make them into text anew for each would take ever longer.
+    The span of each model call has all messages. Converting them again for each call would make the time
+    grow with the square of the number of turns.
     """
 
     __slots__ = ("_known", "_system")
@@ -191,44 +163,32 @@ class AskedTexts:
         self._system: tuple[list[dict[str, Any]], str] = [], ""
 
     def of(self, request: Request) -> dict[str, str]:
-        """Return what a model is shown and offered."""
+        """Return the messages, instructions and tools of a request as attributes."""
         messages = list(request.messages)
         system: list[dict[str, Any]] = []
         while messages and messages[0]["role"] == "system":
             system += _parts(messages.pop(0))
-        found = {"gen_ai.input.messages": self._listed(_message, messages)}
+        found = {"gen_ai.input.messages": self._list(_message, messages)}
         if system:
             if system != self._system[0]:
                 self._system = system, _json(system)
             found["gen_ai.system_instructions"] = self._system[1]
         if request.tools:
-            found["gen_ai.tool.definitions"] = self._listed(_definition, request.tools)
+            found["gen_ai.tool.definitions"] = self._list(_definition, request.tools)
         return found
 
-    def _listed(self, made: Callable[[Any], object], values: Iterable[object]) -> str:
-        return f"[{', '.join([self._text(made, value) for value in values])}]"
+    def _list(self, convert: Callable[[Any], object], values: Iterable[object]) -> str:
+        return f"[{', '.join([self._text(convert, value) for value in values])}]"
 
-    def _text(self, made: Callable[[Any], object], value: object) -> str:
+    def _text(self, convert: Callable[[Any], object], value: object) -> str:
         known = self._known.get(id(value))
-        if known is None:  # the value is held, so that no other one can have its identity
-            known = self._known[id(value)] = value, _json(made(value))
+        if known is None:  # the value is kept, so that no other object can get its id
+            known = self._known[id(value)] = value, _json(convert(value))
         return known[1]
 
 
-def said(reply: MessageDone) -> dict[str, str]:
-    """Return what a model replied."""
-    message = {**_message(reply.message), "finish_reason": reply.finish_reason or ""}
-    return {"gen_ai.output.messages": _json([message])}
-
-
-def given(arguments: str) -> dict[str, str]:
-    """Return what a tool was called with."""
-    return {"gen_ai.tool.call.arguments": redact(arguments)}
-
-
-def got(result: str) -> dict[str, str]:
-    """Return what a tool gave."""
-    return {"gen_ai.tool.call.result": redact(result)}
+def _output_messages(reply: MessageDone) -> str:
+    return _json([{**_message(reply.message), "finish_reason": reply.finish_reason or ""}])
 
 
 def _definition(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,7 +219,7 @@ def _parts(message: Message) -> list[dict[str, Any]]:
                 "type": "tool_call",
                 "id": call.get("id"),
                 "name": function.get("name") or "",
-                "arguments": _read(function.get("arguments") or ""),
+                "arguments": _parsed(function.get("arguments") or ""),
             }
         )
     return parts
@@ -268,10 +228,10 @@ def _parts(message: Message) -> list[dict[str, Any]]:
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     if part.get("type") == "text":
         return {"type": "text", "content": str(part.get("text") or "")}
-    return {"type": str(part.get("type") or "unknown")}  # of images and files, only that they were there
+    return {"type": str(part.get("type") or "unknown")}  # images and files are left out
 
 
-def _read(arguments: str) -> object:
+def _parsed(arguments: str) -> object:
     try:
         return decode(arguments.encode())
     except ValueError:
@@ -284,20 +244,23 @@ def _json(value: object) -> str:
 
 _CUT_OFF = "routelock.cut_off"
 
+_LONGEST_ERROR = 2000
+"""The longest error text on a span, in characters."""
+
 
 class OpenTelemetry:
-    """A trace that makes spans, and counts, for ``RunConfig(trace=...)``.
+    """A trace that writes spans and metrics, for ``RunConfig(trace=...)``.
 
-    A run is an ``invoke_workflow`` span, in it are an ``invoke_agent`` span for each agent while it has the
-    word, and in these ``chat``, ``execute_tool`` and ``handoff`` spans. The app's span that is current when a
-    run begins is above all of them; the run of an agent that is called as a tool is below that call. Tokens
-    are on ``chat`` spans alone, so that adding up counts them once.
+    A run is an ``invoke_workflow`` span. It contains an ``invoke_agent`` span for each period in which an
+    agent is active, and these contain ``chat``, ``execute_tool`` and ``handoff`` spans. The parent of a run's
+    span is the span that is current when the run starts; for an agent that is called as a tool it is the span
+    of that call. Only ``chat`` spans have tokens, so that sums count them once.
 
     Args:
-        content: whether messages, instructions, tools with their arguments and outputs, reasons and texts of
-            errors are put on spans. Secrets are replaced, as far as `redact` knows them.
-        tracer_provider: None takes the process's own.
-        meter_provider: None takes the process's own.
+        content: whether spans have messages, instructions, tools with their arguments and outputs, reasons
+            and error texts. Secrets that `redact` finds are replaced.
+        tracer_provider: None for that of the process.
+        meter_provider: None for that of the process.
 
     Raises:
         MissingExtra: OpenTelemetry's API is not installed.
@@ -322,13 +285,13 @@ class OpenTelemetry:
         self.meters = Meters(metrics.get_meter("routelock", meter_provider=meter_provider))
 
     def begin(self, start: RunStarted, parent: TraceWriter | None, /) -> TraceWriter:
-        """Begin the span of a run."""
+        """Start the span of a run."""
         return _Spans(self, start, cast("_Spans | None", parent))
 
     def start(
         self, name: str, parent: Span | None, attributes: Mapping[str, Any], *, client: bool = False
     ) -> Span:
-        """Start a span below another one, or below the app's own."""
+        """Start a span; its parent is the given one, or else the app's current span."""
         kinds = self._api.SpanKind
         return self._tracer.start_span(
             sendable(name),
@@ -338,18 +301,18 @@ class OpenTelemetry:
         )
 
     def fail(self, span: Span, kind: str, message: str) -> None:
-        """Say on a span that it ended with an error."""
+        """Mark a span as ended with an error."""
         span.set_attribute(ERROR, sendable(kind))
-        told = sendable(quoted(message)) if self.content else None
-        span.set_status(self._api.StatusCode.ERROR, told)
+        description = sendable(redact_text(message)[:_LONGEST_ERROR]) if self.content else None
+        span.set_status(self._api.StatusCode.ERROR, description)
 
     def current(self, span: Span) -> AbstractContextManager[object]:
-        """Return that within which a span is the current one."""
+        """Return a context manager that makes a span the current one."""
         return self._api.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
 class Meters:
-    """What is counted: time and tokens of model calls, and transfers."""
+    """The metrics: duration and tokens of model calls, and the number of transfers."""
 
     def __init__(self, meter: Meter) -> None:
         self._seconds = meter.create_histogram(
@@ -362,15 +325,14 @@ class Meters:
             "routelock.handoffs", unit="{handoff}", description="Transfers, by how they ended."
         )
 
-    def model_called(self, asked: Mapping[str, Any], end: ModelEnded, seconds: float) -> None:
-        """Count a model call, which may have failed."""
-        named = {name: asked[name] for name in (PROVIDER, REQUEST_MODEL)}
+    def model_called(self, request: Mapping[str, Any], end: ModelEnded, seconds: float) -> None:
+        """Count a model call, which may have failed; ``request`` has the attributes of its request."""
+        named = {name: request[name] for name in (PROVIDER, REQUEST_MODEL)}
         if end.model is not None:
             named[RESPONSE_MODEL] = end.model
         common = {OPERATION: "chat", **_sendable(named)}
         if end.usage is not None:
-            used = (("input", end.usage.input_tokens), ("output", end.usage.output_tokens))
-            for kind, count in used:
+            for kind, count in (("input", end.usage.input_tokens), ("output", end.usage.output_tokens)):
                 self._tokens.record(count, {**common, "gen_ai.token.type": kind})
         if end.error is not None:
             common[ERROR] = end.error.type
@@ -378,8 +340,9 @@ class Meters:
 
     def handed_over(self, record: HandoffTraced) -> None:
         """Count a transfer that has ended."""
-        edge = {"source": record.source, "target": record.target, "status": record.status.lower()}
-        self._handoffs.add(1, _sendable({f"routelock.handoff.{name}": each for name, each in edge.items()}))
+        handoff = {"source": record.source, "target": record.target, "status": record.status.lower()}
+        attributes = {f"routelock.handoff.{name}": value for name, value in handoff.items()}
+        self._handoffs.add(1, _sendable(attributes))
 
 
 class _Spans:
@@ -391,27 +354,29 @@ class _Spans:
         self._common = {} if start.conversation_id is None else {CONVERSATION: start.conversation_id}
         self._tools: dict[str, Span] = {}
         self._model: Span | None = None
-        self._asked: ModelStarted | None = None
-        self._asked_texts = AskedTexts()
+        self._request: ModelStarted | None = None
+        """The start of the latest model call."""
+        self._request_texts = RequestTexts()
         self._retries: list[str] = []
         self._decided: set[str] = set()
-        named = {"gen_ai.workflow.name": start.default_agent, "routelock.run.id": start.run}
+        """The ids of handoffs that have a span."""
+        attributes = {"gen_ai.workflow.name": start.default_agent, "routelock.run.id": start.run}
         above = None if parent is None else parent.of_call(start.parent_call)
-        self._run = self._start(above, "invoke_workflow", start.default_agent, named)
-        self._speaker, self._agent = "", self._run
+        self._run = self._start(above, "invoke_workflow", start.default_agent, attributes)
+        self._agent_name, self._agent = "", self._run
 
     def write(self, record: TraceRecord, /) -> None:
-        tell = _TOLD.get(type(record))
-        if tell is not None:
-            tell(self, record)
+        handle = _HANDLERS.get(type(record))
+        if handle is not None:
+            handle(self, record)
 
     def inside(self, call_id: str | None, /) -> AbstractContextManager[object]:
-        """Make the span of a tool's call, or of the model call, the current one for a while."""
+        """Return a context manager in which the span of a tool call, or of the model call, is current."""
         span = self._model if call_id is None else self._tools.get(call_id)
         return nullcontext() if span is None else self._otel.current(span)
 
     def of_call(self, call_id: str | None) -> Span:
-        """Return the span of the call of a tool, or else that of the agent."""
+        """Return the span of a tool call, or that of the active agent."""
         return self._tools.get(call_id or "", self._agent)
 
     def _start(
@@ -424,32 +389,32 @@ class _Spans:
         self._otel.fail(span, error.type, error.message)
 
     def model_started(self, record: ModelStarted) -> None:
-        if record.agent != self._speaker:
-            self._next_speaker(record.agent)
-        attributes = requested(record)
+        if record.agent != self._agent_name:
+            self._next_agent(record.agent)
+        attributes = _request_attributes(record)
         if self._otel.content and record.request is not None:
-            attributes |= self._asked_texts.of(record.request)
-        self._asked, self._retries = record, []
+            attributes |= self._request_texts.of(record.request)
+        self._request, self._retries = record, []
         self._model = self._start(self._agent, "chat", attributes[REQUEST_MODEL], attributes, client=True)
 
-    def _next_speaker(self, name: str) -> None:
-        if self._speaker:
+    def _next_agent(self, name: str) -> None:
+        if self._agent_name:
             self._agent.end()
         known, attributes = self._agents.get(name), {AGENT: name}
         if known is not None and known.description:
             attributes["gen_ai.agent.description"] = known.description
-        self._speaker, self._agent = name, self._start(self._run, "invoke_agent", name, attributes)
+        self._agent_name, self._agent = name, self._start(self._run, "invoke_agent", name, attributes)
 
     def model_retried(self, record: ModelRetried) -> None:
         self._retries.append(record.error.type)
 
     def model_ended(self, record: ModelEnded) -> None:
         span, self._model = self._model, None
-        if span is None or self._asked is None:
+        if span is None or self._request is None:
             return
-        span.set_attributes(_sendable(replied(record)))
+        span.set_attributes(_sendable(_reply_attributes(record)))
         if self._otel.content and record.reply is not None:
-            span.set_attributes(_sendable(said(record.reply)))
+            span.set_attribute("gen_ai.output.messages", sendable(_output_messages(record.reply)))
         if self._retries:
             span.set_attribute("routelock.retries", self._retries)
         if record.error is not None:
@@ -457,12 +422,13 @@ class _Spans:
         elif record.item is None:
             span.set_attribute(_CUT_OFF, True)
         span.end()
-        self._otel.meters.model_called(requested(self._asked), record, record.time - self._asked.time)
+        seconds = record.time - self._request.time
+        self._otel.meters.model_called(_request_attributes(self._request), record, seconds)
 
     def tool_started(self, record: ToolStarted) -> None:
         attributes = {TOOL: record.name, TOOL_TYPE: "function", CALL_ID: record.call_id, AGENT: record.agent}
         if self._otel.content:
-            attributes |= given(record.arguments)
+            attributes["gen_ai.tool.call.arguments"] = redact(record.arguments)
         self._tools[record.call_id] = self._start(self._agent, "execute_tool", record.name, attributes)
 
     def tool_ended(self, record: ToolEnded) -> None:
@@ -470,7 +436,7 @@ class _Spans:
         if span is None:  # an executor has replayed the call
             return
         if self._otel.content:
-            span.set_attributes(_sendable(got(record.output)))
+            span.set_attribute("gen_ai.tool.call.result", sendable(redact(record.output)))
         if record.failure is not None:
             self._fail(span, record.error or ErrorTraced(type=record.failure, message=record.output))
         span.end()
@@ -481,7 +447,7 @@ class _Spans:
         if record.id in self._decided:
             return
         self._decided.add(record.id)
-        attributes = transfer(record, content=self._otel.content)
+        attributes = _handoff_attributes(record, content=self._otel.content)
         self._start(self._agent, "handoff", record.target, attributes).end()
 
     def ended(self, record: RunEnded) -> None:
@@ -489,7 +455,7 @@ class _Spans:
             if span is not None:
                 span.set_attribute(_CUT_OFF, True)
                 span.end()
-        if self._speaker:
+        if self._agent_name:
             self._agent.end()
         self._run.set_attribute("routelock.stop_reason", record.stop_reason)
         if record.error is not None:
@@ -498,11 +464,11 @@ class _Spans:
 
 
 def _sendable(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes that an exporter can send: half a surrogate pair in one stops all that it sends."""
+    """Return attributes that an exporter can send: half a surrogate pair in one stops the whole export."""
     return sendable(dict(attributes))
 
 
-_TOLD: Mapping[type[Any], Callable[[_Spans, Any], None]] = {
+_HANDLERS: Mapping[type[Any], Callable[[_Spans, Any], None]] = {
     ModelStarted: _Spans.model_started,
     ModelRetried: _Spans.model_retried,
     ModelEnded: _Spans.model_ended,
