@@ -42,24 +42,13 @@ _NOT_OURS = ("_BASE_URL", "_API_BASE", "_PROXY", "_proxy")
 _UNTRACED = {
     # more of what other tests have shown, and much of it
     "clients",
-    "skills",
     "stress",
     "test_cancelled_anywhere.py",
+    "test_handoff_matrix.py",
     "test_parity.py",
+    "test_replay_recordings.py",
     # large and random bodies: other tests take the same ways
     "test_hostile.py",
-    # what is at work here are the providers and their vendors' libraries, which the gate does not count
-    "test_handoff_matrix.py",
-    "test_a2a.py",
-    "test_handler.py",
-    "test_openai_compatible.py",
-    "test_openai.py",
-    "test_redirects.py",
-    "test_replay_recordings.py",
-    "test_socket_cancelled.py",
-    "test_socket_failures.py",
-    "test_socket_retries.py",
-    "test_vendor_bodies.py",
 }
 
 _MOST_TRACED = 12

@@ -1,4 +1,9 @@
-"""Deadlines around single awaits. A vendor's own timeout is per read: a trickle never ends for it."""
+"""Time limits of a call to a vendor: `Deadline` on any event loop, `AsyncioDeadline` on asyncio.
+
+A vendor library's timeout counts from read to read, so a slow trickle never ends. `AsyncioDeadline` exists
+because a limit is set for every piece of a stream: an anyio scope costs 8 µs and `asyncio.timeout` 4.4 µs,
+where reading the piece costs 5.5 µs. It costs 0.9 µs.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +23,32 @@ __all__ = ["AsyncioDeadline", "Deadline", "check_seconds", "deadline_for"]
 T = TypeVar("T")
 
 
-def check_seconds(**limits: float | None) -> None:
-    """Refuse limits that end before they begin.
+def check_seconds(*, timeout: float | None = None, chunk_timeout: float | None = None) -> None:
+    """Check that time limits are more than 0 seconds, or None.
+
+    Args:
+        timeout: the handler's argument of that name.
+        chunk_timeout: likewise.
 
     Raises:
-        ConfigError: names the argument.
+        ConfigError: one of them is not; the message names it.
     """
-    for name, seconds in limits.items():
+    for name, seconds in (("timeout", timeout), ("chunk_timeout", chunk_timeout)):
         if seconds is not None and seconds <= 0:
             raise ConfigError(f"{name} must be more than 0 seconds, or None for no limit, not {seconds}.")
 
 
 class Deadline:
-    """The time that one call has: all of it together, and each piece of its reply.
+    """Limits the time of one call: in all, and between the pieces of its reply.
 
-    Only waiting for the vendor counts, not what the reader of a stream does in between.
+    Only the time spent waiting for the vendor counts, not that of the code that reads a stream.
 
     Args:
         total: seconds for the whole call; None for no limit.
-        gap: seconds between one piece of a streamed reply and the next; None for no limit. It does not
-            hold for the first piece, for which a model may think as long as the call may last.
-        provider: who is waited for.
-        model: the model that was asked.
+        gap: seconds between two pieces of a streamed reply; None for no limit. The first piece has no such
+            limit, because a model may think before it.
+        provider: the vendor, for errors.
+        model: the model, for errors.
     """
 
     def __init__(self, total: float | None, gap: float | None, *, provider: str, model: str) -> None:
@@ -48,32 +57,35 @@ class Deadline:
         self._waited = 0.0
 
     def first(self, call: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        """Await what begins the reply, or is all of it.
+        """Await the first piece of the reply, or the whole reply.
 
         Raises:
-            ProviderTimeout: the time of the whole call is over.
+            ProviderTimeout: the call took longer than ``total``.
         """
-        return self._within(self._left(), call, self._on_the_whole)
+        return self._limit(self._left(), call, self._total_timeout)
 
     def next(self, call: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        """Await one more piece.
+        """Await the next piece.
 
         Raises:
-            ProviderTimeout: the piece, or the whole call, took too long.
+            ProviderTimeout: the piece took longer than ``gap``, or the call longer than ``total``.
         """
         left = self._left()
         if self._gap is None or (left is not None and left < self._gap):
-            return self._within(left, call, self._on_the_whole)
-        return self._within(self._gap, call, self._in_between)
+            return self._limit(left, call, self._total_timeout)
+        return self._limit(self._gap, call, self._gap_timeout)
 
     def close(self) -> None:
-        """Leave nothing behind on the event loop. The call is over."""
+        """Remove the timer from the event loop. The call is over."""
 
     def _left(self) -> float | None:
         return None if self._total is None else self._total - self._waited
 
-    async def _within(
-        self, seconds: float | None, call: Callable[[], Awaitable[T]], late: Callable[[], ProviderTimeout]
+    async def _limit(
+        self,
+        seconds: float | None,
+        call: Callable[[], Awaitable[T]],
+        timed_out: Callable[[], ProviderTimeout],
     ) -> T:
         began = anyio.current_time()
         with anyio.move_on_after(seconds):
@@ -81,15 +93,15 @@ class Deadline:
                 return await call()
             finally:
                 self._waited += anyio.current_time() - began
-        raise late()
+        raise timed_out()
 
-    def _on_the_whole(self) -> ProviderTimeout:
-        return self._late(f"within {self._total:g} s")
+    def _total_timeout(self) -> ProviderTimeout:
+        return self._timeout(f"within {self._total:g} s")
 
-    def _in_between(self) -> ProviderTimeout:
-        return self._late(f"for {self._gap:g} s in the middle of its reply")
+    def _gap_timeout(self) -> ProviderTimeout:
+        return self._timeout(f"for {self._gap:g} s in the middle of its reply")
 
-    def _late(self, how_long: str) -> ProviderTimeout:
+    def _timeout(self, how_long: str) -> ProviderTimeout:
         return ProviderTimeout(
             f"{self._provider or 'The provider'} did not answer {how_long} (model {self._model!r}). "
             "Raise timeout= or chunk_timeout= if it may take longer.",
@@ -99,22 +111,25 @@ class Deadline:
 
 
 class AsyncioDeadline(Deadline):
-    """The same on asyncio alone, for a fraction of the time: it is set for every piece that is waited for.
+    """Does the same on asyncio, with one timer for all the waits of a call.
 
-    What `asyncio.timeout` does, without the object that does it, and with one timer for all the waits of a
-    call: a wait that ends in time leaves it set, for the next one.
+    A wait that ends in time leaves the timer set for the next one.
     """
 
     _due = inf
-    """When the present wait has to be over, on the clock of the loop; infinite when there is none."""
-    _rings_at = inf
-    """When the timer is set for; infinite when it is not."""
+    """The end of the current wait on the clock of the loop; infinite if there is none."""
+    _fires_at = inf
+    """When the timer fires; infinite if it is not set."""
     _timer: asyncio.TimerHandle | None = None
     _task: asyncio.Task[object] | None = None
-    _rang = False
+    _fired = False
+    """Whether the timer cancelled the task."""
 
-    async def _within(
-        self, seconds: float | None, call: Callable[[], Awaitable[T]], late: Callable[[], ProviderTimeout]
+    async def _limit(
+        self,
+        seconds: float | None,
+        call: Callable[[], Awaitable[T]],
+        timed_out: Callable[[], ProviderTimeout],
     ) -> T:
         if seconds is None:
             return await call()
@@ -123,53 +138,53 @@ class AsyncioDeadline(Deadline):
         loop = task.get_loop()
         began, cancelled_before = loop.time(), task.cancelling()
         self._task, self._due = task, began + seconds
-        if self._rings_at > self._due:
+        if self._fires_at > self._due:
             self._set(loop)
         try:
             return await call()
         except asyncio.CancelledError as error:
-            if self._rang and task.cancelling() <= cancelled_before + 1:
-                raise late() from error
+            if self._fired and task.cancelling() <= cancelled_before + 1:
+                raise timed_out() from error
             raise
         finally:
             self._task, self._due = None, inf
-            if self._rang:  # also if a library made something else of it, or nothing
-                self._rang = False
+            if self._fired:  # even if a library replaced or swallowed the cancellation
+                self._fired = False
                 task.uncancel()
             self._waited += loop.time() - began
 
     def _set(self, loop: asyncio.AbstractEventLoop) -> None:
         self.close()
-        self._rings_at = self._due
-        # in no context: that of the call would be kept until then
-        self._timer = loop.call_at(self._due, self._ring, loop, context=Context())
+        self._fires_at = self._due
+        # in an empty context: the timer would keep the context of the call alive
+        self._timer = loop.call_at(self._due, self._fire, loop, context=Context())
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer, self._rings_at = None, inf
+    def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer, self._fires_at = None, inf
         if loop.time() < self._due < inf:
-            self._set(loop)  # for another wait, which has more time
+            self._set(loop)  # for a later wait, which has more time
         elif self._task is not None:
-            self._due, self._rang = inf, True
+            self._due, self._fired = inf, True
             self._task.cancel()
 
     def close(self) -> None:
-        """Leave nothing of the call behind on the event loop."""
+        """Remove the timer from the event loop."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer, self._rings_at = None, inf
+            self._timer, self._fires_at = None, inf
 
 
 def deadline_for(total: float | None, gap: float | None, *, provider: str, model: str) -> Deadline:
-    """Return the deadline of a call for the event loop that goes on. Close it.
+    """Return the deadline of a call for the running event loop. Close it after the call.
 
     Args:
-        total: see `Deadline`, as all but the last.
-        gap: likewise.
-        provider: likewise.
-        model: likewise.
+        total: see `Deadline`.
+        gap: see `Deadline`.
+        provider: see `Deadline`.
+        model: see `Deadline`.
     """
     try:
         on_asyncio = asyncio.current_task() is not None
-    except RuntimeError:  # the loop is none of asyncio's
+    except RuntimeError:  # another event loop than asyncio's runs
         on_asyncio = False
     return (AsyncioDeadline if on_asyncio else Deadline)(total, gap, provider=provider, model=model)

@@ -1,17 +1,17 @@
-"""The one place where exceptions of vendors' libraries become routelock's errors; answers: `http_errors.py`.
+"""Turns the exceptions of vendors' libraries into the errors of routelock; for HTTP answers see
+`http_errors.py`.
 
-Their classes cannot be taken at their word: litellm reports a refused connection, a missing key, a
-bug of its own and a cassette miss alike as a retryable error 500. So the chain of causes is walked,
-and the first of these that is found in it decides:
+Their classes are not reliable: litellm reports a refused connection, a missing key, a bug of its own and a
+cassette miss alike as a retryable error 500. So the chain of causes is searched, and the first match decides:
 
-1. an error of routelock's own, a cassette miss, or an image that litellm was to fetch;
-2. a true HTTP answer, held by an exception of httpx, httpx2, openai or aiohttp;
-3. what the library found missing before it asked anyone: a key, a model, a package;
+1. an error of routelock, a cassette miss, or an image that litellm could not fetch;
+2. an HTTP answer, held by an exception of httpx, httpx2, openai or aiohttp;
+3. something that the library missed before it sent the request: a key, a model, a package;
 4. a timeout, a broken connection, an unreadable body;
 5. a bug inside the library;
-6. the class, by name, and what it says of itself.
+6. the name of the class, and its message.
 
-Neither litellm nor openai is imported here: classes are known by the names in their ancestry.
+Neither litellm nor openai is imported here: classes are recognised by the names of their base classes.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from routelock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from routelock_providers.http_errors import Answer, error_from_answer, key_hint, shortened, who
+from routelock_providers.http_errors import Answer, error_from_answer, key_hint, shorten, vendor_label
 from routelock_providers.vendors import has_one_key
 
 __all__ = ["cause_of", "to_provider_error"]
 
 
 _TRUE_ANSWERS = ("httpx", "httpx2", "openai", "aiohttp", "litellm.llms.custom_httpx")
-"""Packages whose exceptions hold the vendor's own answer; litellm's own classes hold a made-up one."""
+"""Packages whose exceptions hold the answer of the vendor; litellm's own classes hold an invented one."""
 
 
 def _words(*lines: str) -> frozenset[str]:
@@ -57,25 +57,25 @@ def _words(*lines: str) -> frozenset[str]:
 _CASSETTE_MISS = _words("CannotOverwriteExistingCassetteException CassetteMiss")
 
 
-_FETCHING = _words("ImageFetchError SSRFError")
+_FETCH_ERRORS = _words("ImageFetchError SSRFError")
 
 
-_LATE = _words("TimeoutException APITimeoutError TimeoutError ServerTimeoutError")
+_TIMEOUTS = _words("TimeoutException APITimeoutError TimeoutError ServerTimeoutError")
 
 
-_CUT = _words(
+_CUT_REPLIES = _words(
     "RemoteProtocolError ClientPayloadError ServerDisconnectedError IncompleteRead",
     "IncompleteReadError EndOfStream",
 )
 
 
-_UNREACHED = _words(
+_NO_CONNECTION = _words(
     "TransportError ClientConnectionError ConnectionError gaierror SSLError",
     "BrokenResourceError ClosedResourceError",
 )
 
 
-_UNREADABLE = _words(
+_UNREADABLE_BODIES = _words(
     "JSONDecodeError DecodingError UnicodeDecodeError ContentTypeError HttpProcessingError",
     "APIResponseValidationError TooManyRedirects ParseError",
 )
@@ -88,16 +88,16 @@ _DEFECTS = _words(
 
 
 _TRANSPORT: tuple[tuple[frozenset[str], type[ProviderError], str], ...] = (
-    (_LATE, ProviderTimeout, "did not answer in time"),
-    (_CUT, IncompleteResponse, "closed the connection before the reply was complete"),
-    (_UNREACHED, ConnectionFailed, "could not be reached"),
-    (_UNREADABLE, UnreadableResponse, "sent something that is not a reply"),
+    (_TIMEOUTS, ProviderTimeout, "did not answer in time"),
+    (_CUT_REPLIES, IncompleteResponse, "closed the connection before the reply was complete"),
+    (_NO_CONNECTION, ConnectionFailed, "could not be reached"),
+    (_UNREADABLE_BODIES, UnreadableResponse, "sent something that is not a reply"),
 )
 
 
-_NEXT: Mapping[type[ProviderError], str] = {
+_ADVICE: Mapping[type[ProviderError], str] = {
     ProviderTimeout: "The same request may pass later; raise timeout= if it may take longer.",
-    IncompleteResponse: "What came is not a shorter answer but a part of one; the run may ask again.",
+    IncompleteResponse: "What arrived is only a part of the reply; the run may ask again.",
     ConnectionFailed: "Check the address and the network; the same request may pass later.",
     UnreadableResponse: "Check that the URL is that of the API; the same request may pass later.",
 }
@@ -121,15 +121,15 @@ _EMPTY = re.compile(
 
 
 _BAD_HEADER = re.compile(r"^Illegal header (name|value) |detected in headers\b|^'ascii' codec can't encode ")
-"""How h11, aiohttp and httpx say that they do not send a header."""
+"""The messages of h11, aiohttp and httpx about a header that they refuse to send."""
 
 
-_NO_HTTP_AT_ALL = "HttpProcessingError"
-"""What aiohttp's parser raises; those of its errors that a server may cause are made of it."""
+_NOT_HTTP = "HttpProcessingError"
+"""The exception of aiohttp's parser, the base class of its errors about what a server sent."""
 
 
-_NO_HTTP = re.compile("illegal|malformed|buffer too long|too many bytes", re.IGNORECASE)
-"""How h11 says that it cannot read the head of an answer."""
+_NO_HEAD = re.compile("illegal|malformed|buffer too long|too many bytes", re.IGNORECASE)
+"""The messages of h11 about a head that it cannot read."""
 
 
 _ENDED = re.compile(r"stream ended|without a finish|incomplete (chunked )?(read|message)", re.IGNORECASE)
@@ -187,18 +187,18 @@ def to_provider_error(
     began: bool | None = None,
     url: str = "",
 ) -> ProviderError:
-    """Return the routelock error that a vendor library's exception means, with the cause to chain.
+    """Return the error of routelock for an exception of a vendor's library.
 
     Args:
-        error: what was caught, from litellm, openai, httpx, httpx2, aiohttp or anyio.
+        error: an exception of litellm, openai, httpx, httpx2, aiohttp or anyio.
         provider: the vendor's short name, such as ``"anthropic"``.
         model: the model that was asked.
-        answer: the HTTP answer, where the caller saw it; otherwise it is looked for in the chain.
-        until: an exception that was being handled before the call began: the chain of causes ends
-            there, so that a retry is not judged by what the attempt before it met.
-        began: whether the answer's headers had come; None where the caller cannot tell. A connection that
-            breaks before is a failed connection, whatever the library calls it, and later a cut reply.
-        url: where, if the app has chosen the server.
+        answer: the HTTP answer, if the caller saw it; otherwise it is searched in the chain of causes.
+        until: an exception that was being handled before the call began: the chain ends there, so that the
+            error of an earlier attempt does not decide.
+        began: whether the headers of the answer had arrived; None if unknown. A connection that breaks before
+            is a failed connection, and one that breaks later a cut reply.
+        url: the address, if the app chose the server.
 
     Returns:
         An error with ``status``, ``retryable`` and ``retry_after`` set. Raise it from its `cause_of`.
@@ -220,7 +220,7 @@ def to_provider_error(
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A failed call: the exception with its causes, nearest first, and what was asked of whom."""
+    """A failed call: the exception with its causes, nearest first, and the vendor and model."""
 
     chain: list[BaseException]
     provider: str
@@ -230,14 +230,14 @@ class _Case:
 
     @property
     def vendor(self) -> str:
-        return who(self.provider, self.url) if self.provider else "the provider"
+        return vendor_label(self.provider, self.url) if self.provider else "the provider"
 
     def fail(self, kind: type[ProviderError], text: str, retryable: bool | None = None) -> ProviderError:
         return kind(text, provider=self.provider, model=self.model, retryable=retryable)
 
 
 def _chain(error: BaseException, until: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error and its causes, the nearest first, each once."""
+    """Yield the error and its causes, the nearest first, each of them once."""
     seen, waiting = {id(until)}, [error]
     while waiting:
         link = waiting.pop(0)
@@ -251,21 +251,23 @@ def _chain(error: BaseException, until: BaseException | None) -> Iterator[BaseEx
 
 
 def _offline(case: _Case, link: BaseException) -> ProviderError | None:
-    """Recognise a test that is not to reach the network: it must fail at once, not be tried again."""
+    """Recognise a test that must not reach the network: it fails at once and is not retried."""
     names = _names(link)
     if _CASSETTE_MISS.intersection(names):
-        return case.fail(CassetteMiss, scrubbed(str(link), "..."))  # with its lines, which show a difference
+        return case.fail(
+            CassetteMiss, scrubbed(str(link), "...")
+        )  # with its line breaks, which show a difference
     if "NetworkBlocked" in names:
         return case.fail(ConnectionFailed, str(link), retryable=False)
     return None
 
 
 def _unfetched(case: _Case) -> ProviderError | None:
-    """Recognise that litellm could not fetch what the conversation names, which it does for some vendors."""
-    causes = [link for link in case.chain if not _FETCHING.isdisjoint(_names(link))]
+    """Recognise an image or file of the conversation that litellm could not fetch."""
+    causes = [link for link in case.chain if not _FETCH_ERRORS.isdisjoint(_names(link))]
     if not causes:
         return None
-    why = shortened(str(causes[-1]).removeprefix("litellm.BadRequestError: ")).rstrip(".")
+    why = shorten(str(causes[-1]).removeprefix("litellm.BadRequestError: ")).rstrip(".")
     return case.fail(
         InvalidRequest,
         f"{case.model!r} was not asked: an image or a file in the conversation could not be fetched, which "
@@ -275,7 +277,7 @@ def _unfetched(case: _Case) -> ProviderError | None:
 
 
 def _missing(case: _Case) -> ProviderError | None:
-    """Recognise what the library found missing before it asked anyone."""
+    """Recognise a model, package or key that the library missed before it sent the request."""
     for link in case.chain:
         text = str(link)
         if _NO_PROVIDER.search(text):
@@ -288,7 +290,7 @@ def _missing(case: _Case) -> ProviderError | None:
             package = f"the package {link.name!r}" if link.name else "a package that is not there"
             return case.fail(
                 ProviderDefect,
-                f"Asking {case.vendor} for {case.model!r} needs {package}: {shortened(text.rstrip('.'))}. "
+                f"Asking {case.vendor} for {case.model!r} needs {package}: {shorten(text.rstrip('.'))}. "
                 "Install it, or a version of the library that works without it.",
             )
         if _MISSING_KEY.search(text):
@@ -298,27 +300,29 @@ def _missing(case: _Case) -> ProviderError | None:
 
 def _without_key(case: _Case, text: str) -> ProviderError:
     hint = key_hint(case.provider, f"such as LiteLLM({case.model!r}, api_key=...)")
-    # other vendors have other ways beside a key, of which the library tells
-    more = "" if has_one_key(case.provider) else f" ({shortened(text, 200)})"
+    # other vendors have more credentials than a key, and the library names them
+    more = "" if has_one_key(case.provider) else f" ({shorten(text, 200)})"
     text = f"There is no key for {case.vendor}, so {case.model!r} was not asked. {hint}{more}"
     return case.fail(AuthenticationFailed, text)
 
 
 def cause_of(meant: ProviderError, error: BaseException) -> BaseException | None:
-    """Return what to raise an error from: from nothing, where a key is missing and it says all there is."""
+    """Return the exception to raise an error from; None for a missing key, where the error says
+    everything.
+    """
     return None if isinstance(meant, AuthenticationFailed) and meant.status is None else error
 
 
 def _unsent(case: _Case) -> ProviderError | None:
-    """Recognise a header that cannot be sent. What it holds is not told: it may be the key."""
+    """Recognise a header that cannot be sent. Its value is not shown, because it may be the key."""
     unsendable = [link for link in case.chain if _BAD_HEADER.search(str(link))]
     for link in unsendable:
-        link.args = ("a header cannot be sent",)  # h11 tells the header, and a traceback the whole chain
+        link.args = ("a header cannot be sent",)  # h11 shows the header, and tracebacks show the chain
     if unsendable:
         return case.fail(
             InvalidRequest,
-            f"{case.model!r} was not asked: a header for {case.vendor} holds a character that may not be "
-            "there. Look at the key, which may end with a newline when it is read from a file, and at "
+            f"{case.model!r} was not asked: a header for {case.vendor} holds a character that headers cannot "
+            "hold. Check the key, which may end with a newline if it was read from a file, and "
             "extra_headers.",
         )
     return None
@@ -327,23 +331,23 @@ def _unsent(case: _Case) -> ProviderError | None:
 def _transport(case: _Case) -> ProviderError | None:
     for names, kind, what in _TRANSPORT:
         for link in case.chain:
-            made_up = type(link).__module__.startswith("litellm.exceptions")
-            if names.intersection(_names(link)) and not made_up:
+            invented = type(link).__module__.startswith("litellm.exceptions")
+            if names.intersection(_names(link)) and not invented:
                 kind, what = _in_its_phase(case, kind, what, link)
-                vendor = who(case.provider, case.url)
-                told = f"{vendor} {what} (model {case.model!r}): {_told(link).rstrip('.: ')}"
-                return case.fail(kind, f"{told}. {_NEXT[kind]}")
+                vendor = vendor_label(case.provider, case.url)
+                text = f"{vendor} {what} (model {case.model!r}): {_error_text(link).rstrip('.: ')}"
+                return case.fail(kind, f"{text}. {_ADVICE[kind]}")
     return None
 
 
 def _in_its_phase(
     case: _Case, kind: type[ProviderError], what: str, link: BaseException
 ) -> tuple[type[ProviderError], str]:
-    """Return what a broken connection means before an answer has begun, or after."""
-    if case.began and (kind is ConnectionFailed or _NO_HTTP_AT_ALL in _names(link)):
+    """Return the error of a broken connection, which depends on whether the answer had begun."""
+    if case.began and (kind is ConnectionFailed or _NOT_HTTP in _names(link)):
         return IncompleteResponse, "broke the connection before the reply was complete"
     if kind is IncompleteResponse and case.began is False:
-        if _NO_HTTP.search(str(link)) or any(_NO_HTTP_AT_ALL in _names(each) for each in case.chain):
+        if _NO_HEAD.search(str(link)) or any(_NOT_HTTP in _names(each) for each in case.chain):
             return UnreadableResponse, "sent something that is not HTTP"
         return ConnectionFailed, "closed the connection without an answer"
     return kind, what
@@ -354,17 +358,17 @@ def _defect(case: _Case) -> ProviderError | None:
         if _DEFECTS.intersection(_names(link)):
             return case.fail(
                 ProviderDefect,
-                f"The library that speaks to {case.vendor} failed by itself on {case.model!r}: {_told(link)}"
-                ". The same request will fail again; another version of the library may not.",
+                f"The library that calls {case.vendor} failed on {case.model!r} with an error of its own: "
+                f"{_error_text(link)}. The same request will fail again; use another version of the library.",
             )
     return None
 
 
 def _by_name(case: _Case) -> ProviderError:
-    """Fall back on the classes' names and words: no trace of an answer was found."""
-    text = _told(case.chain[0])
+    """Decide by the names and messages of the exceptions: no answer was found in them."""
+    text = _error_text(case.chain[0])
     if _ENDED.search(text):
-        next_step = _NEXT[IncompleteResponse]
+        next_step = _ADVICE[IncompleteResponse]
         return case.fail(IncompleteResponse, f"The reply of {case.model!r} was cut off: {text}. {next_step}")
     if _EMPTY.search(text):
         return case.fail(UnreadableResponse, f"{case.vendor} sent no reply for {case.model!r}: {text}")
@@ -372,9 +376,9 @@ def _by_name(case: _Case) -> ProviderError:
     kind, status = next(known, (ProviderDefect, None))
     local = [link for link in case.chain if type(link).__module__ == "builtins"]
     if local and (kind.retryable or kind is ProviderDefect):
-        # nobody was asked: the library refused the request itself and called that a server error
+        # the library refused the request itself and called that a server error
         kind = InvalidRequest if isinstance(local[-1], ValueError) else ProviderDefect
-        return case.fail(kind, f"Calling {case.model!r} failed: {_told(local[-1])}")
+        return case.fail(kind, f"Calling {case.model!r} failed: {_error_text(local[-1])}")
     headers: object = getattr(case.chain[0], "litellm_response_headers", None)
     return _worded(case, kind, Answer(status, _as_headers(headers), text))
 
@@ -389,7 +393,7 @@ def _known(link: BaseException) -> tuple[type[ProviderError], int | None] | None
 
 
 def _worded(case: _Case, kind: type[ProviderError], answer: Answer) -> ProviderError:
-    """Return the error of a class, or the more exact one that its words and status tell."""
+    """Return the error of a class, or a more exact one for its message and status."""
     if answer.status is not None:
         exact = error_from_answer(answer, provider=case.provider, model=case.model, url=case.url)
         if issubclass(type(exact), kind) or not issubclass(kind, type(exact)):
@@ -400,11 +404,11 @@ def _worded(case: _Case, kind: type[ProviderError], answer: Answer) -> ProviderE
 
 
 def _answer_of(link: BaseException) -> Answer | None:
-    """Return the HTTP answer that an exception holds, unless litellm made it up."""
+    """Return the HTTP answer that an exception holds, unless litellm invented it."""
     if not type(link).__module__.startswith(_TRUE_ANSWERS):
         return None
-    if link.__cause__ is not None and _NO_HTTP_AT_ALL in _names(link.__cause__):
-        return None  # aiohttp makes up a status for what it cannot read
+    if link.__cause__ is not None and _NOT_HTTP in _names(link.__cause__):
+        return None  # aiohttp invents a status for an answer that it cannot read
     response = getattr(link, "response", None)
     status = getattr(response, "status_code", None) or getattr(link, "status", None)
     headers = _as_headers(getattr(response, "headers", None) or getattr(link, "headers", None))
@@ -438,5 +442,5 @@ def _names(link: BaseException) -> list[str]:
     return [kind.__name__ for kind in type(link).__mro__]
 
 
-def _told(link: BaseException) -> str:
-    return shortened(f"{type(link).__name__}: {link}")
+def _error_text(link: BaseException) -> str:
+    return shorten(f"{type(link).__name__}: {link}")

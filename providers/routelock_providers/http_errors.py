@@ -1,7 +1,7 @@
-"""What a vendor said over HTTP that was not a reply, and the error that it means.
+"""Errors for HTTP answers that are not replies.
 
-The status decides where it is honest. Where it is not (an error inside a 200, a stream that ends in an
-error event, a bad key answered with 400) the vendor's own words decide. The wordings were read from recorded
+The status decides, except where it misleads: an error inside a 200, a stream that ends in an error event, a
+wrong key answered with 400. There the words of the vendor decide. The wordings were taken from recorded
 answers of the vendors named beside them.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from routelock._redaction import scrubbed
 from routelock.errors import (
@@ -31,18 +31,28 @@ from routelock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
+from routelock_providers.vendor_json import json_or_none
 from routelock_providers.vendors import provider_at
 
-__all__ = ["LONGEST_WAIT", "Answer", "error_from_answer", "key_hint", "no_key", "shortened", "who"]
+__all__ = [
+    "LONGEST_WAIT",
+    "Answer",
+    "error_from_answer",
+    "key_hint",
+    "missing_key_error",
+    "redirect_error",
+    "shorten",
+    "vendor_label",
+]
 
 
 LONGEST_WAIT = 86_400.0
-"""Seconds, a day. An error quotes a server that asks for more; a program that sleeps so long would hang."""
+"""Seconds. A longer ``Retry-After`` is quoted in the error and cut to this, or the program would hang."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer: its status, or None when only an error object is known; headers; body text."""
+    """An HTTP answer: status (None if only an error object is known), headers and the text of the body."""
 
     status: int | None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -50,19 +60,19 @@ class Answer:
 
     @property
     def is_error(self) -> bool:
-        """Whether this is an error status, or an error object inside an answer that claims success."""
+        """Whether the status is an error, or the body of a success holds an error object."""
         if self.status is not None and self.status >= 400:
             return True
-        return bool(_object(self.body).get("error"))
+        return bool(_outer_object(self.body).get("error"))
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """The error object of a body, however the vendor nests it."""
+class _ErrorObject:
+    """The error object of a body, in whatever way the vendor nests it."""
 
     message: str
     codes: tuple[str, ...]
-    """Whatever the vendor calls code, type or status, as text."""
+    """The vendor's codes, types and statuses, as text."""
     retry_after: float | None
 
     @property
@@ -114,14 +124,14 @@ _MODEL = _any_of(
 _NO_ACCESS = _any_of(
     "model_not_found|model_permission_blocked|(not|n't) have (access|permission) to (use )?(the )?model",
 )
-"""Of a 403: the key is fine, and may not use this model."""
+"""In a 403: the key is valid but may not use this model."""
 
 
 _NOT_THE_KEY = _any_of(
     "approval_required|host_not_allowed",  # routelock's own server
     "unsupported_country|(country|region|territory|location).{0,40}not (supported|available|allowed)",
 )
-"""Of a 403: no other key would help."""
+"""In a 403: another key would not help."""
 
 
 _OVERLOADED = _any_of("overloaded|at capacity|engine is currently|resource_temporarily_unavailable")
@@ -142,7 +152,7 @@ _STATUS_OF: Mapping[str, int] = {
     "server_error": 500,
     "timeout_error": 504,
     "overloaded_error": 529,
-    # routelock's own server, within a stream; its types say less
+    # routelock's own server, inside a stream
     "shutting_down": 503,
     # Google RPC codes
     "invalid_argument": 400,
@@ -154,7 +164,7 @@ _STATUS_OF: Mapping[str, int] = {
     "internal": 500,
     "unavailable": 503,
     "deadline_exceeded": 504,
-    # AWS exceptions, which arrive inside the event stream
+    # AWS exceptions, inside the event stream
     "validationexception": 400,
     "accessdeniedexception": 403,
     "resourcenotfoundexception": 404,
@@ -181,37 +191,35 @@ _ADVICE: Mapping[type[ProviderError], str] = {
 def error_from_answer(
     answer: Answer, *, provider: str, model: str, url: str = "", now: float | None = None
 ) -> ProviderError:
-    """Return the error that an HTTP answer means.
+    """Return the error for an HTTP answer that is not a reply.
 
     Args:
-        answer: an answer that was not a reply: an error status, or an error object inside a 200.
+        answer: has an error status, or an error object inside a 200.
         provider: the vendor's short name.
         model: the model that was asked.
-        url: where, if the caller knows; it is named where it may be what is wrong.
-        now: seconds since the epoch, for a Retry-After that is a date; the clock by default.
+        url: the address that was asked, if it is known; named in the error if it may be wrong.
+        now: seconds since the epoch, for a Retry-After that is a date; default: the clock.
     """
-    said = _said(answer.body)
-    status = _true_status(answer, said)
-    kind = _kind(status, said)
+    found = _error_object(answer.body)
+    status = _true_status(answer, found)
+    kind = _kind(status, found)
     retry_after = _retry_after(answer.headers, time.time() if now is None else now)
-    retry_after = said.retry_after if retry_after is None else retry_after
-    if kind is QuotaExhausted and retry_after is not None and "insufficient" not in said.words:
-        kind = RateLimited  # Gemini calls its per-minute limit a quota, and says when to come back
+    retry_after = found.retry_after if retry_after is None else retry_after
+    if kind is QuotaExhausted and retry_after is not None and "insufficient" not in found.words:
+        kind = RateLimited  # Gemini calls its per-minute limit a quota, and says when to retry
     retryable = _retryable(kind, status, answer.headers)
     if kind is AuthenticationFailed:
         advice = f"{_ADVICE[kind]} {key_hint(provider)}"
     elif kind is InvalidRequest:
-        advice = _change(status, url, retryable)
+        advice = _advice_for_refusal(status, url, retryable)
     else:
         advice = _ADVICE.get(kind, "The same request may pass later.")
-    where = f"{who(provider, url)} answered {status if status else 'with an error'}"
-    what = said.message.rstrip(".") or "it gave no reason"
+    where = f"{vendor_label(provider, url)} answered {status if status else 'with an error'}"
+    what = found.message.rstrip(".") or "it gave no reason"
     if retry_after is not None and retry_after > LONGEST_WAIT:
         asked = _header(answer.headers, "retry-after") or f"{retry_after:g} s"
-        advice, retry_after = (
-            f"{advice} It asks to wait for {shortened(asked, 100)!r}.",
-            LONGEST_WAIT,
-        )
+        advice = f"{advice} It asks to wait for {shorten(asked, 100)!r}."
+        retry_after = LONGEST_WAIT
     return kind(
         f"{where} for model {model!r}: {what}. {advice}",
         status=status,
@@ -222,12 +230,12 @@ def error_from_answer(
     )
 
 
-def who(provider: str, url: str = "") -> str:
-    """Name who was asked: the vendor, and the server where that is not the vendor's own.
+def vendor_label(provider: str, url: str = "") -> str:
+    """Return the vendor's name for an error, with the server if it is not the vendor's own.
 
     Args:
-        provider: the vendor's short name; ``"local"`` is none.
-        url: where, if that was chosen by the app.
+        provider: the vendor's short name; ``"local"`` is not a vendor.
+        url: the address, if the app chose it.
     """
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
@@ -238,27 +246,27 @@ def who(provider: str, url: str = "") -> str:
     return f"{provider} ({place})" if not known else provider or "The provider"
 
 
-def _change(status: int | None, url: str, retryable: bool | None) -> str:
-    """Say what to change about a request that was refused."""
+def _advice_for_refusal(status: int | None, url: str, retryable: bool | None) -> str:
+    """Return what to change about a request that was refused."""
     if status == 404 and url:
         parts = urlsplit(url)
         place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-        advice = f"Check the address: this was sent to {shortened(place)}."
+        advice = f"Check the address: this was sent to {shorten(place)}."
         if re.search(r"/v\d|(^|&)api-version=", f"{parts.path}?&{parts.query}"):
             return advice
         wanted = place.removesuffix("/chat/completions")
-        return f"{advice} Most servers want a version in it, such as {shortened(wanted)}/v1."
+        return f"{advice} Most servers want a version in it, such as {shorten(wanted)}/v1."
     if status == 403:
         return "The key is not what is wrong: the same request will be refused again."
     return f"The same request {'may pass later.' if retryable else 'will be refused again: change it.'}"
 
 
 def key_hint(provider: str, handler: str = "") -> str:
-    """Say where a key for this vendor is looked for.
+    """Return how to pass a key for this vendor.
 
     Args:
         provider: the vendor's short name.
-        handler: how one with a key is made, where that is known, such as ``"OpenAI('m', api_key=...)"``.
+        handler: how to make a handler with a key, such as ``"OpenAI('m', api_key=...)"``.
     """
     names = {
         "azure": "AZURE_API_KEY",
@@ -276,13 +284,13 @@ def key_hint(provider: str, handler: str = "") -> str:
     return f"{setting}, or pass api_key= to the handler{f', {handler}' if handler else ''}."
 
 
-def no_key(provider: str, model: str, handler: str) -> AuthenticationFailed:
-    """Return the error for a model that was not asked, because there is no key for its vendor.
+def missing_key_error(provider: str, model: str, handler: str) -> AuthenticationFailed:
+    """Return the error for a model that was not asked because its vendor's key is missing.
 
     Args:
         provider: the vendor's short name.
         model: the model that was to be asked.
-        handler: how a handler with a key is made.
+        handler: how to make a handler with a key.
     """
     return AuthenticationFailed(
         f"There is no key for {provider}, so {model!r} was not asked. {key_hint(provider, handler)}",
@@ -291,26 +299,64 @@ def no_key(provider: str, model: str, handler: str) -> AuthenticationFailed:
     )
 
 
-def shortened(text: str, limit: int = 400) -> str:
-    """Return text fit for a message: one line, not too long, without what looks like a secret."""
+def redirect_error(
+    status: int,
+    headers: Mapping[str, str],
+    *,
+    url: str,
+    provider: str,
+    model: str,
+    argument: str = "base_url",
+) -> InvalidRequest:
+    """Return the error for a redirect, which is not followed: it would pass on the key and the conversation.
+
+    Args:
+        status: the status of the answer, from 300 to 399.
+        headers: the headers of the answer, found by names in lower case.
+        url: the address that was asked: a redirect may be relative to it.
+        provider: the vendor's short name.
+        model: the model that was asked.
+        argument: the argument of the handler that takes the address.
+    """
+    location = headers.get("location", "")
+    where = repr(shorten(_joined(url, location), 200)) if location else "nowhere"
+    return InvalidRequest(
+        f"{provider} answered {status}, a redirect to {where}, which is not followed: the key would be sent "
+        f"there too. Pass the new address as {argument}.",
+        status=status,
+        provider=provider,
+        model=model,
+    )
+
+
+def _joined(url: str, location: str) -> str:
+    """Return the full address of a redirect, so that its host can be seen."""
+    try:
+        return urljoin(url, location)
+    except ValueError:  # a server may write anything there
+        return location
+
+
+def shorten(text: str, limit: int = 400) -> str:
+    """Return text for an error message: one line of at most ``limit`` characters, without secrets."""
     line = scrubbed(" ".join(text[: 2 * limit].split()), "...")
     return line if len(line) <= limit else f"{line[:limit]} ..."
 
 
-def _kind(status: int | None, said: _Said) -> type[ProviderError]:
-    words = said.words
+def _kind(status: int | None, found: _ErrorObject) -> type[ProviderError]:
+    words = found.words
     if status is not None and 400 <= status < 500:
         return _refusal(status, words)
     if status is None or status < 400:
         refused = ContentRefused if _REFUSED.search(words) else ServerFailed
-        return refused if said.message else UnreadableResponse
+        return refused if found.message else UnreadableResponse
     return ProviderTimeout if status == 504 else ServerFailed
 
 
 def _refusal(status: int, words: str) -> type[ProviderError]:
     rules: tuple[tuple[bool, type[ProviderError]], ...] = (
         (status == 408, ProviderTimeout),
-        (status == 498, ServerFailed),  # Groq: its flex tier has no room now
+        (status == 498, ServerFailed),  # Groq: its flex tier is full
         (status == 402 or bool(_QUOTA.search(words)), QuotaExhausted),
         (status == 429, RateLimited),
         (bool(_TOO_LONG.search(words)), ContextTooLong),
@@ -327,57 +373,54 @@ def _refusal(status: int, words: str) -> type[ProviderError]:
 def _retryable(kind: type[ProviderError], status: int | None, headers: Mapping[str, str]) -> bool | None:
     if issubclass(kind, QuotaExhausted):
         return False
-    advice = headers.get("x-should-retry")  # OpenAI and Anthropic say so themselves
+    advice = headers.get("x-should-retry")  # OpenAI and Anthropic send it
     if advice in ("true", "false"):
         return advice == "true"
     if kind is InvalidRequest and status in (409, 425):
-        return True  # a lock, or a replay guard, of the vendor's
+        return True  # a lock or a replay guard of the vendor
     return False if status == 501 else None
 
 
-def _true_status(answer: Answer, said: _Said) -> int | None:
-    """Return the status, or what the words mean when an error came inside a 200."""
+def _true_status(answer: Answer, found: _ErrorObject) -> int | None:
+    """Return the status, or the one that the error object of a 200 stands for."""
     if answer.status is not None and answer.status >= 400:
         return answer.status
-    for code in said.codes:
+    for code in found.codes:
         if code.isdigit() and 400 <= int(code) < 600:
             return int(code)
         if known := _STATUS_OF.get(code.lower()):
             return known
-    return None if said.message else answer.status
+    return None if found.message else answer.status
 
 
-def _said(body: str) -> _Said:
-    found = _error_object(body)
+def _error_object(body: str) -> _ErrorObject:
+    found = _inner_object(body)
     if not found:
         plain = "" if body.lstrip().startswith("<") else body
         title = re.search(r"<title>(.*?)</title>", body, re.DOTALL | re.IGNORECASE)
-        return _Said(shortened(title.group(1) if title else plain), (), None)
+        return _ErrorObject(shorten(title.group(1) if title else plain), (), None)
     message = _message_in(found)
     codes = tuple(
         str(found[key])
         for key in ("code", "type", "status", "error_type", "__type", "message_code")
         if isinstance(found.get(key), str | int) and str(found[key]) != "error"
     )
-    return _Said(shortened(message), codes, _delay_in(found))
+    return _ErrorObject(shorten(message), codes, _delay_in(found))
 
 
-def _error_object(body: str) -> Mapping[str, Any]:
-    """Return the object that says what went wrong: the whole body, where nothing in it is the error."""
-    outer = _object(body)
+def _inner_object(body: str) -> Mapping[str, Any]:
+    """Return the error object of a body, or the whole body if no part of it is one."""
+    outer = _outer_object(body)
     inner: object = outer.get("error")
     if isinstance(inner, Mapping):
         return cast("Mapping[str, Any]", inner)
     return {**outer, "message": inner} if isinstance(inner, str) else outer
 
 
-def _object(body: str) -> Mapping[str, Any]:
-    try:
-        value: Any = json.loads(body)
-    except ValueError:
-        return {}
-    if isinstance(value, list) and value:  # Gemini answers a stream's request with a list
-        value = value[0]  # pyright: ignore[reportUnknownVariableType] - it is anything still
+def _outer_object(body: str) -> Mapping[str, Any]:
+    value = json_or_none(body)
+    if isinstance(value, list) and value:  # Gemini answers a request for a stream with a list
+        value = cast("list[object]", value)[0]
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -391,8 +434,8 @@ def _message_in(found: Mapping[str, Any]) -> str:
 
 
 def _delay_in(found: Mapping[str, Any]) -> float | None:
-    told = json.dumps(found.get("details")) + str(found.get("message"))
-    asked = re.search(r'"retryDelay": "([\d.]+)s"|(?:retry|try again) in ([\d.]+) ?s', told)
+    text = json.dumps(found.get("details")) + str(found.get("message"))
+    asked = re.search(r'"retryDelay": "([\d.]+)s"|(?:retry|try again) in ([\d.]+) ?s', text)
     return _seconds(asked.group(1) or asked.group(2)) if asked else None
 
 
@@ -412,7 +455,7 @@ def _until(date: str, now: float) -> float | None:
     try:
         when = parsedate_to_datetime(date)
         return max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
-    except (ValueError, TypeError, OverflowError):  # whatever a server may write there
+    except (ValueError, TypeError, OverflowError):  # a server may write anything there
         return None
 
 

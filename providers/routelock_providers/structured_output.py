@@ -1,9 +1,9 @@
-"""A reply bound to a schema, with vendors that can and with those that cannot. Pure functions.
+"""Structured output: how a request asks a vendor for a reply that fits a schema.
 
-Where a vendor takes a schema for its text, it gets one. Where it does not, or not together with tools,
-the model is offered one more tool, whose arguments are the answer: it may call the others first, and
-hand over, and when it calls this one its arguments become text of the reply. A model that calls no tools
-is told the schema in words.
+A vendor that takes a schema for its text gets it. For the others, and for those that take no schema beside
+tools, the model is offered one more tool, whose arguments are the answer: the model may call other tools or
+hand over first, and when it calls this one, the arguments become the text of the reply. A model that cannot
+call tools gets the schema in its instructions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta, Tool
 from routelock.handlers.port import OutputMode, OutputSchema, Request, ToolChoice, ToolSpec, schema_prompt
 from routelock.history.messages import Message, calls_of
 
-__all__ = ["AnswerEvents", "Plan", "as_answer", "plan_for", "told"]
+__all__ = ["AnswerEvents", "Plan", "as_answer", "plan_for", "with_prompt"]
 
 
 ANSWER_TOOL = "final_answer"
@@ -26,28 +26,28 @@ _GAP = "\n\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How a request's tools and schema are put to the vendor."""
+    """How the tools and the schema of a request are sent to the vendor."""
 
     tools: Sequence[ToolSpec]
     tool_choice: ToolChoice | None
     response_format: Mapping[str, Any] | None = None
     answer_tool: str | None = None
-    """The name of the tool whose arguments are the answer, if there is one."""
+    """The name of the tool whose arguments are the answer, or None."""
     prompt: str | None = None
-    """What has to be added to the instructions."""
+    """Text that is added to the instructions."""
 
 
 def plan_for(request: Request, *, native: bool, calls: bool = True, can_force: bool = True) -> Plan:
-    """Decide how to ask for what the request wants.
+    """Return how the tools and the schema of a request are sent.
 
     Args:
-        request: with tools, a tool choice and an output schema, or without.
-        native: whether this vendor takes a schema for its text in a request like this one.
+        request: the request of the run.
+        native: whether the vendor takes a schema for its text in a request like this one.
         calls: whether the model can call tools.
-        can_force: whether the model can be made to call a tool; Claude cannot while it thinks.
+        can_force: whether the model can be forced to call a tool; Claude cannot while it thinks.
     """
     schema, choice = request.output_schema, request.tool_choice
-    if schema is None or schema.mode == "prompted":  # which the run has seen to
+    if schema is None or schema.mode == "prompted":  # the run has put it into the instructions
         return Plan(tools=request.tools, tool_choice=choice)
     mode = _mode(native, calls) if schema.mode == "auto" else schema.mode
     if mode == "native":
@@ -69,8 +69,8 @@ def _mode(native: bool, calls: bool) -> OutputMode:
     return "tool" if calls else "prompted"
 
 
-def told(messages: Sequence[Message], prompt: str | None) -> Sequence[Message]:
-    """Return the messages with ``prompt`` at the end of the instructions."""
+def with_prompt(messages: Sequence[Message], prompt: str | None) -> Sequence[Message]:
+    """Return the messages with ``prompt`` added to the instructions."""
     if prompt is None:
         return messages
     system, rest = messages[0], messages[1:]
@@ -80,11 +80,11 @@ def told(messages: Sequence[Message], prompt: str | None) -> Sequence[Message]:
 
 
 def as_answer(done: MessageDone, answer_tool: str | None) -> MessageDone:
-    """Return the reply with calls of the answer tool turned into text, behind whatever text there is.
+    """Return the reply with calls of the answer tool turned into text, after its other text.
 
-    A reply that calls other tools as well is not the answer yet, since their results may change it: it
-    keeps those calls, and the model answers again. Nor is one with several answers: they are no JSON
-    together, so that the model is asked to decide.
+    A reply that also calls other tools is not the answer yet, since their results may change it: it keeps
+    those calls, and the model answers again. Several answers in one reply are not valid JSON together, so the
+    model is asked to choose one.
     """
     calls = calls_of(done.message)
     answers = [call for call in calls if call["function"]["name"] == answer_tool]
@@ -99,38 +99,38 @@ def as_answer(done: MessageDone, answer_tool: str | None) -> MessageDone:
 
 
 def _joined(content: Any, more: Sequence[str]) -> str | list[Any]:
-    """Return the content of a message with more text behind it."""
+    """Return the content of a message with more text after it."""
     if isinstance(content, list) and content:
         return [*content, {"type": "text", "text": _GAP + _GAP.join(more)}]
     return _GAP.join([content, *more] if isinstance(content, str) and content else more)
 
 
 class AnswerEvents:
-    """Shows the pieces of a reply as a reader is to see them: those of the answer as text.
+    """Turns the deltas of the answer tool's call into text deltas.
 
     Args:
-        answer_tool: the name of the answer tool, if there is one.
+        answer_tool: the name of the answer tool, or None.
     """
 
-    __slots__ = ("_answer_tool", "_call", "_said")
+    __slots__ = ("_answer_tool", "_call", "_has_text")
 
     def __init__(self, answer_tool: str | None) -> None:
         self._answer_tool = answer_tool
-        self._said = False
+        self._has_text = False
         self._call: int | None = None
 
-    def shown(self, event: HandlerEvent) -> HandlerEvent | None:
-        """Return the event as it is to be seen, or None if there is nothing to see."""
+    def convert(self, event: HandlerEvent) -> HandlerEvent | None:
+        """Return the event that the reader of the stream gets, or None if it gets none."""
         if self._answer_tool is None:
             return event
         if isinstance(event, TextDelta):
-            self._said = True
+            self._has_text = True
         if not isinstance(event, ToolCallDelta) or event.name != self._answer_tool:
             return event
         if not event.arguments:
             return None
-        gap = _GAP if self._said and event.index != self._call else ""
-        self._said, self._call = True, event.index
+        gap = _GAP if self._has_text and event.index != self._call else ""
+        self._has_text, self._call = True, event.index
         return TextDelta(gap + event.arguments)
 
 

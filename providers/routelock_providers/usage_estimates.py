@@ -1,4 +1,4 @@
-"""How many tokens a call took, about, where the server does not say. Pure functions."""
+"""Estimates of the tokens of a call whose server sends no usage."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["estimated_usage"]
 
 
 _CHARACTERS = 4
-"""Of English, so many are a token (OpenAI, "What are tokens and how to count them?")."""
+"""Characters of English per token (OpenAI, "What are tokens and how to count them?")."""
 
 _PER_MESSAGE = 4
-"""Tokens that say who speaks, as OpenAI's models count them."""
+"""Tokens of the role, as OpenAI's models count them."""
 
 _PER_MEDIUM = 1000
-"""Tokens that an image, a sound or a file is taken for: vendors count from 85 to some thousands."""
+"""Tokens of an image, a sound or a file: vendors count from 85 to some thousands."""
 
 _THOUGHTS = ("reasoning_content", "reasoning")
 
@@ -29,9 +29,9 @@ def estimated_usage(messages: Sequence[Message], tools: Sequence[Mapping[str, An
     """Return the usage of one call as an estimate; its cost is unknown.
 
     Args:
-        messages: what was sent.
-        tools: what was offered.
-        reply: the complete message that came.
+        messages: the messages of the request.
+        tools: the tools of the request.
+        reply: the complete message of the model.
     """
     specs = len(json.dumps([*tools], default=str)) // _CHARACTERS if tools else 0
     return Usage(
@@ -46,6 +46,6 @@ def _tokens(message: Message) -> int:
     texts = [text_of(message), *(str(message.get(key) or "") for key in _THOUGHTS)]
     for call in calls_of(message):
         texts += [call["function"]["name"], call["function"]["arguments"]]
-    # of other scripts than Latin, a token has fewer characters, which take more bytes
+    # in other scripts than Latin a token has fewer characters, and these take more bytes
     size = sum(len(text.encode("utf-8", "replace")) for text in texts)
     return _PER_MESSAGE + -(-size // _CHARACTERS) + _PER_MEDIUM * len(media_of(message.get("content")))

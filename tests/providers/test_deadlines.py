@@ -59,7 +59,7 @@ async def at_once() -> str:
     return "x"
 
 
-def test_each_event_loop_has_its_kind() -> None:
+def test_each_event_loop_has_its_class() -> None:
     async def kind_here() -> type[Deadline]:
         return type(deadline_for(1, 1, provider="p", model="m"))
 
@@ -67,24 +67,24 @@ def test_each_event_loop_has_its_kind() -> None:
     assert anyio.run(kind_here, backend="trio") is Deadline
 
 
-async def test_what_comes_in_time_passes() -> None:
+async def test_result_in_time_is_returned() -> None:
     limit = deadline(60.0, 60.0)
     assert await limit.first(at_once) == "x"
     assert await limit.next(at_once) == "x"
 
 
-async def test_without_limits_nothing_is_late() -> None:
+async def test_no_limits_no_timeout() -> None:
     assert await deadline().first(at_once) == "x"
     assert await deadline().next(at_once) == "x"
 
 
-async def test_a_whole_call_that_stalls_is_told_with_its_limit() -> None:
+async def test_stalled_call_names_its_limit() -> None:
     with pytest.raises(ProviderTimeout, match=r"within 0\.01 s") as caught:
         await deadline(0.01).first(anyio.sleep_forever)
     assert (caught.value.provider, caught.value.model, caught.value.retryable) == ("mistral", "m", True)
 
 
-async def test_a_gap_is_told_from_a_late_reply() -> None:
+async def test_gap_differs_from_a_late_reply() -> None:
     with pytest.raises(ProviderTimeout, match="in the middle"):
         await deadline(60.0, 0.01).next(anyio.sleep_forever)
 
@@ -108,7 +108,7 @@ async def test_the_whole_call_ends_though_no_gap_was_too_long() -> None:
         await trickle()
 
 
-async def test_what_the_reader_does_in_between_does_not_count() -> None:
+async def test_time_of_the_reader_does_not_count() -> None:
     limit = deadline(0.2)
     for _ in range(3):
         assert await limit.next(at_once) == "x"
@@ -160,14 +160,14 @@ def test_limits_of_no_time_are_refused_by_name() -> None:
     check_seconds(timeout=None)
 
 
-async def test_cancelling_and_being_late_at_once_is_cancelling() -> None:
-    """Both may come before the work wakes up; then whoever cancelled must see it."""
+async def test_cancellation_wins_over_a_timeout() -> None:
+    """Both may come before the work wakes up; then the cancellation must win."""
     with anyio.move_on_after(0.01) as scope:
         await deadline(0.01).first(anyio.sleep_forever)
     assert scope.cancelled_caught
 
 
-async def test_after_a_deadline_the_task_goes_on() -> None:
+async def test_task_continues_after_a_timeout() -> None:
     limit = deadline(0.01)
     for _ in range(2):
         with pytest.raises(ProviderTimeout):
@@ -178,8 +178,8 @@ async def test_after_a_deadline_the_task_goes_on() -> None:
     assert scope.cancelled_caught
 
 
-async def test_a_library_that_makes_something_else_of_it_leaves_nothing_behind() -> None:
-    """The next one who waits in this task is not taken for cancelled."""
+async def test_replaced_cancellation_leaves_no_trace() -> None:
+    """The next wait of this task is not taken for cancelled."""
 
     async def otherwise() -> str:
         try:
@@ -311,7 +311,7 @@ def test_a_call_that_is_over_leaves_no_timer_behind(name: str, watched: bool) ->
             request = Request(messages=[{"role": "user", "content": "Hi"}], stream=watched)
             async for _ in handler.stream(request):
                 pass
-            assert loop.timers, "nobody set a deadline"
+            assert loop.timers, "no deadline was set"
             assert all(timer.cancelled() for timer in loop.timers)
             await (close_litellm() if name == "LiteLLM" else handler.aclose())
 

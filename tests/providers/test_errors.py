@@ -58,7 +58,7 @@ def test_a_header_that_cannot_be_sent_is_told_without_what_it_holds(error: Excep
     found = mapped(error)
     assert type(found) is errors.InvalidRequest
     assert not found.retryable
-    assert "Look at the key" in str(found)
+    assert "Check the key" in str(found)
     assert "topsecret" not in f"{found} {error}", "a traceback shows both"
 
 

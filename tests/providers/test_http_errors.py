@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from routelock import errors
 from routelock.errors import ProviderError
-from routelock_providers.http_errors import LONGEST_WAIT, Answer, error_from_answer, shortened
+from routelock_providers.http_errors import LONGEST_WAIT, Answer, error_from_answer, shorten
 
 MODEL, KEY = errors.ModelNotFound, errors.AuthenticationFailed
 
@@ -239,7 +239,7 @@ def test_openrouters_raw_words_are_told() -> None:
 
 
 def test_a_key_in_a_url_is_not_repeated() -> None:
-    assert "secret" not in shortened("GET https://x/v1?key=secret&a=1 and ?api_key=secret")
+    assert "secret" not in shorten("GET https://x/v1?key=secret&a=1 and ?api_key=secret")
 
 
 @given(st.integers(100, 599) | st.none(), st.text(), st.dictionaries(st.text(), st.text(), max_size=3))

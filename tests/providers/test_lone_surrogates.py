@@ -32,7 +32,7 @@ from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 from routelock_providers.request_shape import prepare
-from routelock_providers.vendors import shape_of
+from routelock_providers.vendors import vendor_rules
 
 pytestmark = pytest.mark.anyio
 
@@ -285,8 +285,8 @@ def test_sendable_text_is_utf8_and_otherwise_the_same(text: str) -> None:
 @given(messages=conversations())
 def test_what_was_made_sendable_is_left_alone(vendor: str, messages: list[Message]) -> None:
     provider, _, model = MODELS[vendor].partition("/")
-    once = prepare(messages, shape_of(provider, model))
-    assert prepare(once, shape_of(provider, model)) is once
+    once = prepare(messages, vendor_rules(provider, model))
+    assert prepare(once, vendor_rules(provider, model)) is once
 
 
 # -- a conversation --

@@ -23,7 +23,8 @@ from routelock_providers import OpenAICompatible
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 from routelock_providers.litellm.request import as_sent
-from routelock_providers.request_shape import only
+from routelock_providers.request_shape import prepare
+from routelock_providers.vendors import VendorRules
 
 pytestmark = pytest.mark.anyio
 
@@ -146,10 +147,12 @@ async def test_what_a_provider_is_sent(handler: Any, part: Any, arrives: Any) ->
     assert (arrives if isinstance(arrives, str) else json.dumps(arrives)) in body
 
 
-def test_a_note_stands_for_what_is_not_taken_and_the_rest_is_the_same_object() -> None:
+def test_note_replaces_parts_that_the_vendor_does_not_take() -> None:
     parts = [TEXT, IMAGE, {"type": "vendors_own"}]
-    assert only(parts, {"image_url"}) is parts
-    assert only(parts, {"file"}) == [TEXT, {"type": "text", "text": NO_IMAGE}, {"type": "vendors_own"}]
+    messages: list[Any] = [{"role": "user", "content": parts}]
+    assert prepare(messages, VendorRules(media=frozenset(("image_url",)))) is messages
+    (message,) = prepare(messages, VendorRules(media=frozenset(("file",))))
+    assert message.get("content") == [TEXT, {"type": "text", "text": NO_IMAGE}, {"type": "vendors_own"}]
 
 
 # Before they are sent

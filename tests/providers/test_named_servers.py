@@ -13,7 +13,7 @@ from routelock.handlers.port import Handler
 from routelock.handlers.retry import Retry
 from routelock_providers import OpenAICompatible
 from routelock_providers.chat_completions.openai import OpenAI
-from routelock_providers.http_errors import Answer, error_from_answer, who
+from routelock_providers.http_errors import Answer, error_from_answer, vendor_label
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
@@ -78,6 +78,6 @@ async def test_so_does_a_server_that_is_not_there(name: str) -> None:
     ],
 )
 async def test_a_vendors_own_server_is_the_vendor(provider: str, url: str, told: str) -> None:
-    assert who(provider, url) == told
+    assert vendor_label(provider, url) == told
     error = error_from_answer(Answer(429, {}, "no"), provider=provider, model="m", url=url)
     assert str(error).startswith(f"{told} answered 429")

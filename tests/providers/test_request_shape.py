@@ -16,15 +16,15 @@ from routelock.history.messages import Message, calls_of
 from routelock.history.repair import problems
 from routelock_providers.litellm.request import as_sent
 from routelock_providers.request_shape import Outgoing, prepare, tools_for
-from routelock_providers.vendors import Shape, shape_of
+from routelock_providers.vendors import VendorRules, vendor_rules
 
 USER: Message = {"role": "user", "content": "Hi"}
 PROVIDERS = ["groq", "openai", "anthropic", "bedrock", "gemini", "mistral", "openrouter", "somebody_new"]
-SHAPES = [shape_of(provider) for provider in PROVIDERS]
-STRICT = shape_of("somebody_new")
-OPENAI = shape_of("openai")
-MISTRAL = shape_of("mistral")
-GEMINI = shape_of("gemini")
+SHAPES = [vendor_rules(provider) for provider in PROVIDERS]
+STRICT = vendor_rules("somebody_new")
+OPENAI = vendor_rules("openai")
+MISTRAL = vendor_rules("mistral")
+GEMINI = vendor_rules("gemini")
 
 
 def turn(
@@ -51,10 +51,10 @@ def sent_arguments(text: str) -> str:
     return calls_of(sent[1])[0]["function"]["arguments"]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=PROVIDERS)
-def test_what_is_fine_stays_the_same_object(shape: Shape) -> None:
+@pytest.mark.parametrize("rules", SHAPES, ids=PROVIDERS)
+def test_what_is_fine_stays_the_same_object(rules: VendorRules) -> None:
     messages = [USER, *turn("abcDEF123", '{"x": "é"}')]
-    assert prepare(messages, shape) is messages
+    assert prepare(messages, rules) is messages
 
 
 def test_equal_ids_need_not_be_one_object() -> None:
@@ -75,15 +75,15 @@ def test_equal_ids_need_not_be_one_object() -> None:
 )
 def test_keys_that_a_vendor_sends_and_refuses(provider: str, model: str, kept: set[str]) -> None:
     said: Any = {"role": "assistant", "content": "a", "name": "n", "reasoning": "r", "reasoning_content": "r"}
-    assert set(prepare([USER, said, USER], shape_of(provider, model))[1]) == kept
+    assert set(prepare([USER, said, USER], vendor_rules(provider, model))[1]) == kept
 
 
 def test_keys_of_calls_that_a_vendor_refuses() -> None:
     calling, answer = turn()
     extra: Any = {**calls_of(calling)[0], "index": 0, "provider_specific_fields": {}}
     messages: list[Message] = [USER, {**calling, "tool_calls": [extra]}, answer]
-    assert prepare(messages, shape_of("gemini")) is messages
-    assert prepare(messages, shape_of("groq"))[1] == calling
+    assert prepare(messages, vendor_rules("gemini")) is messages
+    assert prepare(messages, vendor_rules("groq"))[1] == calling
 
 
 def test_what_is_fine_in_a_list_that_is_not_stays_the_same_object() -> None:
@@ -107,15 +107,15 @@ def test_input_is_not_changed() -> None:
 
 
 @pytest.mark.parametrize("nothing", ["", " \n", None, [], [{"type": "text", "text": ""}]])
-@pytest.mark.parametrize("shape", SHAPES, ids=PROVIDERS)
-def test_empty_tool_results_say_so(shape: Shape, nothing: Any) -> None:
+@pytest.mark.parametrize("rules", SHAPES, ids=PROVIDERS)
+def test_empty_tool_results_say_so(rules: VendorRules, nothing: Any) -> None:
     """litellm drops an empty result for Mistral, and with it the pairing."""
-    assert prepare([USER, *turn(output=nothing)], shape)[2].get("content") == "(no output)"
+    assert prepare([USER, *turn(output=nothing)], rules)[2].get("content") == "(no output)"
 
 
 def test_parts_of_a_tool_result_that_say_something_stay() -> None:
     parts = [{"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "text", "text": " "}]
-    assert prepare([USER, *turn(output=parts)], shape_of("anthropic"))[2].get("content") == parts[:1]
+    assert prepare([USER, *turn(output=parts)], vendor_rules("anthropic"))[2].get("content") == parts[:1]
 
 
 @pytest.mark.parametrize(
@@ -317,19 +317,19 @@ def test_a_made_id_gives_way_to_one_that_is_taken() -> None:
     ],
 )
 def test_shapes(provider: str, model: str, id_length: int, needs_tools: bool) -> None:
-    shape = shape_of(provider, model)
-    assert (shape.id_length, shape.needs_tools) == (id_length, needs_tools)
+    rules = vendor_rules(provider, model)
+    assert (rules.id_length, rules.needs_tools) == (id_length, needs_tools)
 
 
 def test_tools_stand_in_for_those_of_the_history() -> None:
     """Anthropic and Bedrock refuse calls in the history when the request has no tools."""
     messages = [USER, *turn("a", name="f"), *turn("b", name="g"), *turn("c", name="f")]
-    stand_ins = tools_for(messages, (), shape_of("anthropic"))
+    stand_ins = tools_for(messages, (), vendor_rules("anthropic"))
     assert [tool["function"]["name"] for tool in stand_ins] == ["f", "g"]
-    assert tools_for([USER], (), shape_of("anthropic")) == []
+    assert tools_for([USER], (), vendor_rules("anthropic")) == []
     assert tools_for(messages, (), OPENAI) == ()
     offered = [{"type": "function", "function": {"name": "h"}}]
-    assert tools_for(messages, offered, shape_of("anthropic")) is offered
+    assert tools_for(messages, offered, vendor_rules("anthropic")) is offered
 
 
 # Whatever valid history goes in, for every vendor.
@@ -362,40 +362,40 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 
 @given(histories(), st.sampled_from(SHAPES))
-def test_preparing_twice_is_preparing_once(messages: list[Message], shape: Shape) -> None:
-    once = prepare(messages, shape)
-    assert prepare(once, shape) is once
+def test_preparing_twice_is_preparing_once(messages: list[Message], rules: VendorRules) -> None:
+    once = prepare(messages, rules)
+    assert prepare(once, rules) is once
 
 
 @given(histories(), st.sampled_from(SHAPES))
-def test_calls_and_answers_stay_pairs(messages: list[Message], shape: Shape) -> None:
-    sent = prepare(messages, shape)
+def test_calls_and_answers_stay_pairs(messages: list[Message], rules: VendorRules) -> None:
+    sent = prepare(messages, rules)
     # the core repairs what is wrong with empty messages before; here only the pairing counts
     assert [found for found in problems(sent) if "tool" in found] == []
     assert sum(len(calls_of(message)) for message in sent) == sum(len(calls_of(m)) for m in messages)
 
 
 @given(histories(), st.sampled_from(SHAPES))
-def test_all_that_is_sent_is_acceptable(messages: list[Message], shape: Shape) -> None:
-    sent = prepare(messages, shape)
+def test_all_that_is_sent_is_acceptable(messages: list[Message], rules: VendorRules) -> None:
+    sent = prepare(messages, rules)
     json.dumps([message.get("content") for message in sent], ensure_ascii=False).encode()
     for message in sent:
         assert not any(key.startswith("_") for key in message)
         assert message.get("tool_calls", ["none"]) != []
         assert message["role"] != "tool" or message.get("content")
         for call in calls_of(message):
-            assert shape.id_pattern.fullmatch(call["id"])
+            assert rules.id_pattern.fullmatch(call["id"])
             assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", call["function"]["name"])
             assert isinstance(json.loads(call["function"]["arguments"]), dict)
-    if shape.refuses_blank:
+    if rules.refuses_blank:
         said = [message for message in sent if not calls_of(message)]
         assert all(message.get("content") and str(message.get("content")).strip() for message in said)
     roles = [message["role"] for message in sent]
     spoken = [role for role in roles if role != "system"]
     assert spoken
-    assert not (shape.starts_with_user and spoken[0] != "user")
-    assert not (shape.ends_with_user and roles[-1] == "assistant")
-    if not shape.user_after_tool:
+    assert not (rules.starts_with_user and spoken[0] != "user")
+    assert not (rules.ends_with_user and roles[-1] == "assistant")
+    if not rules.user_after_tool:
         assert ("tool", "user") not in list(pairwise(roles))
 
 
@@ -403,17 +403,17 @@ def test_strict_is_said_only_to_vendors_that_know_it() -> None:
     """The arguments are checked on this side all the same."""
     spec = {"type": "function", "function": {"name": "f", "parameters": {}, "strict": True}}
     search = {"type": "web_search"}
-    assert tools_for([], [spec, search], shape_of("openai")) == [spec, search]
+    assert tools_for([], [spec, search], vendor_rules("openai")) == [spec, search]
     told = {"type": "function", "function": {"name": "f", "parameters": {}}}
-    assert list(tools_for([], [spec, search], shape_of("anthropic"))) == [told, search]
+    assert list(tools_for([], [spec, search], vendor_rules("anthropic"))) == [told, search]
     assert "strict" in spec["function"]
 
 
 # What one vendor alone refuses; `test_shapes` proves it of any history.
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
-DEEPSEEK = shape_of("deepseek")
-COHERE = shape_of("cohere_chat")
+DEEPSEEK = vendor_rules("deepseek")
+COHERE = vendor_rules("cohere_chat")
 
 
 def test_mistral_takes_no_system_message_after_an_answer() -> None:
@@ -463,7 +463,7 @@ def test_cohere_takes_the_text_beside_calls_as_a_plan() -> None:
 
 def test_xai_takes_no_null_beside_calls() -> None:
     messages = [USER, *turn()]
-    assert prepare(messages, shape_of("xai"))[1] == {**messages[1], "content": ""}
+    assert prepare(messages, vendor_rules("xai"))[1] == {**messages[1], "content": ""}
 
 
 def test_a_developer_is_the_system_to_all_but_openai() -> None:
@@ -473,7 +473,7 @@ def test_a_developer_is_the_system_to_all_but_openai() -> None:
 
 
 def test_gemini_knows_no_names_that_begin_with_a_digit() -> None:
-    sent = prepare([USER, *turn(name="2fa")], shape_of("gemini"))
+    sent = prepare([USER, *turn(name="2fa")], vendor_rules("gemini"))
     assert calls_of(sent[1])[0]["function"]["name"] == "_2fa"
     untouched = [USER, *turn(name="2fa")]
     assert prepare(untouched, OPENAI) is untouched
@@ -493,7 +493,7 @@ def test_what_a_result_cannot_hold_is_shown_after_the_results() -> None:
     ]
     assert sent[-1]["role"] == "user"
     assert prepare(sent, OPENAI) is sent
-    assert prepare(messages, shape_of("anthropic")) is messages
+    assert prepare(messages, vendor_rules("anthropic")) is messages
 
 
 def test_an_image_from_a_tool_reaches_mistral_too() -> None:
@@ -525,12 +525,12 @@ def test_arguments_nested_too_deep_to_be_read_are_quoted() -> None:
     assert sent_arguments(deep) == json.dumps({"_invalid_arguments": deep[:800]})
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=PROVIDERS)
-def test_an_image_that_a_model_made_is_not_sent_back_to_it(shape: Shape) -> None:
+@pytest.mark.parametrize("rules", SHAPES, ids=PROVIDERS)
+def test_an_image_that_a_model_made_is_not_sent_back_to_it(rules: VendorRules) -> None:
     """No vendor takes one in an assistant's message (https://github.com/openai/openai-node/issues/1030)."""
     image = {"type": "image_url", "image_url": {"url": "data:,"}}
     said: Message = {"role": "assistant", "content": [{"type": "text", "text": "See:"}, image]}
-    sent = prepare([USER, said, USER], shape)
+    sent = prepare([USER, said, USER], rules)
     assert [part["type"] for part in sent[1]["content"] or ()] == ["text", "text"]  # type: ignore[index]
 
 
@@ -546,9 +546,9 @@ def test_results_come_in_the_order_of_their_calls_where_they_have_no_ids() -> No
     asks: Message = {"role": "assistant", "content": None, "tool_calls": calls}
     answers = [turn(one, output=one)[1] for one in "bca"]
     for vendor in ("gemini", "ollama_chat"):
-        sent = prepare([USER, asks, *answers, USER], shape_of(vendor))
+        sent = prepare([USER, asks, *answers, USER], vendor_rules(vendor))
         assert [message.get("content") for message in sent[2:]] == ["a", "b", "c", "Hi"]
-        assert prepare(sent, shape_of(vendor)) is sent
+        assert prepare(sent, vendor_rules(vendor)) is sent
     messages = [USER, asks, *answers]
     assert prepare(messages, OPENAI) is messages
 
@@ -684,7 +684,7 @@ def test_fields_of_the_app_in_a_text_do_not_leave(role: str, model: str) -> None
 
 def test_cache_marks_of_the_app_are_sent() -> None:
     message: Any = {"role": "user", "content": "Hi", "cache_control": {"type": "ephemeral"}}
-    assert prepare([message], shape_of("anthropic"))[0] is message
+    assert prepare([message], vendor_rules("anthropic"))[0] is message
 
 
 def test_what_a_provider_said_under_keys_of_its_own_goes_back() -> None:

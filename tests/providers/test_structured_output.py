@@ -1,4 +1,4 @@
-"""One wish, two ways to put it to the vendor."""
+"""Structured output: the vendor gets a schema, a tool, or a prompt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from routelock.handlers.events import MessageDone, TextDelta, ToolCallDelta
 from routelock.handlers.port import OutputSchema, Request
 from routelock.history.messages import text_of
-from routelock_providers.structured_output import AnswerEvents, as_answer, plan_for, told
+from routelock_providers.structured_output import AnswerEvents, as_answer, plan_for, with_prompt
 
 SCHEMA = OutputSchema("answer", {"type": "object"}, strict=False)
 
@@ -101,12 +101,12 @@ def test_a_reply_that_answers_in_text_stays_as_it_is() -> None:
 
 def test_the_answer_streams_as_text() -> None:
     events = AnswerEvents("final_answer")
-    assert events.shown(ToolCallDelta(0, "c", "final_answer", "")) is None
-    assert events.shown(ToolCallDelta(0, "c", "final_answer", "[1")) == TextDelta("[1")
-    assert events.shown(ToolCallDelta(0, "c", "final_answer", "]")) == TextDelta("]")
+    assert events.convert(ToolCallDelta(0, "c", "final_answer", "")) is None
+    assert events.convert(ToolCallDelta(0, "c", "final_answer", "[1")) == TextDelta("[1")
+    assert events.convert(ToolCallDelta(0, "c", "final_answer", "]")) == TextDelta("]")
     other = ToolCallDelta(1, "c", "a", "")
-    assert events.shown(other) is other
-    assert AnswerEvents(None).shown(other) is other
+    assert events.convert(other) is other
+    assert AnswerEvents(None).convert(other) is other
 
 
 def test_what_is_streamed_is_the_text_of_the_reply() -> None:
@@ -117,7 +117,7 @@ def test_what_is_streamed_is_the_text_of_the_reply() -> None:
         ToolCallDelta(0, "c0", "final_answer", "]"),
         ToolCallDelta(1, "c1", "final_answer", "[1]"),
     ]
-    seen = "".join(event.text for event in map(events.shown, pieces) if isinstance(event, TextDelta))
+    seen = "".join(event.text for event in map(events.convert, pieces) if isinstance(event, TextDelta))
     done = as_answer(said("final_answer", "final_answer", content="Done:"), "final_answer")
     assert done.message.get("content") == seen
 
@@ -158,7 +158,7 @@ def test_the_prompt_ends_the_instructions() -> None:
     user: Any = {"role": "user", "content": "Hi"}
     system: Any = {"role": "system", "content": "Be brief."}
     parts: Any = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
-    assert told([user], None) == [user]
-    assert told([user], "JSON!") == [{"role": "system", "content": "JSON!"}, user]
-    assert told([system, user], "JSON!") == [{"role": "system", "content": "Be brief.\n\nJSON!"}, user]
-    assert text_of(told([parts, user], "JSON!")[0]) == "Be brief.\n\nJSON!"
+    assert with_prompt([user], None) == [user]
+    assert with_prompt([user], "JSON!") == [{"role": "system", "content": "JSON!"}, user]
+    assert with_prompt([system, user], "JSON!") == [{"role": "system", "content": "Be brief.\n\nJSON!"}, user]
+    assert text_of(with_prompt([parts, user], "JSON!")[0]) == "Be brief.\n\nJSON!"

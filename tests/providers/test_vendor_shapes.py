@@ -16,7 +16,7 @@ from routelock.history.repair import problems
 from routelock.testing import PROFILES, assert_valid
 from routelock_providers.litellm.request import as_sent
 from routelock_providers.request_shape import prepare
-from routelock_providers.vendors import shape_of
+from routelock_providers.vendors import vendor_rules
 
 QUICK = examples(30)
 
@@ -35,9 +35,9 @@ def test_what_is_sent_is_accepted(vendor: str, messages: list[Message]) -> None:
 def test_what_is_sent_needs_no_more_repair(vendor: str, messages: list[Message]) -> None:
     provider, _, model = MODELS[vendor].partition("/")
     before = copy.deepcopy(messages)
-    once = prepare(messages, shape_of(provider, model))
+    once = prepare(messages, vendor_rules(provider, model))
     assert messages == before
-    assert prepare(once, shape_of(provider, model)) is once
+    assert prepare(once, vendor_rules(provider, model)) is once
     assert [found for found in problems(once) if "tool" in found] == []
     assert sum(len(calls_of(each)) for each in once) == sum(len(calls_of(each)) for each in messages)
 
@@ -50,7 +50,7 @@ def test_no_part_is_lost(vendor: str, messages: list[Message]) -> None:
     sent, _ = as_sent(MODELS[vendor], messages)
     before = json.dumps(messages).count('"image_url":')
     provider, _, model = MODELS[vendor].partition("/")
-    if shape_of(provider, model).media == frozenset():
+    if vendor_rules(provider, model).media == frozenset():
         assert json.dumps(sent).count("(An image that this model cannot be shown.)") == before
     else:
         assert json.dumps(sent).count('"image_url":') == before

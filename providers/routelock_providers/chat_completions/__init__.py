@@ -1,6 +1,6 @@
-"""Endpoints with OpenAI's chat completions, without litellm: over aiohttp, or over the openai library.
+"""Endpoints with OpenAI's chat completions API, over aiohttp or over the openai library, without litellm.
 
-`litellm/` and `remote/` use what it reads streams with. Imports `http/` and the modules beside it. Start at
+`litellm/` and `remote/` use its stream reader. It imports `http/` and the modules beside that. Start at
 `openai_compatible.py`, then `chat.py`.
 """
 

@@ -1,7 +1,7 @@
-"""One chat completion: the body goes out, what comes back becomes events. Carrying it is another's work.
+"""One chat completion: it makes the body of the request and turns the answer into events.
 
-Both handlers that speak to an HTTP API share this: `routelock_providers.OpenAI` and
-`routelock_providers.RemoteAgent`. It knows no HTTP library: it is given a function that sends.
+`OpenAICompatible`, `OpenAI` and `RemoteAgent` share it. It knows no HTTP library: each handler passes a
+function that sends the body.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import reprlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import anyio
 
@@ -22,23 +22,23 @@ from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.port import Request, about_to_ask
 from routelock.handlers.stream_assembler import completion_done, why_incomplete
 from routelock.history.messages import Message, calls_of
-from routelock_providers.chat_completions.plain_replies import plain_reply
-from routelock_providers.chat_completions.request_cache import Conversations, Toolboxes
+from routelock_providers.chat_completions.request_cache import MessageCache, ToolCache
 from routelock_providers.chat_completions.stream_reader import (
     MISSHAPEN,
     FailedReply,
-    Reading,
+    StreamReader,
     UnreadableEvent,
     failure_in,
 )
 from routelock_providers.deadlines import deadline_for
 from routelock_providers.errors import to_provider_error
-from routelock_providers.http.body import MOST_BYTES, Received, body_of, parsed
-from routelock_providers.http_errors import Answer, error_from_answer, shortened, who
+from routelock_providers.http.body import MOST_BYTES, BodyReader, unpacked_body
+from routelock_providers.http_errors import Answer, error_from_answer, shorten, vendor_label
 from routelock_providers.request_shape import prepare, tool_choice
 from routelock_providers.structured_output import AnswerEvents, Plan, as_answer, plan_for
 from routelock_providers.usage_estimates import estimated_usage
-from routelock_providers.vendors import Shape, can_be_forced, takes_schema
+from routelock_providers.vendor_json import json_object
+from routelock_providers.vendors import VendorRules, can_be_forced, takes_schema
 
 __all__ = ["Chat", "Incoming", "Post", "Response", "Wait"]
 
@@ -51,11 +51,12 @@ _NOT_IN_THE_BODY = frozenset(("extra_headers", "extra_body", "tool_choice"))
 
 _EVENTS = re.compile(rb"(\xef\xbb\xbf)?\s*(data|event|id|retry)?:")
 
-_CLOSING = 5.0  # seconds after which a connection that does not close is given up
+_CLOSE_SECONDS = 5.0
+"""How long closing a connection may take."""
 
 
 class Response(Protocol):
-    """What is needed of an answer of httpx or httpx2."""
+    """The part of an answer of httpx or httpx2 that is used here."""
 
     @property
     def status_code(self) -> int:
@@ -64,7 +65,7 @@ class Response(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names in any case find their value."""
+        """The headers; their names are found in any case."""
         ...
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
@@ -73,37 +74,37 @@ class Response(Protocol):
 
 
 class Incoming(Protocol):
-    """An answer whose body has not been read: an ``openai.AsyncStream`` that nobody iterates."""
+    """An answer whose body has not been read, such as an ``openai.AsyncStream`` before its first event."""
 
     @property
     def response(self) -> Response:
-        """Its status and headers, and the body to come."""
+        """The status, the headers and the unread body."""
         ...
 
     async def close(self) -> None:
-        """Give back the connection, or end it when something is left unread."""
+        """Release the connection, or end it if part of the body is unread."""
         ...
 
 
 Wait = Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]
-"""Awaits something for so long."""
+"""Awaits a call within a time limit, see `routelock_providers.deadlines.Deadline`."""
 
 Post = Callable[[_Json], Awaitable[Incoming]]
-"""Sends a body, and returns the answer as soon as its headers are there."""
+"""Sends a body and returns the answer when its headers have arrived."""
 
 
 class Chat:
-    """Asks one model at one endpoint, streamed or not, and reads what it says.
+    """Asks one model at one endpoint, streamed or not, and reads its reply.
 
     Args:
-        provider: who is asked, as errors are to name it.
+        provider: the vendor's short name, for errors.
         model: the model's name as the endpoint knows it.
-        shape: what the endpoint demands of messages.
+        rules: what the endpoint demands of messages.
         timeout: seconds for one whole reply; None for no limit.
         chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
-        max_bytes: what one reply may have at most; None for no limit.
-        needs_finish: whether a streamed reply is complete only with a finish reason, whatever else came.
-        url: where the endpoint is, for errors.
+        max_bytes: the largest size of one reply; None for no limit.
+        needs_finish: whether a streamed reply is complete only with a finish reason.
+        url: the address of the endpoint, for errors.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Chat:
         *,
         provider: str,
         model: str,
-        shape: Shape,
+        rules: VendorRules,
         timeout: float | None,
         chunk_timeout: float | None,
         max_bytes: int | None = MOST_BYTES,
@@ -120,83 +121,83 @@ class Chat:
     ) -> None:
         self.provider = provider
         self.model = model
-        self._shape = shape
-        self._conversations = Conversations(shape)
-        self._toolboxes = Toolboxes(shape)
+        self._rules = rules
+        self._messages = MessageCache(rules)
+        self._tools = ToolCache(rules)
         self._limits = (timeout, chunk_timeout)
         self._max_bytes = max_bytes
         self._needs_finish = needs_finish
         self._url = url
-        self._who = who(provider, url)
+        self._vendor = vendor_label(provider, url)
 
     async def stream(self, request: Request, post: Post) -> AsyncGenerator[HandlerEvent]:
-        """Send the request and yield the reply, its pieces first if it comes in pieces.
+        """Send the request and yield the events of the reply; the last one is the whole message.
 
         Raises:
-            ProviderError: whatever went wrong.
+            ProviderError: the call failed, see `routelock.errors`.
         """
         about_to_ask(f"{self.provider}/{self.model}", request)
         plan = self._plan(request)
-        # without tools there is no next request that would go on from this one
+        # without tools there is no later request that continues this one
         run_id = "" if request.context is None else request.context.run_id
-        goes_on = self._conversations.take(run_id, request.messages) if plan.tools else None
-        messages = prepare(request.messages, self._shape) if goes_on is None else goes_on
+        cached = self._messages.take(run_id, request.messages) if plan.tools else None
+        messages = prepare(request.messages, self._rules) if cached is None else cached
         body = self._body(request, plan, messages)
-        coming = _Coming(post, body, self._received, asked=request.stream)
+        answer = _Answer(post, body, self._body_reader, asked_to_stream=request.stream)
         deadline = deadline_for(*self._limits, provider=self.provider, model=self.model)
         try:
-            await self._guarded(deadline.first, coming.begin, coming)
-            if coming.streams:
-                reading, wait, events = Reading(), deadline.first, AnswerEvents(plan.answer_tool)
-                while not reading.ended:
-                    for event in await self._more(reading, coming, wait):
-                        if (shown := events.shown(event)) is not None:
+            await self._guarded(deadline.first, answer.begin, answer)
+            if answer.streams:
+                reader, wait, events = StreamReader(), deadline.first, AnswerEvents(plan.answer_tool)
+                while not reader.ended:
+                    for event in await self._next_events(reader, answer, wait):
+                        if (shown := events.convert(event)) is not None:
                             yield shown
                     wait = deadline.next
-                await coming.drain()
-                done = self._end_of(reading)
+                await answer.drain()
+                done = self._finish(reader)
             else:
-                done = self._completion(coming.whole)
+                done = self._completion(answer.whole)
             if done.usage is None:
                 done = replace(done, usage=estimated_usage(messages, plan.tools, done.message))
-            if goes_on is not None and calls_of(done.message):
-                self._conversations.put_back(run_id, goes_on)
+            if cached is not None and calls_of(done.message):
+                self._messages.put_back(run_id, cached)
             yield done if plan.answer_tool is None else as_answer(done, plan.answer_tool)
         finally:
             deadline.close()
-            await coming.aclose()
+            await answer.aclose()
 
-    async def _more(
-        self, reading: Reading, coming: _Coming, wait: Wait[list[HandlerEvent]]
+    async def _next_events(
+        self, reader: StreamReader, answer: _Answer, wait: Wait[list[HandlerEvent]]
     ) -> list[HandlerEvent]:
-        """Wait until something of the reply has come, or its end. Comments are silence."""
+        """Wait for the next event of the stream, or its end. Comments do not count as events."""
 
-        async def more() -> list[HandlerEvent]:
-            reading.check()  # what came with the last bytes may be an error, and nothing follows it
-            before, events = reading.count, reading.feed(await coming.more())
-            while reading.count == before and not reading.ended:
-                events = reading.feed(await coming.more())
+        async def next_events() -> list[HandlerEvent]:
+            reader.check()  # the last bytes may have held an error, and nothing follows an error
+            before, events = reader.count, reader.feed(await answer.read())
+            while reader.count == before and not reader.ended:
+                events = reader.feed(await answer.read())
             return events
 
         try:
-            return await self._guarded(wait, more, coming)
+            return await self._guarded(wait, next_events, answer)
         except (IncompleteResponse, ProviderTimeout):
-            if not reading.finished:
+            if not reader.has_finish:
                 raise
-            reading.ended = True  # the message is whole: what is missing is how many tokens it had
+            reader.ended = True  # the message is whole: only its usage is missing
             return []
 
-    def _end_of(self, reading: Reading) -> MessageDone:
+    def _finish(self, reader: StreamReader) -> MessageDone:
         try:
-            done = reading.done()
+            done = reader.done()
         except UnreadableEvent as error:
-            raise self._unreadable(error.said) from error
-        except FailedReply as error:
+            raise self._unreadable(error.content) from error
+        except FailedReply as error:  # after the finish reason
             raise self._failed(error.error) from error
-        missing = why_incomplete(done, ended=reading.marked, counted=reading.counted)
+        missing = why_incomplete(done, ended=reader.saw_done, counted=reader.usage_came_last)
         if self._needs_finish and not missing and not done.finish_reason:
             missing = "no finish reason"
-        return self._checked(done, missing)
+        return self._complete(done, missing)
 
     def _plan(self, request: Request) -> Plan:
         if request.output_schema is None:
@@ -205,7 +206,7 @@ class Chat:
         return plan_for(request, native=native, can_force=can_be_forced(self.model, request.settings))
 
     def _body(self, request: Request, plan: Plan, messages: Sequence[Message]) -> _Json:
-        tools = self._toolboxes.fitted(messages, plan.tools)
+        tools = self._tools.take(messages, plan.tools)
         body: dict[str, Any] = {"model": self.model, "messages": messages}
         if tools:
             body["tools"] = tools
@@ -221,82 +222,77 @@ class Chat:
         self,
         wait: Wait[T],
         work: Callable[[], Awaitable[T]],
-        coming: _Coming,
+        answer: _Answer,
     ) -> T:
-        """Await one step of the call within its time; the library's errors become ours."""
+        """Await one step of the call within its time limit, and raise its errors as errors of routelock."""
         try:
             return await wait(work)
         except ProviderError:
             raise
         except UnreadableEvent as error:
-            raise self._unreadable(error.said) from error
+            raise self._unreadable(error.content) from error
         except FailedReply as error:
             raise self._failed(error.error) from error
         except Exception as error:
             raise to_provider_error(
-                error, provider=self.provider, model=self.model, began=coming.began, url=self._url
+                error, provider=self.provider, model=self.model, began=answer.began, url=self._url
             ) from error
 
-    def _received(self, response: Response) -> Received:
-        return Received(body_of(response, self._unreadably_packed), self._max_bytes, self._too_much)
+    def _body_reader(self, response: Response) -> BodyReader:
+        return BodyReader(unpacked_body(response, self._not_unpacked), self._max_bytes, self._too_long)
 
     def _completion(self, answer: bytes) -> MessageDone:
-        completion = parsed(answer.removeprefix(codecs.BOM_UTF8))
-        if not isinstance(completion, dict) or not completion:  # of JSON there is no other mapping
-            raise self._unreadable(answer)
-        whole = cast("_Json", completion)
+        completion = json_object(answer.removeprefix(codecs.BOM_UTF8))
         try:
-            plain = plain_reply(whole)
-            if plain is not None and plain.usage:
-                return plain
-            if error := failure_in(whole):
+            if error := failure_in(completion):
                 raise self._failed(error)
-            if "choices" not in whole:
+            if "choices" not in completion:
                 raise self._unreadable(answer)
-            done = completion_done(whole)
-            return self._checked(done, why_incomplete(done, ended=True))
+            done = completion_done(completion)
+            return self._complete(done, why_incomplete(done, ended=True))
         except MISSHAPEN as error:
-            raise self._unreadable(whole) from error
+            raise self._unreadable(completion) from error
 
     def _failed(self, error: object) -> ProviderError:
-        """Return what an error inside an answer means that claimed success."""
+        """Return the error for an error object inside an answer that claimed success."""
         answer = Answer(200, {}, json.dumps({"error": error}))
         return error_from_answer(answer, provider=self.provider, model=self.model, url=self._url)
 
-    def _checked(self, done: MessageDone, missing: str | None) -> MessageDone:
+    def _complete(self, done: MessageDone, missing: str | None) -> MessageDone:
+        """Return the message if nothing of it is missing."""
         if missing:
             raise IncompleteResponse(
-                f"The reply of {self._who} for model {self.model!r} ended too early: it holds {missing}. "
-                "It is not a shorter answer but a part of one; the run may ask again.",
+                f"The reply of {self._vendor} for model {self.model!r} ended too early: it holds {missing}. "
+                "What arrived is only a part of the reply; the run may ask again.",
                 provider=self.provider,
                 model=self.model,
             )
         return done
 
-    def _unreadable(self, said: object) -> UnreadableResponse:
-        if isinstance(said, bytes):
-            said = said[:2000].decode("utf-8", "replace")
-        text = said[:2000] if isinstance(said, str) else reprlib.repr(said)
-        what = f"something that is not a chat completion: {shortened(text, 200)!r}" if text else "nothing"
+    def _unreadable(self, content: object) -> UnreadableResponse:
+        if isinstance(content, bytes):
+            content = content[:2000].decode("utf-8", "replace")
+        text = content[:2000] if isinstance(content, str) else reprlib.repr(content)
+        what = f"something that is not a chat completion: {shorten(text, 200)!r}" if text else "nothing"
         return UnreadableResponse(
-            f"Asked for model {self.model!r}, {self._who} sent {what}. Check that the URL is that of the "
+            f"Asked for model {self.model!r}, {self._vendor} sent {what}. Check that the URL is that of the "
             "API; the same request may pass later.",
             provider=self.provider,
             model=self.model,
         )
 
-    def _unreadably_packed(self, why: str) -> UnreadableResponse:
+    def _not_unpacked(self, why: str) -> UnreadableResponse:
         return UnreadableResponse(
-            f"The reply of {self._who} for model {self.model!r} cannot be unpacked: {why}. Switch "
+            f"The reply of {self._vendor} for model {self.model!r} cannot be unpacked: {why}. Switch "
             "compression off for this URL.",
             provider=self.provider,
             model=self.model,
             retryable=False,
         )
 
-    def _too_much(self) -> UnreadableResponse:
+    def _too_long(self) -> UnreadableResponse:
         return UnreadableResponse(
-            f"The reply of {self._who} for model {self.model!r} has more than {self._max_bytes} bytes, "
+            f"The reply of {self._vendor} for model {self.model!r} has more than {self._max_bytes} bytes, "
             "so it was not read to its end. Raise max_bytes= if it may be that long.",
             provider=self.provider,
             model=self.model,
@@ -304,70 +300,80 @@ class Chat:
         )
 
 
-class _Coming:
-    """An answer that is coming in: first its head, then its body, at once or in pieces."""
+class _Answer:
+    """The answer to one request: first its head, then its body, whole or in pieces.
+
+    Args:
+        post: sends the request.
+        body: the body of the request.
+        read: makes the reader of the answer's body.
+        asked_to_stream: whether the request asks for a stream.
+    """
 
     def __init__(
         self,
         post: Post,
         body: _Json,
-        received: Callable[[Response], Received],
+        read: Callable[[Response], BodyReader],
         *,
-        asked: bool,
+        asked_to_stream: bool,
     ) -> None:
         self.began = False
-        """Whether the head has come."""
+        """Whether the head has arrived."""
         self.streams = False
+        """Whether the answer is a stream, known when `begin` has returned."""
         self.whole = b""
         """The body of an answer that does not stream."""
         self._post = post
         self._body = body
-        self._make = received
-        self._asked = asked
+        self._make_reader = read
+        self._asked_to_stream = asked_to_stream
         self._incoming: Incoming | None = None
-        self._received: Received | None = None
+        self._reader: BodyReader | None = None
 
     async def begin(self) -> None:
-        """Send the request, and wait for the head of the answer, or for all of it."""
+        """Send the request and wait for the head of the answer, and for the whole body if it does not
+        stream.
+        """
         self._incoming = await self._post(self._body)
         response = self._incoming.response
         self.began = True
-        received = self._received = self._make(response)
-        unknown = "event-stream" if self._asked and response.status_code == 200 else ""
+        reader = self._reader = self._make_reader(response)
+        unknown = "event-stream" if self._asked_to_stream and response.status_code == 200 else ""
         self.streams = "event-stream" in response.headers.get("content-type", unknown)
         if not self.streams:
-            # not asked to stream, or the endpoint does not, or a proxy answers in its place
-            self.whole = await received.all()
-            self.streams = bool(_EVENTS.match(self.whole))  # a stream under a wrong name
+            # no stream was asked for, or the endpoint cannot stream, or a proxy answers in its place
+            self.whole = await reader.read_all()
+            self.streams = bool(_EVENTS.match(self.whole))  # a stream with another content type
 
-    async def more(self) -> bytes:
+    async def read(self) -> bytes:
         """Wait for the next bytes of a stream; none at its end."""
         if self.whole:
             whole, self.whole = self.whole, b""
             return whole
-        assert self._received is not None
-        return await self._received.more()
+        assert self._reader is not None
+        return await self._reader.read()
 
     async def drain(self) -> None:
         """Read what follows the reply, so that the connection can be used again."""
-        if self._received is not None:
-            await self._received.drain()
+        if self._reader is not None:
+            await self._reader.drain()
 
     async def aclose(self) -> None:
-        """Give back the connection, or end it when something is left unread."""
+        """Release the connection, or end it if part of the body is unread."""
         if self._incoming is None:
             return
-        if self._received is not None and self._received.over:
+        if self._reader is not None and self._reader.is_over:
             await self._incoming.close()
             return
-        with anyio.move_on_after(_CLOSING, shield=True):
-            if self._received is not None:
-                await self._received.aclose()
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            if self._reader is not None:
+                await self._reader.aclose()
             await self._incoming.close()
 
 
 def _with_settings(body: dict[str, Any], settings: _Json) -> _Json:
-    settings = sendable({**settings})  # whoever wrote them: vendors refuse half a surrogate pair
+    settings = sendable({**settings})  # vendors refuse half a surrogate pair
     body |= {key: value for key, value in settings.items() if key not in _NOT_IN_THE_BODY}
     if "tools" not in body:
         body.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools

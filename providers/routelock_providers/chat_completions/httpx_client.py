@@ -1,8 +1,4 @@
-"""The HTTP client of the openai library: aiohttp where that can send, behind the interface of httpx.
-
-httpx itself looks at all its connections for each request, which with some hundreds at once takes longer than
-all the rest.
-"""
+"""The HTTP client of the openai library: httpx with aiohttp as its transport, or httpx alone on trio."""
 
 from __future__ import annotations
 
@@ -18,31 +14,31 @@ from routelock_providers.chat_completions.request_cache import body_as_json
 __all__ = ["encoded", "httpx_client"]
 
 
-def httpx_client(look_at: Callable[[Any], Awaitable[None]]) -> Any:
-    """Return a client of httpx, or of httpx2 since openai 3, for the event loop that goes on.
+def httpx_client(check: Callable[[Any], Awaitable[None]]) -> Any:
+    """Return a client of httpx, or of httpx2 since openai 3, for the running event loop.
 
-    It follows no redirect, keeps no cookie, and knows no timeout of its own.
+    It follows no redirect, keeps no cookie, and has no timeout.
 
     Args:
-        look_at: is shown each answer before its body is read.
+        check: is called with each answer before its body is read.
     """
-    hooks = {"response": [look_at]}
-    cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # a run leaves none to the next
-    if not _is_for_aiohttp():
+    hooks = {"response": [check]}
+    cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no cookie goes from one run to another
+    if not _can_use_aiohttp():
         from openai import DefaultAsyncHttpxClient  # noqa: PLC0415 - openai costs 0.7 s to import
 
         return DefaultAsyncHttpxClient(event_hooks=hooks, cookies=cookies, follow_redirects=False)
-    import httpx  # noqa: PLC0415 - takes longer than all of routelock
+    import httpx  # noqa: PLC0415 - takes longer to import than all of routelock
 
-    from routelock_providers.http.client import trusted  # noqa: PLC0415 - imports aiohttp
+    from routelock_providers.http.client import tls_context  # noqa: PLC0415 - imports aiohttp
     from routelock_providers.http.httpx_transport import AiohttpTransport  # noqa: PLC0415 - imports httpx
 
-    transport = AiohttpTransport(trusted())
+    transport = AiohttpTransport(tls_context())
     return httpx.AsyncClient(transport=transport, event_hooks=hooks, cookies=cookies, timeout=None)
 
 
 def encoded(body: Mapping[str, Any]) -> bytes | None:
-    """Return the body as JSON, of which the most is known from the last request; None if JSON is not enough.
+    """Return the body as JSON, or None if only the openai library can encode it.
 
     The library also takes times and pydantic models, which ``extra_body`` may hold.
     """
@@ -52,8 +48,8 @@ def encoded(body: Mapping[str, Any]) -> bytes | None:
         return None
 
 
-def _is_for_aiohttp() -> bool:
-    """Whether aiohttp can send: on asyncio, and by HTTP where the environment names a proxy."""
+def _can_use_aiohttp() -> bool:
+    """Return whether aiohttp can send: on asyncio, and only through proxies with http addresses."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

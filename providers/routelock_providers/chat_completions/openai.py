@@ -1,9 +1,10 @@
-"""Chat completions through the openai library: OpenAI, Azure, and every endpoint that speaks like them.
+"""Chat completions over the openai library: OpenAI, Azure, and every endpoint with the same API.
 
-The library carries the request and maps nothing: the body goes out as it is and chunks are read as
-plain dicts. Its typed layer walks every message on every call and builds a model of every chunk;
-measured without it, a call with 101 messages took a fifteenth of the CPU, a chunk a twelfth. On asyncio,
-aiohttp sends what httpx would: a chunk takes a third of the CPU, one of 500 runs at once half.
+The library only sends the request: the body is encoded here and chunks are read as plain dicts. The typed
+layer of the library walks over every message of each call and builds a model of every chunk; without it, a
+call with 101 messages takes a fifteenth of the CPU time and a chunk a twelfth. On asyncio, aiohttp carries
+the requests of httpx: a chunk then takes a third of the CPU time, and a run among 500 concurrent runs takes
+half.
 """
 
 from __future__ import annotations
@@ -30,13 +31,12 @@ from routelock_providers.chat_completions.openai_compatible import (
     family_at,
     host_of,
     key_of,
-    open_address,
-    shape_at,
-    told_key,
+    key_source,
+    public_address,
+    rules_at,
 )
-from routelock_providers.http.body import ACCEPTED, MOST_BYTES, beginning
-from routelock_providers.http_errors import Answer, error_from_answer, no_key
-from routelock_providers.redirects import redirect_refused
+from routelock_providers.http.body import ACCEPTED, MOST_BYTES, read_error_body
+from routelock_providers.http_errors import Answer, error_from_answer, missing_key_error, redirect_error
 from routelock_providers.vendors import provider_at
 
 if TYPE_CHECKING:
@@ -46,35 +46,35 @@ __all__ = ["OpenAI"]
 
 
 class OpenAI:
-    """A handler that asks one model of OpenAI's, or of any endpoint with the same API.
+    """A handler that asks one model of OpenAI, or of any endpoint with the same API.
 
-    A streamed reply is complete when a finish reason or, last of all, the usage has come, or when the
-    stream ended with ``[DONE]``. A stream that just ends, or that ends within the arguments of a call,
-    raises `IncompleteResponse`: text that was cut looks like text that ended, and a call that has only
-    begun like one without arguments.
+    A streamed reply is complete with a finish reason, with usage after everything else, or with ``[DONE]`` at
+    the end of the stream. A stream that ends without these, or within the arguments of a call, raises
+    `IncompleteResponse`: text that was cut looks like text that ended, and a call that has only begun looks
+    like a call without arguments.
 
     Args:
-        model: the model's name as the endpoint knows it, such as ``"gpt-4o-mini"``.
+        model: the endpoint's name for the model, such as ``"gpt-4o-mini"``.
         base_url: another endpoint, such as ``"http://localhost:11434/v1"``; default: OpenAI's.
-            ``/chat/completions`` is added unless it is there; a query such as Azure's ``api-version`` stays.
+            ``/chat/completions`` is added if it is missing; a query such as Azure's ``api-version`` stays.
         api_key: the key. Default: the environment variable named after the endpoint, such as
-            ``OPENAI_API_KEY`` or, for ``api.groq.com``, ``GROQ_API_KEY``. OpenAI's key is never
-            sent to another endpoint unless it is passed here.
-        client: a client of your own, such as an ``AsyncAzureOpenAI``. You close it.
+            ``OPENAI_API_KEY`` or, for ``api.groq.com``, ``GROQ_API_KEY``. OpenAI's key is never sent to
+            another endpoint unless it is passed here.
+        client: a client of the app, such as an ``AsyncAzureOpenAI``. The app closes it.
         timeout: seconds for one whole reply, streamed or not; None for no limit.
-        chunk_timeout: seconds that a stream may be silent once it has begun; comments that keep the
-            connection alive are silence. None for no limit.
-        max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
-            and is not read.
+        chunk_timeout: seconds between two events of a stream; comments that keep the connection alive are not
+            events. None for no limit.
+        max_bytes: the largest unpacked size of one reply; None for no limit. A longer reply is an error and
+            is not read to its end.
         name: the handler's name; default ``openai_<model>``.
-        priority: of the handlers of an agent, the lower number comes first.
+        priority: the handler's place among those of an agent; the lowest number comes first.
 
-    Settings pass through to the API, but ``None`` leaves a key out, ``stream_options=None``
-    included, for endpoints that refuse it. ``extra_headers`` and ``extra_body`` work as in the
-    openai library. Retrying is the run's: the library is told not to.
+    Settings are passed to the API. ``None`` leaves a key out, also ``stream_options=None`` for endpoints that
+    refuse it. ``extra_headers`` and ``extra_body`` work as in the openai library. The run retries; the
+    library does not.
 
     Raises:
-        ConfigError: base_url is no address.
+        ConfigError: base_url is not an address.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class OpenAI:
         self._chat = Chat(
             provider=self.provider,
             model=model,
-            shape=shape_at(host, model),
+            rules=rules_at(host, model),
             timeout=timeout,
             chunk_timeout=chunk_timeout,
             max_bytes=max_bytes,
@@ -115,10 +115,10 @@ class OpenAI:
         self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"routelock {uuid4().hex}", None)
 
     def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        """Ask the model; stream the reply if the request is being watched.
+        """Ask the model; stream the reply if the request asks for it.
 
         Raises:
-            ProviderError: whatever went wrong, see `routelock.errors`.
+            ProviderError: the call failed, see `routelock.errors`.
         """
         return self._chat.stream(request, partial(self._post, request))
 
@@ -130,29 +130,29 @@ class OpenAI:
             await client.close()
 
     def destination(self) -> Destination:
-        """Say whom a call would ask, and where its key comes from. Nothing is sent."""
+        """Return where a call would go and where its key comes from. Nothing is sent."""
         if self._client is not None:
             address, key = str(self._client.base_url), "that of the client"
-        else:  # the library looks into the environment, too
+        else:  # the library reads the environment, too
             address = self._base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
-            key = told_key(self.provider, self._api_key)
+            key = key_source(self.provider, self._api_key)
         return Destination(
             provider=self.provider,
             model=self.model,
-            address=open_address(address),
+            address=public_address(address),
             key=key,
             ready=not key.startswith("missing"),
         )
 
     async def _post(self, request: Request, body: Mapping[str, Any]) -> AsyncStream[object]:
         if self.provider == "openai" and self._client is None and not key_of("openai", self._api_key):
-            raise no_key("openai", self.model, f"OpenAI({self.model!r}, api_key=...)")
+            raise missing_key_error("openai", self.model, f"OpenAI({self.model!r}, api_key=...)")
         import openai  # noqa: PLC0415 - openai costs 0.7 s to import
 
-        client = self._the_client()
-        # others look into the body: Azure's finds the address in it
+        client = self._open_client()
+        # other clients read the body: Azure's takes the address from it
         content = encoded(body) if type(client) is openai.AsyncOpenAI else None
-        post: Any = client.post  # a stream of the client's own class is the quickest, and it is not typed
+        post: Any = client.post  # the stream class of the client is the fastest, and it is not typed
         try:
             incoming: AsyncStream[object] = await post(
                 PATH,
@@ -160,16 +160,16 @@ class OpenAI:
                 body=body if content is None else None,
                 content=content,
                 options=self._options(request),
-                stream=True,  # for us to read, whether it streams or not
+                stream=True,  # the body is read here, whether it streams or not
             )
             return incoming
-        except openai.APIStatusError as error:  # of a client of one's own
+        except openai.APIStatusError as error:  # from a client of the app
             if error.status_code < 400:
                 raise self._redirected(error.status_code, error.response.headers) from None
             raise
         except Exception as error:
             if isinstance(error.__cause__, ProviderError):
-                raise error.__cause__ from None  # it comes from _look_at
+                raise error.__cause__ from None  # it comes from _check_answer
             raise
 
     def _options(self, request: Request) -> Any:
@@ -177,43 +177,43 @@ class OpenAI:
         headers = {"accept-encoding": ACCEPTED, **headers}
         return {"headers": headers, "timeout": self._timeout, "max_retries": 0, "follow_redirects": False}
 
-    def _the_client(self) -> AsyncOpenAI:
-        """Return the client of this event loop: connections cannot move from one loop to another."""
+    def _open_client(self) -> AsyncOpenAI:
+        """Return the client of the running event loop: connections cannot move to another loop."""
         client = self._client or self._clients.get()
         if client is None:
-            from openai import AsyncOpenAI  # noqa: PLC0415 - see above
+            from openai import AsyncOpenAI  # noqa: PLC0415 - openai costs 0.7 s to import
 
             key = key_of(self.provider, self._api_key)
             if self._base_url is not None:
-                key = key or "none"  # a local server needs no key; one that does says so
-            address, query = _apart(self._base_url)
+                key = key or "none"  # a local server needs no key; any other answers 401
+            address, query = _without_query(self._base_url)
             client = AsyncOpenAI(
                 api_key=key,
                 base_url=address,
                 default_query=query,
                 max_retries=0,
-                http_client=httpx_client(self._look_at),
+                http_client=httpx_client(self._check_answer),
             )
             if self.provider != "openai":
-                client.organization = client.project = None  # read from OPENAI_ORG_ID: nobody else's business
+                client.organization = client.project = None  # read from OPENAI_ORG_ID, for OpenAI alone
             self._clients.set(client)
         return client
 
-    async def _look_at(self, response: Response) -> None:
-        """Let an answer pass if it may hold a reply; the library would read all of any other."""
+    async def _check_answer(self, response: Response) -> None:
+        """Raise the error of an answer that is not a reply; the library would read all of its body."""
         if 300 <= response.status_code < 400:
             raise self._redirected(response.status_code, response.headers)
         if response.status_code >= 400:
-            body = (await beginning(response)).decode("utf-8", "replace")
+            body = (await read_error_body(response)).decode("utf-8", "replace")
             answer = Answer(response.status_code, response.headers, body)
             raise error_from_answer(answer, provider=self.provider, model=self.model, url=self._url)
 
     def _redirected(self, status: int, headers: Mapping[str, str]) -> ProviderError:
-        return redirect_refused(status, headers, url=self._url, provider=self.provider, model=self.model)
+        return redirect_error(status, headers, url=self._url, provider=self.provider, model=self.model)
 
 
-def _apart(base_url: str | None) -> tuple[str | None, Mapping[str, object]]:
-    """Return an address and its query: the library would put the path behind it."""
+def _without_query(base_url: str | None) -> tuple[str | None, Mapping[str, object]]:
+    """Return an address and its query: the library would append the path to the query."""
     if base_url is None:
         return None, {}
     address, _, query = chat_url(base_url).partition("?")

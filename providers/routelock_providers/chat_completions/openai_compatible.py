@@ -1,7 +1,7 @@
-"""Chat completions straight over HTTP: every endpoint that speaks like OpenAI's, and OpenAI's own.
+"""Chat completions over aiohttp: OpenAI and every endpoint with the same API.
 
-Nothing stands between the request and the socket but aiohttp: JSON goes out, JSON comes in, and no
-library walks over it. For trio, or with a client of your own, there is `routelock_providers.OpenAI`.
+No other library handles the request or the reply. For trio, or with a client of the app,
+`routelock_providers.OpenAI` does the same over the openai library.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from routelock_providers.chat_completions.chat import Chat
 from routelock_providers.chat_completions.request_cache import body_as_json
 from routelock_providers.deadlines import check_seconds
 from routelock_providers.http.body import ACCEPTED, MOST_BYTES
-from routelock_providers.http_errors import no_key
-from routelock_providers.vendors import Shape, provider_at, shape_of
+from routelock_providers.http_errors import missing_key_error
+from routelock_providers.vendors import VendorRules, provider_at, vendor_rules
 
 if TYPE_CHECKING:
     from routelock_providers.http.client import HttpClient, HttpResponse
@@ -38,10 +38,10 @@ __all__ = [
     "family_at",
     "host_of",
     "key_of",
+    "key_source",
     "key_variable",
-    "open_address",
-    "shape_at",
-    "told_key",
+    "public_address",
+    "rules_at",
 ]
 
 
@@ -52,27 +52,27 @@ PATH = "/chat/completions"
 _OPENAI_KEYS = frozenset(
     "role content name tool_calls tool_call_id refusal audio function_call annotations".split()
 )
-"""What OpenAI's own messages have; LiteLLM, whose family is the same, may have kept more in them."""
+"""The keys of OpenAI's own messages. LiteLLM, which has the same family, may have kept more keys in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Whom a handler would ask, for people: no secret is in it."""
+    """Where a handler would send a call, to be shown to people: it holds no secret."""
 
     provider: str
     model: str
     address: str
     key: str
-    """Where the key comes from, never the key."""
+    """Where the key comes from; never the key itself."""
     ready: bool = True
-    """False where a key is missing without which nothing is asked."""
+    """False if a required key is missing, so that a call would fail."""
 
 
 def chat_url(base_url: str) -> str:
-    """Return where an endpoint is asked: ``/chat/completions`` is added unless it is there, before the query.
+    """Return the address of an endpoint with ``/chat/completions`` at the end of its path.
 
     Raises:
-        ConfigError: it is no address.
+        ConfigError: ``base_url`` is not an address.
     """
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -81,14 +81,14 @@ def chat_url(base_url: str) -> str:
     return urlunsplit(parts._replace(path=path + PATH, fragment=""))
 
 
-def open_address(url: str) -> str:
-    """Return an address as people may see it: without user, password and other secrets."""
+def public_address(url: str) -> str:
+    """Return an address without user, password and other secrets."""
     parts = urlsplit(url)
     return redact_text(urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])))
 
 
-def told_key(provider: str, passed: str | None) -> str:
-    """Say where the key for a vendor comes from."""
+def key_source(provider: str, passed: str | None) -> str:
+    """Return where the key for a vendor comes from, in words."""
     if passed and passed.strip():
         return "there, passed as api_key"
     variable = key_variable(provider)
@@ -100,27 +100,27 @@ def told_key(provider: str, passed: str | None) -> str:
 
 
 def host_of(base_url: str) -> str:
-    """Return the host of an address, or the text itself when it has none."""
+    """Return the host of an address, or the text itself if it has none."""
     return urlsplit(base_url).hostname or base_url
 
 
 def family_at(host: str) -> str:
-    """Return the family of the models at this host: those that can read one another's private fields."""
+    """Return the family of the models at a host, see `routelock_providers.vendors.family_for`."""
     return "openai" if provider_at(host) == "openai" else host
 
 
-def shape_at(host: str, model: str) -> Shape:
-    """Return what the vendor at this host demands of messages to ``model``."""
+def rules_at(host: str, model: str) -> VendorRules:
+    """Return the rules of the vendor at a host for messages to ``model``."""
     provider = provider_at(host)
-    shape = shape_of(provider, model)
-    return replace(shape, message_keys=_OPENAI_KEYS) if provider in ("openai", "azure") else shape
+    rules = vendor_rules(provider, model)
+    return replace(rules, message_keys=_OPENAI_KEYS) if provider in ("openai", "azure") else rules
 
 
 def key_of(provider: str, passed: str | None = None) -> str | None:
-    """Return the key that was passed or, for none, what the environment has, such as ``GROQ_API_KEY``.
+    """Return the key that was passed, or that of the environment, such as ``GROQ_API_KEY``, or None.
 
-    A newline at its end is of the file that it was read from. A blank one is none: a variable that nobody
-    set is passed on as an empty one.
+    A newline at its end comes from a file and is removed. A blank key counts as none: some programs pass on
+    an unset variable as an empty one.
     """
     return (passed or "").strip() or os.environ.get(key_variable(provider), "").strip() or None
 
@@ -133,33 +133,33 @@ def key_variable(provider: str) -> str:
 class OpenAICompatible:
     """A handler that asks one model of an endpoint with OpenAI's chat API; it runs on asyncio.
 
-    It says and refuses the same as `routelock_providers.OpenAI`, in a fraction of the time. aiohttp
-    carries the requests; it comes with litellm, and with the extra ``routelock[direct]``.
+    It behaves like `routelock_providers.OpenAI` and takes a fraction of its time. It needs aiohttp, which
+    comes with litellm and with the extra ``routelock[direct]``.
 
-    A streamed reply is complete when a finish reason or, last of all, the usage has come, or when the
-    stream ended with ``[DONE]``. A stream that just ends, or that ends within the arguments of a call,
-    raises `IncompleteResponse`: text that was cut looks like text that ended, and a call that has only
-    begun like one without arguments.
+    A streamed reply is complete with a finish reason, with usage after everything else, or with ``[DONE]`` at
+    the end of the stream. A stream that ends without these, or within the arguments of a call, raises
+    `IncompleteResponse`: text that was cut looks like text that ended, and a call that has only begun looks
+    like a call without arguments.
 
     Args:
-        model: the model's name as the endpoint knows it, such as ``"gpt-4o-mini"``.
+        model: the endpoint's name for the model, such as ``"gpt-4o-mini"``.
         base_url: the endpoint, such as ``"https://api.groq.com/openai/v1"``; default: OpenAI's.
-            ``/chat/completions`` is added unless it is there; a query such as Azure's ``api-version`` stays.
+            ``/chat/completions`` is added if it is missing; a query such as Azure's ``api-version`` stays.
         api_key: the key. Default: the environment variable named after the endpoint, such as
-            ``OPENAI_API_KEY`` or, for ``api.groq.com``, ``GROQ_API_KEY``. OpenAI's key is never
-            sent to another endpoint unless it is passed here; where there is no key, none is sent.
-        headers: sent with each request; one named ``authorization`` stands in for the key.
+            ``OPENAI_API_KEY`` or, for ``api.groq.com``, ``GROQ_API_KEY``. OpenAI's key is never sent to
+            another endpoint unless it is passed here. Without a key none is sent.
+        headers: sent with each request; one named ``authorization`` replaces the key.
         timeout: seconds for one whole reply, streamed or not; None for no limit.
-        chunk_timeout: seconds that a stream may be silent once it has begun; comments that keep the
-            connection alive are silence. None for no limit.
-        max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
-            and is not read.
+        chunk_timeout: seconds between two events of a stream; comments that keep the connection alive are not
+            events. None for no limit.
+        max_bytes: the largest unpacked size of one reply; None for no limit. A longer reply is an error and
+            is not read to its end.
         name: the handler's name; default ``<vendor>_<model>``.
-        priority: of the handlers of an agent, the lower number comes first.
+        priority: the handler's place among those of an agent; the lowest number comes first.
 
-    Settings pass through to the API, but ``None`` leaves a key out, ``stream_options=None`` included, for
-    endpoints that refuse it. ``extra_headers`` and ``extra_body`` are added to headers and body. Redirects
-    are not followed. Proxies are those of the environment. Retrying is the run's.
+    Settings are passed to the API. ``None`` leaves a key out, also ``stream_options=None`` for endpoints that
+    refuse it. ``extra_headers`` and ``extra_body`` are added to headers and body. Redirects are not followed.
+    Proxies are those of the environment. The run retries; the handler does not.
 
     Raises:
         ConfigError: an argument that cannot work.
@@ -192,7 +192,7 @@ class OpenAICompatible:
         self._chat = Chat(
             provider=self.provider,
             model=model,
-            shape=shape_at(host, model),
+            rules=rules_at(host, model),
             timeout=timeout,
             chunk_timeout=chunk_timeout,
             max_bytes=max_bytes,
@@ -200,15 +200,15 @@ class OpenAICompatible:
         )
 
     def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        """Ask the model; stream the reply if the request is being watched.
+        """Ask the model; stream the reply if the request asks for it.
 
         Raises:
-            ProviderError: whatever went wrong, see `routelock.errors`.
+            ProviderError: the call failed, see `routelock.errors`.
             ConfigError: the event loop is not asyncio's.
             MissingExtra: aiohttp is not installed.
         """
         self._check_loop()
-        client = self._client or self._connected()
+        client = self._client or self._open_client()
         headers = request.settings.get("extra_headers")
         return self._chat.stream(request, partial(self._post, client, headers))
 
@@ -218,13 +218,13 @@ class OpenAICompatible:
             await self._client.aclose()
 
     def destination(self) -> Destination:
-        """Say whom a call would ask, and where its key comes from. Nothing is sent."""
+        """Return where a call would go and where its key comes from. Nothing is sent."""
         own = next((name for name in ("authorization", "api-key") if name in self._headers), None)
-        key = told_key(self.provider, self._api_key) if own is None else f"there, in headers as {own}"
+        key = key_source(self.provider, self._api_key) if own is None else f"there, in headers as {own}"
         return Destination(
             provider=self.provider,
             model=self.model,
-            address=open_address(self._url),
+            address=public_address(self._url),
             key=key,
             ready=not key.startswith("missing"),
         )
@@ -243,7 +243,7 @@ class OpenAICompatible:
                 "routelock_providers.OpenAI with the same base_url."
             ) from error
 
-    def _connected(self) -> HttpClient:
+    def _open_client(self) -> HttpClient:
         try:
             http_client: Any = importlib.import_module("routelock_providers.http.client")
         except ImportError as error:
@@ -251,23 +251,23 @@ class OpenAICompatible:
                 "OpenAICompatible needs aiohttp, which is not installed: pip install 'routelock[direct]'."
             ) from error
         client: HttpClient = http_client.HttpClient(
-            self._url, self._sent(), provider=self.provider, model=self.model
+            self._url, self._request_headers(), provider=self.provider, model=self.model
         )
         self._client = client
         return client
 
-    def _sent(self) -> Mapping[str, str]:
+    def _request_headers(self) -> Mapping[str, str]:
         """Return the headers of each request."""
         headers = {**_OURS, **self._headers}
         if "authorization" in headers or "api-key" in headers:
             return headers
         key = key_of(self.provider, self._api_key)
         if key is not None:
-            # Azure takes keys in a header of its own, and tokens as everyone else
+            # Azure takes keys in its own header, and tokens in the usual one
             own = {"api-key": key} if self.provider == "azure" else {"authorization": f"Bearer {key}"}
             return headers | own
         if self.provider == "openai":
-            raise no_key("openai", self.model, f"OpenAICompatible({self.model!r}, api_key=...)")
+            raise missing_key_error("openai", self.model, f"OpenAICompatible({self.model!r}, api_key=...)")
         return headers
 
 

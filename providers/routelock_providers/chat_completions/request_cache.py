@@ -1,10 +1,11 @@
-"""What was made of a conversation and its tools for the last request, kept for the next one.
+"""Caches of fitted and encoded messages and tools, for the next request of the same run.
 
-A run asks again and again with the same messages and a few more. Repairing and encoding all of them each time
-makes a long run cost the square of its length: with 400 calls of tools, a hundredfold. So both are done once
-per message. Tools are the same in every request of an agent, so what is sent of them is made once.
+Each request of a run repeats the messages of the last one and adds a few. Fitting and encoding all of them
+each time makes the cost of a run grow with the square of its length: a hundredfold with 400 tool calls. So
+both are done once per message. The tools of an agent are the same in every request, so they are encoded once.
 
-Both are known by their identity: nobody edits what a model was shown, see `routelock.handlers.Request`.
+Messages and tools are recognised by identity, because those of a request are never edited, see
+`routelock.handlers.Request`.
 """
 
 from __future__ import annotations
@@ -19,52 +20,53 @@ from pydantic_core import to_json
 
 from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message
-from routelock_providers.request_shape import Outgoing, opens, tools_for
-from routelock_providers.vendors import Shape
+from routelock_providers.request_shape import Outgoing, tools_for
+from routelock_providers.vendors import VendorRules
 
-__all__ = ["Conversation", "Conversations", "Toolbox", "Toolboxes", "body_as_json"]
+__all__ = ["CachedMessages", "CachedTools", "MessageCache", "ToolCache", "body_as_json"]
 
 
 _MOST = 1000
-"""Conversations that are kept at most, those that were asked last."""
+"""MessageCache that are kept at most, those that were asked last."""
 
-_MOST_TOOLBOXES = 50
-"""An agent whose tools depend on the moment has a new one for each request."""
+_MOST_TOOL_LISTS = 50
+"""The largest number of tool lists that are kept: an agent may have new tools in each request."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
-class Conversation(list[Message]):
-    """The messages of one request as the vendor takes them, and what later ones can go on from."""
+class CachedMessages(list[Message]):
+    """The messages of one request as the vendor takes them, and what the next request can reuse of them."""
 
-    __slots__ = ("_encoded", "_ends", "_given", "_outgoing", "_sent")
+    __slots__ = ("_encoded", "_ends", "_outgoing", "_sent", "_source")
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, rules: VendorRules) -> None:
         super().__init__()
-        self._outgoing = Outgoing(shape)
-        self._given: list[Message] = []
+        self._outgoing = Outgoing(rules)
+        self._source: list[Message] = []
+        """The messages of the run that were added."""
         self._encoded: list[bytes] = []
-        """Several messages each, as JSON, with commas in between."""
+        """Blocks of several messages, as JSON with commas in between."""
         self._ends: list[int] = []
-        """How many messages there are up to the end of each."""
+        """The number of messages up to the end of each block."""
         self._sent: list[Message] = []
-        """What the encoded messages were."""
+        """The messages that were encoded last."""
 
-    def goes_on_with(self, messages: Sequence[Message]) -> bool:
-        """Whether these are the messages of the last request, and perhaps more.
+    def is_continued_by(self, messages: Sequence[Message]) -> bool:
+        """Return whether these are the messages of the last request, and perhaps more.
 
-        The first one is made anew for each request, because it holds the system prompt.
+        The first one is compared by value, because the system prompt is a new message in each request.
         """
-        given = self._given
-        if len(messages) < len(given) or not given or given[0] != messages[0]:
+        source = self._source
+        if len(messages) < len(source) or not source or source[0] != messages[0]:
             return False
-        return all(map(operator.is_, islice(given, 1, None), islice(messages, 1, None)))
+        return all(map(operator.is_, islice(source, 1, None), islice(messages, 1, None)))
 
     def extend_to(self, messages: Sequence[Message]) -> None:
-        """Take in what is new."""
-        for message in messages[len(self._given) :]:
+        """Add the new messages."""
+        for message in messages[len(self._source) :]:
             self._outgoing.add(message)
-            self._given.append(message)
+            self._source.append(message)
         self[:] = self._outgoing.messages()
 
     def json(self) -> bytes:
@@ -73,7 +75,7 @@ class Conversation(list[Message]):
         while self._ends and self._ends[-1] > known:
             del self._ends[-1], self._encoded[-1]
         start = self._ends[-1] if self._ends else 0
-        # what may change again, such as a last message of ours, is not encoded with what will not
+        # what may change again, such as a last message of our own, is a block of its own
         for end in (known, len(self)):
             if end > start:
                 self._encoded.append(_messages_as_json(self[start:end])[1:-1])
@@ -83,54 +85,53 @@ class Conversation(list[Message]):
         return b"[%s]" % b",".join(self._encoded)
 
     def _unchanged(self) -> int:
-        """Return how many messages, from the first one on, are those that were encoded last."""
+        """Return how many messages at the beginning are the same as those that were encoded last."""
         same = [*map(operator.is_, self._sent, self)]
         return len(same) if all(same) else same.index(False)
 
 
-class Conversations:
-    """The conversations of one handler that may go on.
+class MessageCache:
+    """Keeps the messages of the runs that continue after a tool call.
 
-    Each belongs to one request at a time: it is taken out, and put back when the model has called a tool.
-    A run has one at most, and what ends otherwise is forgotten, so nothing of a run stays behind.
+    An entry belongs to one request at a time: it is taken out, and put back when the model has called a tool.
+    A run has at most one entry, and none after its last request.
 
     Args:
-        shape: what the vendor demands of messages.
+        rules: the rules of the vendor.
     """
 
-    def __init__(self, shape: Shape) -> None:
-        self._shape = shape
-        self._kept: dict[str, Conversation] = {}
+    def __init__(self, rules: VendorRules) -> None:
+        self._rules = rules
+        self._kept: dict[str, CachedMessages] = {}
 
-    def take(self, run_id: str, messages: Sequence[Message]) -> Conversation | None:
-        """Return the conversation of a run's request with these messages, ready to be sent.
-
-        None for one that only begins, and can be sent as it is: the next request will be the first that
-        something is kept of.
-        """
+    def take(self, run_id: str, messages: Sequence[Message]) -> CachedMessages:
+        """Return the messages of a run's request, fitted to the vendor's rules."""
         kept = self._kept.pop(run_id, None)
-        if kept is None and opens(messages):
-            return None
-        goes_on = kept is not None and kept.goes_on_with(messages)
-        conversation = kept if kept is not None and goes_on else Conversation(self._shape)
-        conversation.extend_to(messages)
-        return conversation
+        if kept is None or not kept.is_continued_by(messages):
+            kept = CachedMessages(self._rules)
+        kept.extend_to(messages)
+        return kept
 
-    def put_back(self, run_id: str, conversation: Conversation) -> None:
-        """Keep a conversation of a run that will go on."""
+    def put_back(self, run_id: str, messages: CachedMessages) -> None:
+        """Keep the messages of a run that continues."""
         while len(self._kept) >= _MOST:
             del self._kept[next(iter(self._kept))]
-        self._kept[run_id] = conversation
+        self._kept[run_id] = messages
 
 
-class Toolbox(list[ToolSpec]):
-    """The tools of a request as the vendor takes them."""
+class CachedTools(list[ToolSpec]):
+    """The tools of a request as the vendor takes them.
 
-    __slots__ = ("_encoded", "given")
+    Args:
+        source: the tools of the run.
+        tools: the same as the vendor takes them.
+    """
 
-    def __init__(self, given: Sequence[ToolSpec], fitted: Sequence[ToolSpec]) -> None:
-        super().__init__(fitted)
-        self.given = given
+    __slots__ = ("_encoded", "source")
+
+    def __init__(self, source: Sequence[ToolSpec], tools: Sequence[ToolSpec]) -> None:
+        super().__init__(tools)
+        self.source = source
         self._encoded: bytes | None = None
 
     def json(self) -> bytes:
@@ -140,26 +141,26 @@ class Toolbox(list[ToolSpec]):
         return self._encoded
 
 
-class Toolboxes:
-    """The tools of all agents that a handler answers for.
+class ToolCache:
+    """Keeps the tools of all agents that a handler answers for.
 
     Args:
-        shape: what the vendor demands of tools.
+        rules: the rules of the vendor.
     """
 
-    def __init__(self, shape: Shape) -> None:
-        self._shape = shape
-        self._known: dict[int, Toolbox] = {}
+    def __init__(self, rules: VendorRules) -> None:
+        self._rules = rules
+        self._known: dict[int, CachedTools] = {}
 
-    def fitted(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-        """Return what `tools_for` does; the same object again for what can neither change nor be another."""
+    def take(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """Return what `tools_for` returns; the same object again for the same tuple of tools."""
         if not tools or not isinstance(tools, tuple):
-            return tools_for(messages, tools, self._shape)
+            return tools_for(messages, tools, self._rules)
         known = self._known.get(id(tools))
-        if known is None or known.given is not tools:
-            while len(self._known) >= _MOST_TOOLBOXES:
+        if known is None or known.source is not tools:
+            while len(self._known) >= _MOST_TOOL_LISTS:
                 del self._known[next(iter(self._known))]
-            known = self._known[id(tools)] = Toolbox(tools, tools_for(messages, tools, self._shape))
+            known = self._known[id(tools)] = CachedTools(tools, tools_for(messages, tools, self._rules))
         return known
 
 
@@ -167,11 +168,11 @@ def _messages_as_json(messages: Sequence[Message]) -> bytes:
     return to_json(messages, inf_nan_mode="null")
 
 
-_ENCODED = (Conversation, Toolbox)
+_ENCODED = (CachedMessages, CachedTools)
 
 
 def body_as_json(body: Mapping[str, Any]) -> bytes:
-    """Return a request's body as JSON, of which messages and tools may be encoded already."""
+    """Return the body of a request as JSON; its messages and tools may be encoded already."""
     rest: dict[str, Any] = {}
     pieces: list[bytes] = []
     for key, value in body.items():
@@ -179,8 +180,6 @@ def body_as_json(body: Mapping[str, Any]) -> bytes:
             pieces.append(b'"%b":%b' % (key.encode(), value.json()))
         elif key == "messages":
             pieces.append(b'"messages":%b' % _messages_as_json(value))
-        elif isinstance(value, str):  # such as the model; of a text alone this is quick
-            pieces.append(f"{_encode(key)}:{_encode(value)}".encode())
         else:
             rest[key] = value
     if rest:

@@ -1,9 +1,4 @@
-"""What a streamed chat completion says, from the bytes of its body. No I/O.
-
-Nearly every stream is one line of JSON per event with an empty line after it, so that is what is looked
-for first: the bytes are decoded once, and each event is read in place. Whatever else the protocol allows is
-left to `EventDecoder`, at its own pace.
-"""
+"""Reads a streamed chat completion from the bytes of its body. No I/O."""
 
 from __future__ import annotations
 
@@ -12,255 +7,212 @@ from typing import Any, cast
 
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.stream_assembler import Assembler
-from routelock_providers.http.body import JSON, decoded
+from routelock_providers.vendor_json import decode_json, json_or_none
 
-__all__ = ["MISSHAPEN", "EventDecoder", "FailedReply", "Reading", "UnreadableEvent", "failure_in"]
+__all__ = ["MISSHAPEN", "EventDecoder", "FailedReply", "StreamReader", "UnreadableEvent", "failure_in"]
 
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class EventDecoder:
-    """Cuts a stream of bytes into the data of its events.
+    """Splits the bytes of an event stream into the data of its events.
 
-    Lines end with LF, CR or CRLF and with nothing else: U+2028 inside a JSON text is text. Comments
-    and the fields ``event``, ``id`` and ``retry`` are skipped, for chat streams say all in the data, and so
-    are events without any, or with nothing but spaces, which keep a connection alive. The data stays bytes:
-    whether it is UTF-8 is its reader's question.
+    Lines end with LF, CR or CRLF and with nothing else: U+2028 inside a JSON text is text. Comments and the
+    fields ``event``, ``id`` and ``retry`` are skipped, because chat streams send everything in the data.
+    Events without data, or with nothing but spaces, keep a connection alive and are skipped too. The data
+    stays bytes: its reader checks whether it is UTF-8.
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._pending: list[bytes] = []
+        """The beginning of a line, in the pieces that arrived; joined once, so that long lines stay
+        linear."""
         self._data: list[bytes] = []
+        """The data lines of an event that has not ended."""
 
     def feed(self, received: bytes) -> list[bytes]:
         """Take in the next bytes and return the data of the events that they complete."""
-        lines = (self._rest + received).splitlines(keepends=True)
-        # a CR at the very end may be the first half of a CRLF
-        self._rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
-        return [event for line in lines if (event := self._line(line.rstrip(b"\r\n"))) is not None]
+        self._pending.append(received)
+        if b"\n" not in received and b"\r" not in received:
+            return []
+        text = b"".join(self._pending)
+        lines = text.splitlines()
+        self._pending = []
+        if not text.endswith(b"\n"):
+            # a CR at the very end may be the first half of a CRLF
+            self._pending.append(lines.pop() + (b"\r" if text.endswith(b"\r") else b""))
+        return self._events(lines)
 
     def flush(self) -> list[bytes]:
-        """Return what stands at the end of the stream without the empty line that should follow it."""
-        lines = [self._rest.rstrip(b"\r\n"), b""] if self._rest else [b""]
-        self._rest = b""
-        return [event for line in lines if (event := self._line(line)) is not None]
+        """Return the event at the end of the stream that has no empty line after it."""
+        rest = b"".join(self._pending)
+        self._pending = []
+        return self._events([*rest.splitlines(), b""])
 
-    def _line(self, line: bytes) -> bytes | None:
-        line = line.removeprefix(_BOM)  # at the very beginning, where else nobody puts one
-        if line.startswith(b"data:"):
-            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-        elif not line and self._data:
-            data = b"\n".join(self._data)
-            self._data = []
-            return data if data.strip() else None
-        return None
+    def _events(self, lines: list[bytes]) -> list[bytes]:
+        events: list[bytes] = []
+        for line in lines:
+            if line.startswith(_BOM):  # stands at the very beginning of a stream, and nowhere else
+                line = line[len(_BOM) :]
+            if line.startswith(b"data:"):
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+            elif not line and self._data:
+                data = b"\n".join(self._data)
+                self._data.clear()
+                if data and not data.isspace():
+                    events.append(data)
+        return events
 
 
 _Json = Mapping[str, Any]
 
 _DONE = b"[DONE]"
 
-_START = len("data: ")
-
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
-"""What reading JSON of an unexpected shape raises."""
+"""The exceptions that reading JSON of an unexpected shape raises."""
 
 
 class UnreadableEvent(ValueError):
-    """An event is no chunk of a chat completion. ``said`` is what it holds instead."""
+    """An event is not a chunk of a chat completion.
 
-    def __init__(self, message: str, said: object) -> None:
+    Args:
+        message: what is wrong with the event.
+        content: what the event holds instead of a chunk.
+    """
+
+    def __init__(self, message: str, content: object) -> None:
         super().__init__(message)
-        self.said = said
+        self.content = content
 
 
 class FailedReply(Exception):
-    """The vendor reports an error inside an answer that claimed success. ``error`` is what it says."""
+    """The vendor reports an error inside an answer that claimed success.
+
+    Args:
+        error: the error object of the vendor.
+    """
 
     def __init__(self, error: object) -> None:
         super().__init__("The provider reported an error within its reply.")
         self.error = error
 
 
-class Reading:
-    """The state of one streamed reply.
-
-    ``ended`` tells that nothing more of it will come, and ``marked`` that the stream said so itself, with
-    ``data: [DONE]``.
-    """
+class StreamReader:
+    """Turns the bytes of one streamed reply into events and a complete message."""
 
     def __init__(self) -> None:
         self.count = 0
-        """How many events have come; comments are none."""
+        """How many events came; comments do not count."""
         self.ended = False
-        self.marked = False
-        self._strange: bytes | None = None
-        """The first event, where it was no object. It is an error only if no other one is."""
+        """Whether the reply is over."""
+        self.saw_done = False
+        """Whether the stream itself ended the reply, with ``data: [DONE]``."""
+        self._not_object: bytes | None = None
+        """The first event, if it is not an object. It is an error only if no object follows."""
         self._assembler = Assembler()
-        self._held: list[bytes] = []
-        """The beginning of an event, in pieces."""
-        self._last = b""
-        """Its last byte."""
-        self._decoder: EventDecoder | None = None
-        """In charge once the stream was found to be an unusual one."""
+        self._decoder = EventDecoder()
         self._problem: Exception | None = None
 
     @property
-    def finished(self) -> bool:
-        """Whether a finish reason was seen: the message is whole then."""
+    def has_finish(self) -> bool:
+        """Whether a finish reason came: the message is complete then."""
         return self._assembler.finished
 
     @property
-    def counted(self) -> bool:
-        """Whether the usage came last."""
+    def usage_came_last(self) -> bool:
+        """Whether the usage came after all of the message."""
         return self._assembler.counted
 
     def check(self) -> None:
-        """See that nothing is wrong with what has come.
+        """Raise the error of the bytes that came last, if there was one.
 
         Raises:
-            UnreadableEvent: an event is no chunk.
+            UnreadableEvent: an event is not a chunk.
             FailedReply: the vendor reported an error.
         """
         if self._problem is not None:
             raise self._problem
 
     def feed(self, received: bytes) -> list[HandlerEvent]:
-        """Take in the next bytes, none at the end, and return what they say.
+        """Take in the next bytes, none at the end, and return their events.
 
         Raises:
-            UnreadableEvent: an event is no chunk. What comes before it is told first, and this the next time.
+            UnreadableEvent: an event is not a chunk. The events before it are returned first, and the next
+                call raises.
             FailedReply: the vendor reports an error; likewise.
         """
-        told: list[HandlerEvent] = []
-        if not received and self._problem is None:
+        self.check()
+        if not received:
             return self.end()
-        self._try(told, received)
-        return told
+        events: list[HandlerEvent] = []
+        try:
+            for data in self._decoder.feed(received):
+                if self.ended:
+                    break
+                self._take(data, events)
+        except (UnreadableEvent, FailedReply) as problem:
+            self._problem = problem
+            if not events:
+                raise
+        return events
 
     def end(self) -> list[HandlerEvent]:
-        """Take note that no more bytes will come, and return what the last ones said.
+        """Note that no more bytes will come, and return the events of the last ones.
 
-        An event without the empty line after it may have been cut: it counts only if it can be read.
+        An event without an empty line after it may have been cut: it counts only if it can be read.
         """
-        told: list[HandlerEvent] = []
+        events: list[HandlerEvent] = []
         if not self.ended:
-            decoder = self._decoder or EventDecoder()
-            for data in (*decoder.feed(b"".join(self._held)), *decoder.flush()):
-                if data.strip() == _DONE or isinstance(_parsed(data), dict):
-                    self._take(data, told)
-        self._held = []
+            for data in self._decoder.flush():
+                if data.strip() == _DONE or isinstance(json_or_none(data), dict):
+                    self._take(data, events)
         self.ended = True
-        return told
+        return events
 
     def done(self) -> MessageDone:
-        """Return the complete message, as far as it came.
+        """Return the message, as far as it came.
 
         Raises:
             UnreadableEvent: its pieces do not fit together.
             FailedReply: the vendor reported an error.
         """
         self.check()
-        if self._strange is not None:
-            raise UnreadableEvent("it is no object", self._strange)
+        if self._not_object is not None:
+            raise UnreadableEvent("it is not an object", self._not_object)
         try:
             return self._assembler.done()
         except MISSHAPEN as error:
             raise UnreadableEvent(str(error), "its pieces together") from error
 
-    def _try(self, told: list[HandlerEvent], received: bytes) -> None:
-        self.check()
-        try:
-            if self._decoder is None and b"\r" not in received:
-                self._read(received, told)
-            else:
-                self._read_unusual(received, told)
-        except (UnreadableEvent, FailedReply) as problem:
-            self._problem = problem
-            if not told:
-                raise
-
-    def _read(self, received: bytes, told: list[HandlerEvent]) -> None:
-        self._held.append(received)
-        if b"\n\n" not in received and not (received[:1] == b"\n" and self._last == b"\n"):
-            self._last = received[-1:]
-            return  # put together once, however many pieces an event comes in
-        head, _, rest = b"".join(self._held).rpartition(b"\n\n")
-        self._held, self._last = [rest], rest[-1:]
-        try:
-            text = head.decode()
-        except UnicodeDecodeError:
-            self._take_all(EventDecoder().feed(head + b"\n\n"), told)  # which tells the good from the bad
-            return
-        for event in text.split("\n\n"):
-            if event.startswith("data: {") and (chunk := _chunk_in(event)) is not None:
-                self._take_chunk(chunk, told)
-                continue
-            self._take_all(EventDecoder().feed(f"{event}\n\n".encode()), told)
-            if self.ended:
-                break
-
-    def _read_unusual(self, received: bytes, told: list[HandlerEvent]) -> None:
-        self._decoder = self._decoder or EventDecoder()
-        self._held.append(received)
-        if b"\n" in received or b"\r" in received:
-            self._take_all(self._decoder.feed(b"".join(self._held)), told)
-            self._held = []
-
-    def _take_all(self, events: list[bytes], told: list[HandlerEvent]) -> None:
-        for data in events:
-            if self.ended:
-                break
-            self._take(data, told)
-
-    def _take(self, data: bytes, told: list[HandlerEvent]) -> None:
+    def _take(self, data: bytes, events: list[HandlerEvent]) -> None:
         if data.strip() == _DONE:
-            self.ended = self.marked = True
+            self.ended = self.saw_done = True
             return
         try:
-            chunk = JSON.decode(data.decode())
+            chunk = decode_json(data)
         except (ValueError, RecursionError) as error:
             raise UnreadableEvent(str(error), data) from error
-        if isinstance(chunk, dict):
-            self._take_chunk(cast("_Json", chunk), told)
-        else:
-            self._strange = None if self.count else data
-            self.count += 1
-
-    def _take_chunk(self, chunk: _Json, told: list[HandlerEvent]) -> None:
         self.count += 1
-        self._strange = None
+        if not isinstance(chunk, dict):
+            self._not_object = data if self.count == 1 else None
+            return
+        self._not_object = None
         try:
-            if error := failure_in(chunk):
-                raise FailedReply(error)
-            self._assembler.take(chunk, told)
+            if failure := failure_in(cast("_Json", chunk)):
+                raise FailedReply(failure)
+            self._assembler.take(cast("_Json", chunk), events)
         except MISSHAPEN as error:
-            raise UnreadableEvent(str(error), chunk) from error
+            raise UnreadableEvent(str(error), cast("object", chunk)) from error
 
 
-def failure_in(said: _Json) -> object:
+def failure_in(reply: _Json) -> object:
     """Return the error inside an answer that claimed success (OpenRouter and others), or None."""
-    error, choices = said.get("error"), said.get("choices")
+    error, choices = reply.get("error"), reply.get("choices")
     if not choices:
-        # all of it is the error: Mistral's kind, and FastChat's
-        return error or (said if said.get("object") == "error" or said.get("error_code") else None)
+        # Mistral and FastChat send an object that is the error itself
+        return error or (reply if reply.get("object") == "error" or reply.get("error_code") else None)
     for choice in choices:
         if choice.get("finish_reason") == "error":
             error = error or choice.get("error") or {"message": "The provider gave up on the reply."}
     return error
-
-
-def _chunk_in(event: str) -> Any:
-    """Return the JSON after ``data: ``, if it is all of the event: it may take several lines."""
-    try:
-        return decoded(event[_START:])
-    except (ValueError, RecursionError):
-        return None
-
-
-def _parsed(data: bytes) -> object:
-    try:
-        return JSON.decode(data.decode())
-    except (ValueError, RecursionError):
-        return None

@@ -1,4 +1,4 @@
-"""HTTP for all handlers: connections over aiohttp, the same for httpx, and bodies with a limit.
+"""HTTP for all handlers: connections of aiohttp, an httpx transport over them, and bodies with a limit.
 
 Start at `client.py`.
 """

@@ -1,6 +1,6 @@
-"""Connections of aiohttp, which end with the event loop they were made on, and requests over them.
+"""Connections of aiohttp, which close with their event loop, and requests over them.
 
-An app need not close anything, and aiohttp finds nothing to complain of.
+An app need not close anything, and aiohttp warns of nothing.
 """
 
 from __future__ import annotations
@@ -21,59 +21,61 @@ import aiohttp
 from yarl import URL
 
 from routelock.errors import ProviderError
-from routelock_providers.http.body import Arrived, beginning
-from routelock_providers.http_errors import Answer, error_from_answer
-from routelock_providers.redirects import redirect_refused
+from routelock_providers.http.body import read_error_body
+from routelock_providers.http_errors import Answer, error_from_answer, redirect_error
 
-__all__ = ["NO_TIMEOUT", "PLAIN", "HttpClient", "HttpResponse", "Pool", "options", "proxy_for", "trusted"]
+__all__ = ["HttpClient", "HttpResponse", "Pool", "proxy_for", "request_options", "tls_context"]
 
 
-NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
-"""Deadlines are `routelock_providers.deadlines`'s: they count the waiting of a call and nothing else."""
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
+"""The time limits are those of `routelock_providers.deadlines`, which count only the waiting of a call."""
 
 _LONGEST_HEADER = 65536
-"""Bytes. Policies and traces of proxies are longer than the 8190 that aiohttp takes by itself."""
+"""Bytes. Policies and traces of proxies are longer than aiohttp's default of 8190."""
 
 _LARGE = 2**20
-"""A body that is this long is handed to aiohttp as a file: it warns of long bytes."""
-
-PLAIN: Mapping[str, Any] = {"allow_redirects": False}
-"""How a request is sent of which there is nothing to say."""
+"""Bytes. A longer body is passed to aiohttp as a file, because it warns of long bytes."""
 
 
-def options(
+def request_options(
     *,
     headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
     without: Iterable[str] | None = None,
     proxy: str | None = None,
-    timeout: aiohttp.ClientTimeout = NO_TIMEOUT,
+    timeout: aiohttp.ClientTimeout = _NO_TIMEOUT,
 ) -> Mapping[str, Any]:
-    """Return how a request is to be sent.
+    """Return the arguments of `aiohttp.ClientSession.request` beside method, address and body.
 
     Args:
-        headers: more than those of each request.
-        without: headers that aiohttp is not to add by itself.
-        proxy: through which this request goes.
-        timeout: how long a connection, and each read, may take.
+        headers: the headers beside those of every request.
+        without: headers that aiohttp does not add.
+        proxy: the proxy of this request.
+        timeout: limits for the connection and each read.
     """
-    more = {"headers": headers, "skip_auto_headers": without, "proxy": proxy, "timeout": timeout}
-    return {**PLAIN, **more}
+    return {
+        "allow_redirects": False,
+        "headers": headers,
+        "skip_auto_headers": without,
+        "proxy": proxy,
+        "timeout": timeout,
+    }
 
 
 class Pool:
-    """The connections of the running event loop, closed whenever nobody can use them any more.
+    """The connections of the running event loop, closed with the loop or when their owner is gone.
 
-    The sessions live in an asynchronous generator, and a loop that ends closes those
-    (``loop.shutdown_asyncgens``). One that nobody refers to is closed as well; so that this is not the moment
-    in which a session itself is torn down, it is kept apart from its owner until the owner is gone.
+    The sessions live in an asynchronous generator, which a loop closes when it ends
+    (``loop.shutdown_asyncgens``). Python also closes a generator without references. A finalizer of the owner
+    holds the reference, so that the generator outlives the owner and closes the sessions before they are
+    garbage themselves.
 
     Args:
-        owner: whoever uses it; must live as long as it is used.
-        tls: whom to trust, see `trusted`.
-        forget: a method of the owner's that lets go of the pool. It is called when the loop ends, which a
-            pool that is kept would keep as well, with all that hangs on it.
+        owner: the object that uses the pool; must live as long as the pool is used.
+        tls: the TLS context, see `tls_context`.
+        forget: a method of the owner that drops the pool. It is called when the loop ends; a pool that stayed
+            would keep the loop alive.
         headers: sent with each request.
-        proxy: through which each request goes.
+        proxy: the proxy of each request.
     """
 
     def __init__(
@@ -88,65 +90,66 @@ class Pool:
         self._tls = tls
         self._headers = headers
         self._proxy = proxy
-        self._fresh: aiohttp.ClientSession | None = None
-        self._session = self._made(force_close=False)
+        self._retry_session: aiohttp.ClientSession | None = None
+        """Opens a new connection for each request."""
+        self._session = self._new_session(force_close=False)
         self._sessions = [self._session]
-        self._keeper = _keep(self._sessions, WeakMethod(forget))
-        self._kept_apart = finalize(owner, _nothing, self._keeper)
-        self._kept_apart.atexit = False
+        self._closing = _close_at_end(self._sessions, WeakMethod(forget))
+        self._finalizer = finalize(owner, _drop, self._closing)
+        self._finalizer.atexit = False
 
     async def send(
-        self, method: str, url: URL, body: bytes, how: Mapping[str, Any]
+        self, method: str, url: URL, body: bytes, options: Mapping[str, Any]
     ) -> aiohttp.ClientResponse:
-        """Send a request and return the answer as soon as its head is there. Redirects are answers.
+        """Send a request and return the answer when its head has arrived. Redirects are not followed.
 
-        A server may end a connection while the next request is on its way there. Such a request is sent once
-        more, over a new connection, unless anything of an answer has come.
+        A server may end a used connection while the next request is on its way. Such a request is sent once
+        more, over a new connection, unless a part of the answer has arrived.
 
         Args:
-            method: of HTTP.
-            url: where to.
-            body: what to send.
-            how: more that `aiohttp.ClientSession.request` is to know: `PLAIN` or `options`.
+            method: the HTTP method.
+            url: the address.
+            body: the body of the request.
+            options: see `request_options`.
 
         Raises:
-            aiohttp.ClientError: there is none.
+            aiohttp.ClientError: no answer came.
         """
         attempt = _Attempt()
         token = _ATTEMPT.set(attempt)
         try:
-            return await self._session.request(method, url, data=_as_data(body), **how)
+            return await self._session.request(method, url, data=_as_data(body), **options)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-            if not attempt.came_too_late(error, tls=url.scheme == "https"):
+            if not attempt.met_closed_connection(error, tls=url.scheme == "https"):
                 raise
         finally:
             _ATTEMPT.reset(token)
-        if self._fresh is None:
-            self._fresh = self._made(force_close=True)
-            self._sessions.append(self._fresh)
-        return await self._fresh.request(method, url, data=_as_data(body), **how)
+        if self._retry_session is None:
+            self._retry_session = self._new_session(force_close=True)
+            self._sessions.append(self._retry_session)
+        return await self._retry_session.request(method, url, data=_as_data(body), **options)
 
     async def open(self) -> None:
-        """Let the running event loop know of it."""
-        await anext(self._keeper)
+        """Register the pool with the running event loop."""
+        await anext(self._closing)
 
     async def aclose(self) -> None:
         """Close the connections now."""
-        self.let_go()
-        await self._keeper.aclose()
+        self.release()
+        await self._closing.aclose()
 
-    def let_go(self) -> None:
-        """Forget about the owner."""
-        self._kept_apart.detach()
+    def release(self) -> None:
+        """Drop the reference that the owner holds."""
+        self._finalizer.detach()
 
-    def _made(self, *, force_close: bool) -> aiohttp.ClientSession:
+    def _new_session(self, *, force_close: bool) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             limit=0, ssl=self._tls, force_close=force_close, socket_factory=_socket
         )
         return aiohttp.ClientSession(
             connector=connector,
             headers=self._headers,
-            timeout=NO_TIMEOUT,
+            timeout=_NO_TIMEOUT,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             max_line_size=_LONGEST_HEADER,
@@ -160,89 +163,95 @@ def _as_data(body: bytes) -> bytes | BytesIO:
 
 
 class _Attempt:
-    """What is known of the connection that a request was sent over."""
+    """One attempt to send a request, and what its socket saw."""
 
     is_new = False
-    sent = False
-    """Whether anything was; False as well where the event loop does not use the socket itself."""
-    heard = False
-    """Whether anything came back."""
+    """Whether the connection was opened for this request."""
+    has_sent = False
+    """Whether bytes were sent; stays False if the event loop does not call the methods of the socket."""
+    has_received = False
+    """Whether bytes came back."""
 
-    def came_too_late(self, error: Exception, *, tls: bool) -> bool:
-        """Whether a connection that had been used before ended before the first byte of an answer came.
+    def met_closed_connection(self, error: Exception, *, tls: bool) -> bool:
+        """Return whether a used connection ended before the first byte of the answer.
 
-        By TLS, more than an answer comes in: a server says that it ends the connection.
+        With TLS bytes may arrive that are no answer: the server's notice that it closes the connection.
         """
         if self.is_new:
             return False
-        if isinstance(error, aiohttp.ServerDisconnectedError) and (tls or not self.sent):
-            return isinstance(error.message, str)  # else it is what came of the head
-        if self.sent:
-            return not self.heard
-        return isinstance(error.__cause__, aiohttp.ClientConnectionResetError)  # there was nobody to send to
+        if isinstance(error, aiohttp.ServerDisconnectedError) and (tls or not self.has_sent):
+            return isinstance(
+                error.message, str
+            )  # otherwise the message is the part of the head that arrived
+        if self.has_sent:
+            return not self.has_received
+        return isinstance(error.__cause__, aiohttp.ClientConnectionResetError)
 
 
 _ATTEMPT: ContextVar[_Attempt | None] = ContextVar("routelock_attempt", default=None)
 
 
 class _Socket(socket.socket):
-    """Tells the attempt at hand what goes out and comes in."""
+    """A socket that records on the current attempt whether bytes were sent and received."""
 
     _attempt: _Attempt | None = None
 
     def send(self, *args: Any) -> int:
-        self._begin()
+        self._record_send()
         return super().send(*args)
 
     def sendmsg(self, *args: Any) -> int:
-        self._begin()
+        self._record_send()
         return super().sendmsg(*args)
 
     def recv(self, *args: Any) -> bytes:
         data = super().recv(*args)
         if data and self._attempt is not None:
-            self._attempt.heard = True
+            self._attempt.has_received = True
         return data
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         count = super().recv_into(buffer, nbytes, flags)
         if count and self._attempt is not None:
-            self._attempt.heard = True
+            self._attempt.has_received = True
         return count
 
-    def _begin(self) -> None:
+    def _record_send(self) -> None:
         attempt = _ATTEMPT.get()
         if attempt is not None:
             self._attempt = attempt
-            attempt.sent = True
+            attempt.has_sent = True
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """Make the socket of a new connection."""
+    """Return the socket of a new connection."""
     if (attempt := _ATTEMPT.get()) is not None:
         attempt.is_new = True
     family, kind, protocol, *_ = address
     return _Socket(family, kind, protocol)
 
 
-def _nothing(keeper: object) -> None:
-    """Do nothing: that nobody keeps the keeper any more is what closes it."""
+def _drop(closing: object) -> None:
+    """Do nothing: the finalizer drops its reference to the generator, and Python closes it."""
 
 
-async def _keep(
+async def _close_at_end(
     sessions: list[aiohttp.ClientSession], forget: WeakMethod[Callable[[], None]]
 ) -> AsyncGenerator[None]:
+    """Wait to be closed, then close the sessions and call ``forget`` if its object still exists."""
     try:
         yield
     finally:
         for session in sessions:
             await session.close()
-        if (tell := forget()) is not None:
-            tell()
+        if (call := forget()) is not None:
+            call()
 
 
-def trusted() -> ssl.SSLContext:
-    """Trust whom httpx trusts: what SSL_CERT_FILE or SSL_CERT_DIR name, else certifi where it is there."""
+def tls_context() -> ssl.SSLContext:
+    """Return a context with httpx's certificates: SSL_CERT_FILE or SSL_CERT_DIR, else certifi if
+    installed.
+    """
     if not (os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")) and find_spec("certifi"):
         import certifi  # noqa: PLC0415 - aiohttp comes without it
 
@@ -251,7 +260,7 @@ def trusted() -> ssl.SSLContext:
 
 
 def proxy_for(url: URL) -> str | None:
-    """Return the proxy that the environment names for this address: for few calls, it takes long."""
+    """Return the proxy that the environment names for this address. This is slow, so cache it."""
     if url.host is None or proxy_bypass(url.host):
         return None
     proxies = getproxies()
@@ -260,30 +269,30 @@ def proxy_for(url: URL) -> str | None:
 
 
 class HttpResponse:
-    """An answer whose body has not been read yet."""
+    """An answer whose body has not been read."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status_code = response.status
         self.headers: Mapping[str, str] = response.headers
         self._closed: asyncio.Future[None] | None = None
-        connection = response.connection  # that of an answer which has come in full was given back
+        connection = response.connection  # None if the whole answer has arrived
         if connection is not None and connection.protocol is not None:
             self._closed = connection.protocol.closed
         if self._closed is not None:
-            self._closed.remove_done_callback(_heard)
-            self._closed.add_done_callback(_heard)
-            self._closed.add_done_callback(self._tell)
+            self._closed.remove_done_callback(_retrieve_exception)
+            self._closed.add_done_callback(_retrieve_exception)
+            self._closed.add_done_callback(self._fail_body)
 
-    def _tell(self, closed: object) -> None:
-        """Tell whoever reads the body: aiohttp 3.14 does not, after chunks that it could not read."""
+    def _fail_body(self, closed: object) -> None:
+        """Fail the body of a closed connection: aiohttp 3.14 does not, after chunks that it cannot read."""
         content = self._response.content
         if not content.is_eof() and content.exception() is None:
             content.set_exception(aiohttp.ClientPayloadError("the connection was closed within the body"))
 
     @property
     def raw_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """As they came: other libraries take text in ASCII only."""
+        """The headers as bytes: other libraries take text in ASCII only."""
         return self._response.raw_headers
 
     @property
@@ -292,29 +301,26 @@ class HttpResponse:
         return self
 
     def aiter_raw(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives: packed, if it is."""
-        content = self._response.content
-        if content.is_eof() and content.exception() is None:
-            return Arrived(content.read_nowait())
-        return content.iter_any()
+        """Yield the body as it arrives, still packed if it is packed."""
+        return self._response.content.iter_any()
 
     aiter_bytes = aiter_raw
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection was given back, or ended."""
+        """Whether the connection was released or ended."""
         return self._response.closed
 
     async def close(self) -> None:
-        """Give back the connection, or end it when something is left unread."""
+        """Release the connection, or end it if part of the body is unread."""
         if self._closed is not None:
-            self._closed.remove_done_callback(self._tell)
+            self._closed.remove_done_callback(self._fail_body)
         if not self._response.closed:
             self._response.close()
 
 
-def _heard(closed: asyncio.Future[None]) -> None:
-    """Take note of how a connection ended, or asyncio complains that nobody did."""
+def _retrieve_exception(closed: asyncio.Future[None]) -> None:
+    """Retrieve the exception of a closed connection, so that asyncio does not warn of it."""
     if not closed.cancelled():
         closed.exception()
 
@@ -323,27 +329,26 @@ class HttpClient:
     """Posts JSON to one address.
 
     Args:
-        url: where to.
+        url: the address.
         headers: sent with each request.
-        provider: whom errors name.
-        model: the model that errors name.
+        provider: the vendor, for errors.
+        model: the model, for errors.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], *, provider: str, model: str) -> None:
         self._url = URL(url, encoded=True)
         self._headers = headers
-        self._who = (provider, model)
+        self._names = (provider, model)
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
 
     async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> HttpResponse:
-        """Send a body and return the answer as soon as its headers are there.
+        """Send a body and return the answer when its headers have arrived.
 
         Raises:
-            ProviderError: the server refused, or redirects elsewhere.
+            ProviderError: the server refused the request or redirects it.
         """
         pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
-        how = PLAIN if headers is None else options(headers=headers)
-        response = HttpResponse(await pool.send("POST", self._url, body, how))
+        response = HttpResponse(await pool.send("POST", self._url, body, request_options(headers=headers)))
         if response.status_code >= 300:
             try:
                 raise await self._refusal(response)
@@ -359,8 +364,8 @@ class HttpClient:
 
     async def _opened(self) -> Pool:
         for ended in [loop for loop in self._pools if loop.is_closed()]:
-            self._pools.pop(ended).let_go()
-        tls = trusted() if self._url.scheme == "https" else True
+            self._pools.pop(ended).release()
+        tls = tls_context() if self._url.scheme == "https" else True
         pool = Pool(self, tls, self._forget, headers=self._headers, proxy=proxy_for(self._url))
         self._pools[asyncio.get_running_loop()] = pool
         await pool.open()
@@ -368,14 +373,14 @@ class HttpClient:
 
     def _forget(self) -> None:
         if (pool := self._pools.pop(asyncio.get_running_loop(), None)) is not None:
-            pool.let_go()
+            pool.release()
 
     async def _refusal(self, response: HttpResponse) -> ProviderError:
-        provider, model = self._who
+        provider, model = self._names
         status = response.status_code
         if status < 400:
             url = str(self._url)
-            return redirect_refused(status, response.headers, url=url, provider=provider, model=model)
-        body = await beginning(response)
+            return redirect_error(status, response.headers, url=url, provider=provider, model=model)
+        body = await read_error_body(response)
         answer = Answer(status, response.headers, body.decode("utf-8", "replace"))
         return error_from_answer(answer, provider=provider, model=model, url=str(self._url))

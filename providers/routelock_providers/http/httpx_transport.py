@@ -1,7 +1,7 @@
-"""Requests of httpx, sent by aiohttp.
+"""A transport of httpx that sends requests with aiohttp.
 
-httpx's own pool looks at all of its connections for each request, which with some hundreds at once takes
-longer than anything else about a call.
+The pool of httpx visits all of its connections for each request. With hundreds of connections this takes
+longer than the rest of a call.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ import aiohttp
 import httpx
 from yarl import URL
 
-from routelock_providers.http.client import HttpResponse, Pool, options, proxy_for
+from routelock_providers.http.client import HttpResponse, Pool, proxy_for, request_options
 
 __all__ = ["AiohttpTransport", "Sent"]
 
 
-_ITS_OWN = frozenset(("content-length", "transfer-encoding"))
-"""Headers of a body, which aiohttp writes anew."""
+_BODY_HEADERS = frozenset(("content-length", "transfer-encoding"))
+"""Headers that aiohttp sets itself."""
 
 _ADDED = ("user-agent", "accept", "content-type", "accept-encoding")
-"""Headers that aiohttp gives to a request that has none."""
+"""Headers that aiohttp adds to a request without them."""
 
-_MEANT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[httpx.TransportError]], ...] = (
+_HTTPX_ERRORS: tuple[
+    tuple[type[Exception] | tuple[type[Exception], ...], type[httpx.TransportError]], ...
+] = (
     (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout),
     (TimeoutError, httpx.ReadTimeout),
     (aiohttp.ClientConnectorError, httpx.ConnectError),
@@ -41,14 +43,14 @@ _MEANT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[httpx.Tr
 
 
 class Sent(httpx.AsyncByteStream):
-    """The answer to a request, its body as it came: still packed, where it is packed."""
+    """The answer to a request, with its body as it arrives: still packed if it is packed."""
 
     def __init__(self, response: HttpResponse) -> None:
         self._response = response
         self.status_code = response.status_code
         self.headers = response.headers
         self.raw_headers = response.raw_headers
-        """As they came: httpx takes text in ASCII only."""
+        """The headers as bytes: httpx takes text in ASCII only."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         with _as_httpx():
@@ -59,19 +61,19 @@ class Sent(httpx.AsyncByteStream):
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether the connection was released or ended."""
         return self._response.is_closed
 
     async def aclose(self) -> None:
-        """Give back the connection, or end it when something is left unread."""
+        """Release the connection, or end it if part of the body is unread."""
         await self._response.close()
 
 
 class AiohttpTransport(httpx.AsyncBaseTransport):
-    """Sends requests over the connections of one event loop, which end with it.
+    """Sends requests over the connections of one event loop, which close with it.
 
     Args:
-        tls: whom to trust.
+        tls: the TLS context.
     """
 
     def __init__(self, tls: ssl.SSLContext) -> None:
@@ -80,23 +82,23 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         self._proxy_for = functools.lru_cache(maxsize=100)(_proxy_for)
 
     async def send(self, request: httpx.Request) -> Sent:
-        """Send a request and return the answer as soon as its headers are there.
+        """Send a request and return the answer when its headers have arrived.
 
         Raises:
-            httpx.TransportError: there is none.
+            httpx.TransportError: no answer came.
         """
         pool = self._pool or await self._opened()
         url, body = request.url, await request.aread()
         proxy = self._proxy_for(url.scheme, url.host)
-        headers = [item for item in request.headers.multi_items() if item[0] not in _ITS_OWN]
-        how = options(
+        headers = [item for item in request.headers.multi_items() if item[0] not in _BODY_HEADERS]
+        options = request_options(
             headers=headers,
             without=[name for name in _ADDED if name not in request.headers] or None,
             proxy=proxy,
             timeout=_timeout(**request.extensions.get("timeout", {})),
         )
         with _as_httpx():
-            response = await pool.send(request.method, URL(str(url), encoded=True), body, how)
+            response = await pool.send(request.method, URL(str(url), encoded=True), body, options)
         return Sent(HttpResponse(response))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -116,7 +118,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
     def _forget(self) -> None:
         if self._pool is not None:
-            self._pool.let_go()
+            self._pool.release()
         self._pool = None
 
 
@@ -136,9 +138,9 @@ def _timeout(
 
 @contextmanager
 def _as_httpx() -> Generator[None]:
-    """Make httpx's errors of aiohttp's."""
+    """Raise the errors of aiohttp as errors of httpx."""
     try:
         yield
     except (aiohttp.ClientError, OSError) as error:
-        meant: Any = next(ours for theirs, ours in _MEANT if isinstance(error, theirs))
-        raise meant(str(error)) from error
+        kind: Any = next(theirs for ours, theirs in _HTTPX_ERRORS if isinstance(error, ours))
+        raise kind(str(error)) from error

@@ -1,6 +1,6 @@
 """LiteLLM: every model that the litellm library speaks to.
 
-Start at `handler.py`; `exchange.py` is one call, `fixes.py` and `response_filter.py` repair what litellm
+Start at `handler.py`; `exchange.py` is one call, `fixes.py` and `response_filter.py` correct what litellm
 misreads.
 """
 

@@ -24,16 +24,15 @@ from routelock.history.messages import calls_of
 from routelock.history.repair import says_nothing
 from routelock.usage import Usage
 from routelock_providers.chat_completions.stream_reader import MISSHAPEN
-from routelock_providers.chat_completions.thinking_tags import LeadingThought
 from routelock_providers.deadlines import Deadline
 from routelock_providers.errors import cause_of, to_provider_error
-from routelock_providers.http_errors import error_from_answer, shortened, who
-from routelock_providers.litellm.fixes import Echoes, set_aside, unshield
+from routelock_providers.http_errors import error_from_answer, redirect_error, shorten, vendor_label
+from routelock_providers.litellm.fixes import mark_parts, unprotect_arguments
 from routelock_providers.litellm.library import as_dict
 from routelock_providers.litellm.prices import cost_of, price
 from routelock_providers.litellm.request import Call, Target
 from routelock_providers.litellm.response_filter import ResponseFilter
-from routelock_providers.redirects import redirect_refused
+from routelock_providers.litellm.thoughts import LeadingThought, RepeatedThoughts
 from routelock_providers.structured_output import as_answer
 from routelock_providers.usage_estimates import estimated_usage
 from routelock_providers.vendors import ignores_tool_choice
@@ -43,18 +42,18 @@ __all__ = ["Exchange"]
 
 T = TypeVar("T")
 
-_CLOSING = 5.0
-"""Seconds after which a connection that does not close is given up."""
+_CLOSE_SECONDS = 5.0
+"""How long closing a connection may take."""
 
 _OWN_CONNECTION = frozenset(("client", "shared_session", "ssl_verify"))
-"""Settings with which an app brings a connection of its own: such calls are not filtered."""
+"""Settings with a connection of the app: such calls are not filtered."""
 
-_CALLED_STOP = ("MODEL_ARMOR", "ERROR_TOXIC")
-"""Google's and Cohere's words for a filter that some releases of litellm call an ordinary end."""
+_FILTERS_CALLED_STOP = ("MODEL_ARMOR", "ERROR_TOXIC")
+"""Google's and Cohere's reasons for a filtered reply that some releases of litellm report as ``stop``."""
 
 
 class Exchange:
-    """The state of one call. Where the route allows it, a `ResponseFilter` reads what the vendor sends."""
+    """The state of one call. A `ResponseFilter` reads the answer first, if the route allows it."""
 
     def __init__(
         self,
@@ -74,32 +73,32 @@ class Exchange:
         self._earlier = earlier
         self._max_bytes = max_bytes
         self._filter: ResponseFilter | None = None
-        self._line: Any = None
-        self._ongoing: Any = None
+        self._connection: Any = None
+        self._active_call: Any = None
         self._sent = False
         self._reply: Any = None
         self._url = target.given.get("api_base", "")
-        self._who = who(target.provider, self._url)
+        self._vendor = vendor_label(target.provider, self._url)
         self._usage: Mapping[str, Any] = {}
         self._cost: float | None = None
         self._assembler = Assembler()
-        self._echoes = Echoes()
-        self._thought = LeadingThought()
-        # imports litellm and httpx, which are not loaded before the first call
+        self._repeated_thoughts = RepeatedThoughts()
+        self._leading_thought = LeadingThought()
+        # imports litellm and httpx, so it is loaded at the first call
         self._client_module: Any = importlib.import_module("routelock_providers.litellm.client")
 
     async def next_chunk(self) -> object:
         """Return the next chunk of the reply, or None at its end. A whole reply is one chunk.
 
         Raises:
-            ProviderError: whatever went wrong, see `routelock.errors`.
+            ProviderError: the call failed, see `routelock.errors`.
         """
         if not self._sent:
             self._sent = True
             try:
                 arguments = self._arguments()
-            except Exception as error:  # Azure's client is made here, and not without a key
-                meant = self._meant(error)
+            except Exception as error:  # Azure's client is made here and needs a key
+                meant = self._error_for(error)
                 raise meant from cause_of(meant, error)
             reply = await self._guarded(self._deadline.first, lambda: self._litellm.acompletion(**arguments))
             if not hasattr(reply, "__aiter__"):
@@ -114,54 +113,55 @@ class Exchange:
         except ProviderTimeout:
             if self._filter is None or not self._filter.is_complete or self._filter.answer is not None:
                 raise
-            chunk = None  # the message is whole: what is missing is how many tokens it had
-        if chunk is None and (held := self._thought.rest()):
+            chunk = None  # the message is whole: only its usage is missing
+        if chunk is None and (held := self._leading_thought.rest()):
             return {"choices": [{"index": 0, "delta": held}]}
         return chunk
 
-    def told(self, chunk: object) -> list[HandlerEvent]:
-        """Take in a chunk, and return what it says.
+    def events_of(self, chunk: object) -> list[HandlerEvent]:
+        """Take in a chunk and return its events.
 
         Raises:
-            UnreadableResponse: it has another shape than any reply.
+            UnreadableResponse: the chunk has a shape that no reply has.
         """
         try:
-            return self._assembler.feed(self._noted(chunk))
+            return self._assembler.feed(self._fixed(chunk))
         except MISSHAPEN as error:
             raise self._misshapen(error) from error
 
-    def _noted(self, chunk: object) -> dict[str, Any]:
+    def _fixed(self, chunk: object) -> dict[str, Any]:
+        """Return a chunk as a dict, as the vendor sent it; record its usage."""
         plain = as_dict(chunk)
         self._usage = plain.get("usage") or self._usage
         for choice in plain.get("choices") or ():
             delta, message = choice.get("delta"), choice.get("message")
-            self._echoes.take_out(delta or message or {})
+            self._repeated_thoughts.remove(delta or message or {})
             if choice.get("index"):
                 continue
             if message and not delta:
                 if self._filter is not None:
-                    unshield(message)
-                self._lift(message)
-                self._thought.move_all(message)
+                    unprotect_arguments(message)
+                self._restore_fields(message)
+                self._leading_thought.move_all(message)
             elif delta:
-                self._thought.move(delta)
+                self._leading_thought.move(delta)
             if self._target.provider == "groq":
-                _as_groq_says(delta or message or {})
+                _with_groq_key(delta or message or {})
         return plain
 
-    def _lift(self, message: dict[str, Any]) -> None:
-        """Put what litellm does not know back to where the vendor said it; in a stream it stays there."""
+    def _restore_fields(self, message: dict[str, Any]) -> None:
+        """Move fields that litellm does not know back to the top level, where streams have them."""
         if self._target.is_translated:
             return
         fields: Mapping[str, Any] = message.pop("provider_specific_fields", None) or {}
         for key, value in fields.items():
-            # named anew by litellm, in streams as well; not for OpenRouter
+            # litellm renames it, in streams too, except for OpenRouter
             renamed = key == "reasoning" and message.get("reasoning_content")
             if value is not None and not (renamed and self._target.provider != "openrouter"):
                 message.setdefault(key, value)
 
     def finish(self) -> MessageDone:
-        """Return the complete reply with what it cost, or raise for one that is none.
+        """Return the complete reply with its cost.
 
         Raises:
             ProviderError: the vendor reported an error within its reply, or the reply is incomplete.
@@ -181,33 +181,32 @@ class Exchange:
         return replace(done, usage=self._counted(done))
 
     async def close(self) -> None:
-        """Give up whatever of the reply was not read. litellm 1.105 leaves some connections open."""
+        """Close the reply and the connection. litellm 1.105 leaves some connections open."""
         self._deadline.close()
-        reply, line = self._reply, self._line
-        self._reply = self._line = None  # they lead back to here, and would wait for the garbage collector
-        if reply is not None or (line is not None and line.is_open):
-            with anyio.move_on_after(_CLOSING, shield=True):
+        reply, connection = self._reply, self._connection
+        self._reply = self._connection = None  # they refer back to this object
+        if reply is not None or (connection is not None and connection.is_open):
+            with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
                 if reply is not None:
                     with suppress(Exception):
                         await reply.aclose()
-                if line is not None:
-                    await line.hang_up()
-        if self._ongoing is not None:
-            self._ongoing.line = None
+                if connection is not None:
+                    await connection.close()
+        if self._active_call is not None:
+            self._active_call.connection = None
 
     def _arguments(self) -> dict[str, Any]:
-        connection = self._connection()
-        arguments: dict[str, Any] = {"model": self._model, **connection, **self.call.arguments}
+        arguments: dict[str, Any] = {"model": self._model, **self._route(), **self.call.arguments}
         if self._filter is not None and self._target.provider != "bedrock":  # which signs what it sends
-            arguments["messages"], self._line.parts = set_aside(arguments["messages"])
+            arguments["messages"], self._connection.parts = mark_parts(arguments["messages"])
         return arguments
 
-    def _connection(self) -> Mapping[str, Any]:
-        """Return the arguments that say where and by whom the request is sent."""
+    def _route(self) -> Mapping[str, Any]:
+        """Return the arguments with the address, the key and the HTTP client."""
         target, client_module = self._target, self._client_module
-        connection: dict[str, Any] = dict(target.given)
+        given: dict[str, Any] = dict(target.given)
         if not _OWN_CONNECTION.isdisjoint(self.call.arguments):
-            return connection
+            return given
         route = client_module.Route(
             provider=target.provider,
             responses=target.responses,
@@ -217,32 +216,32 @@ class Exchange:
         )
         if (client := client_module.filtered_client(route)) is not None:
             response_filter = ResponseFilter(target.provider, streams=bool(self.call.arguments.get("stream")))
-            self._line = client_module.Line(
-                response_filter, self._max_bytes, self._unreadable, self._moved, route.is_filtered
+            self._connection = client_module.CallConnection(
+                response_filter, self._max_bytes, self._unreadable, self._redirected, route.is_filtered
             )
-            self._ongoing = client_module.Ongoing(self._line)
+            self._active_call = client_module.ActiveCall(self._connection)
             self._filter = response_filter if route.is_filtered else None
-            connection |= client
-        return connection
+            given |= client
+        return given
 
     async def _guarded(
         self, wait: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]], work: Callable[[], Awaitable[T]]
     ) -> T:
-        """Await one step of the call within its time; its errors become ours."""
-        token = None if self._ongoing is None else self._client_module.listen(self._ongoing)
+        """Await one step of the call within its time limit, and raise its errors as errors of routelock."""
+        token = None if self._active_call is None else self._client_module.enter_call(self._active_call)
         try:
             return await wait(work)
         except ProviderError:
             raise
         except Exception as error:
-            meant = self._meant(error)
+            meant = self._error_for(error)
             raise meant from cause_of(meant, error)
         finally:
             if token is not None:
-                self._client_module.stop_listening(token)
+                self._client_module.exit_call(token)
 
-    def _meant(self, error: Exception) -> ProviderError:
-        """Return what an exception of litellm's means."""
+    def _error_for(self, error: Exception) -> ProviderError:
+        """Return the error for an exception of litellm."""
         response_filter = self._filter
         meant = to_provider_error(
             error,
@@ -250,65 +249,65 @@ class Exchange:
             model=self._model,
             answer=None if response_filter is None else response_filter.answer,
             until=self._earlier,
-            began=None if self._line is None else self._line.response is not None,
+            began=None if self._connection is None else self._connection.response is not None,
             url=self._url,
         )
         if not isinstance(meant, ProviderDefect) or response_filter is None:
             return meant
-        if response_filter.strange is not None:
-            said = shortened(response_filter.strange.decode("utf-8", "replace"), 200)
-            return self._unreadable(f"{said!r} is no reply", True)
-        return self._incomplete("nothing of a reply came") if response_filter.said_nothing else meant
+        if response_filter.unreadable is not None:
+            data = shorten(response_filter.unreadable.decode("utf-8", "replace"), 200)
+            return self._unreadable(f"{data!r} is not a reply", True)
+        return self._incomplete("no part of a reply came") if response_filter.has_no_reply else meant
 
     def _unreadable(self, why: str, again: bool) -> UnreadableResponse:
         advice = " Check that api_base is that of the API; the same request may pass later." if again else ""
         return UnreadableResponse(
-            f"The reply of {self._who} for model {self._model!r} cannot be read: {why}.{advice}",
+            f"The reply of {self._vendor} for model {self._model!r} cannot be read: {why}.{advice}",
             provider=self._target.provider,
             model=self._model,
             retryable=again,
         )
 
-    def _moved(self, status: int, headers: Mapping[str, str], url: str) -> ProviderError:
-        who = {"provider": self._target.provider, "model": self._model}
-        return redirect_refused(status, headers, url=url, argument="api_base", **who)
+    def _redirected(self, status: int, headers: Mapping[str, str], url: str) -> ProviderError:
+        provider, model = self._target.provider, self._model
+        return redirect_error(status, headers, url=url, provider=provider, model=model, argument="api_base")
 
     def _misshapen(self, error: Exception) -> UnreadableResponse:
-        return self._unreadable(f"it has another shape than any ({shortened(str(error), 200)})", True)
+        return self._unreadable(f"it has a shape that no reply has ({shorten(str(error), 200)})", True)
 
     def _check_complete(self, done: MessageDone) -> None:
-        """Tell a reply that was cut from a short one: litellm gives both a finish reason."""
+        """Raise for a reply that was cut: litellm gives it a finish reason like a complete one."""
         if self._reply is None:
-            why = "nothing of a reply came" if self._is_nothing(done) else None
+            why = "no part of a reply came" if self._is_empty(done) else None
         elif self._filter is None:
             seen = getattr(self._reply, "received_finish_reason", True)
             why = None if seen else why_incomplete(replace(done, finish_reason=None, usage=None))
-        elif self._filter.said_nothing and not self._filter.was_silent:
+        elif self._filter.has_no_reply and not self._filter.was_empty:
             raise UnreadableResponse(
-                f"{self._who} answered with a stream in which there is no reply (model "
+                f"{self._vendor} answered with a stream without a reply (model "
                 f"{self._model!r}). Check that api_base is that of the API.",
                 provider=self._target.provider,
                 model=self._model,
             )
-        elif self._filter.gave_no_reason:
+        elif self._filter.ended_without_reason:
             counted = done.usage if self._filter.usage_seen else None
             why = why_incomplete(replace(done, finish_reason=None, usage=counted), ended=True)
         else:
-            why = "its end is missing" if self._filter.was_cut or self._filter.said_nothing else None
+            why = "its end is missing" if self._filter.was_cut or self._filter.has_no_reply else None
         if why is not None:
             raise self._incomplete(why)
 
     def _explained(self, done: MessageDone) -> MessageDone:
-        """Return a reply of which a filter left nothing with the vendor's reason, which litellm drops."""
-        why = "" if self._filter is None else self._filter.why_ended
-        filtered = done.finish_reason == "content_filter" or why in _CALLED_STOP
+        """Add the vendor's reason, which litellm drops, to a reply that a content filter emptied."""
+        why = "" if self._filter is None else self._filter.end_reason
+        filtered = done.finish_reason == "content_filter" or why in _FILTERS_CALLED_STOP
         if not (why and filtered and says_nothing(done.message)):
             return done
         message: Any = {**done.message, "refusal": f"{self._target.provider} calls it {why}"}
         return replace(done, message=message, finish_reason="content_filter")
 
-    def _is_nothing(self, done: MessageDone) -> bool:
-        """Whether a whole reply says nothing at all; litellm makes up a reason and a bill if need be."""
+    def _is_empty(self, done: MessageDone) -> bool:
+        """Return whether a whole reply is empty; litellm invents a finish reason and usage for it."""
         response_filter = self._filter
         if (
             response_filter is not None
@@ -320,17 +319,17 @@ class Exchange:
 
     def _incomplete(self, why: str) -> IncompleteResponse:
         return IncompleteResponse(
-            f"The reply of {self._who} was cut off (model {self._model!r}): {why}. What came "
-            "is not a shorter answer but a part of one; the run may ask again.",
+            f"The reply of {self._vendor} was cut off (model {self._model!r}): {why}. "
+            "What arrived is only a part of the reply; the run may ask again.",
             provider=self._target.provider,
             model=self._model,
         )
 
     def check_choice(self, done: MessageDone) -> None:
-        """See to a forced tool choice where litellm leaves it out of the request without a word.
+        """Check a forced tool choice that litellm silently left out of the request.
 
         Args:
-            done: the reply, which the run has by now: what the model said, and what it cost, is not lost.
+            done: the reply, which the run has received already, so that neither it nor its cost is lost.
 
         Raises:
             ModelBehaviorError: a tool had to be called and was not.
@@ -343,15 +342,14 @@ class Exchange:
         if not called or (choice != "required" and choice not in called):
             wanted = "a tool" if choice == "required" else f"the tool {choice!r}"
             raise ModelBehaviorError(
-                f"{self._model} was to call {wanted} and did not: litellm cannot make "
-                f"{self._target.provider} do it. Use tool_choice='auto' there, or another model."
+                f"{self._model} had to call {wanted} and did not, because litellm cannot pass the choice to "
+                f"{self._target.provider}. Use tool_choice='auto', or another model."
             )
 
     def _counted(self, done: MessageDone) -> Usage:
-        """Return the usage with its price, and with the truth about who counted the tokens.
+        """Return the usage with its cost, marked as an estimate unless the vendor counted the tokens.
 
-        The vendor knows best what it takes, where it says so. Else litellm has worked it out for this call,
-        a streamed one as well, or there is its table.
+        The cost is the vendor's if it sends one, else litellm's for this call, else that of litellm's table.
         """
         usage, by_vendor = done.usage, self._vendor_counted()
         if usage is None or not (by_vendor or usage.total_tokens):  # litellm estimates those of streams alone
@@ -378,12 +376,12 @@ class Exchange:
     def _vendor_counted(self) -> bool:
         if self._filter is not None:
             return self._filter.usage_seen
-        # litellm counts by itself, and does not say so, when a stream brings no usage
+        # litellm silently counts the tokens itself if a stream has no usage
         chunks: list[Any] = getattr(self._reply, "chunks", [])
         return self._reply is None or any(getattr(chunk, "usage", None) for chunk in chunks)
 
 
-def _as_groq_says(message: dict[str, Any]) -> None:
-    """Name a thought as Groq does, and takes it back; litellm calls it something else in streams."""
+def _with_groq_key(message: dict[str, Any]) -> None:
+    """Give a thought the key that Groq uses and takes back; litellm renames it in streams."""
     if thought := message.pop("reasoning_content", None):
         message.setdefault("reasoning", thought)

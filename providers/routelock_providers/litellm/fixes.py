@@ -1,7 +1,7 @@
-"""What litellm cannot read in a vendor's answer, written so that it can. Pure functions on bytes.
+"""Fixes for requests and answers that litellm does not pass on correctly. Pure functions.
 
-Each rule names the failure that it prevents. A body or an event that needs no fix is returned as
-the very same object, after a look for a few bytes in it.
+Each fix names the failure that it prevents. A body or an event that needs no fix is returned as the same
+object, after a search for a few bytes in it.
 """
 
 from __future__ import annotations
@@ -15,74 +15,44 @@ from typing import Any, cast
 from routelock.handlers.stream_assembler import Assembler, why_incomplete
 from routelock.history.messages import Message
 from routelock.usage import to_usage
-from routelock_providers.chat_completions.stream_reader import MISSHAPEN, failure_in
+from routelock_providers.chat_completions.stream_reader import MISSHAPEN, EventDecoder, failure_in
+from routelock_providers.vendor_json import decode_json, encode_json, json_object
 
 __all__ = [
-    "Echoes",
     "as_chunk",
-    "as_object",
     "error_in",
     "fix_chunk",
     "fix_completion",
     "fix_event",
     "fix_reply",
-    "put_back",
+    "mark_parts",
     "reply_in_events",
-    "set_aside",
-    "unshield",
+    "restore_parts",
+    "unprotect_arguments",
 ]
-
-
-class Echoes:
-    """Takes out of the deltas of one stream what they repeat.
-
-    The delta that brings the signature of a thought brings its whole text again, and each delta has its
-    thinking blocks in two places. Put together as they come, the thought would be twice as long as what
-    was signed, and Anthropic refuses it when it is sent back.
-    """
-
-    def __init__(self) -> None:
-        self._thought = ""
-
-    def take_out(self, delta: dict[str, Any]) -> None:
-        """Change the delta so that nothing in it was said before."""
-        blocks: list[dict[str, Any]] = delta.get("thinking_blocks") or []
-        if not blocks:
-            return
-        elsewhere: dict[str, Any] = delta.get("provider_specific_fields") or {}
-        elsewhere.pop("thinking_blocks", None)
-        for block in blocks:
-            if not block.get("signature"):
-                self._thought += block.get("thinking") or ""
-                continue
-            if block.get("thinking") == self._thought:
-                block["thinking"] = ""
-            self._thought = ""
 
 
 _KNOWN = frozenset(
     "text image_url input_audio audio_url document guarded_text grounding_source query video_url file".split()
 )
-"""The types that litellm lets pass (1.105 to 1.109); it knows what to make of them for each vendor."""
+"""The types of parts that litellm knows (1.105 to 1.109) and converts for each vendor."""
 
 _MARK = re.compile(r"(\[routelock part [0-9a-f]{32}\])")
 
 
-def set_aside(messages: Sequence[Message]) -> tuple[Sequence[Message], dict[str, Any]]:
-    """Return the messages with a mark for each foreign part, and the parts by their marks.
+def mark_parts(messages: Sequence[Message]) -> tuple[Sequence[Message], dict[str, Any]]:
+    """Return the messages with a mark for each part that litellm does not know, and the parts by their marks.
 
-    Messages without one are the very same objects, and so is the list when no message has one.
+    Messages without such parts are the same objects, and so is the list if no message has one.
     """
     parts: dict[str, Any] = {}
     marked = [_marked(message, parts) for message in messages]
     return (marked, parts) if parts else (messages, parts)
 
 
-def put_back(body: bytes, parts: Mapping[str, Any]) -> bytes:
+def restore_parts(body: bytes, parts: Mapping[str, Any]) -> bytes:
     """Return a JSON request with each mark replaced by its part."""
-    if not parts:
-        return body
-    return json.dumps(_with_parts(json.loads(body), parts), ensure_ascii=False).encode()
+    return encode_json(_with_parts(decode_json(body), parts)) if parts else body
 
 
 def _marked(message: Message, parts: dict[str, Any]) -> Message:
@@ -97,7 +67,7 @@ def _marked(message: Message, parts: dict[str, Any]) -> Message:
 def _mark(part: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
     if part.get("type") in _KNOWN:
         return part
-    mark = f"[routelock part {secrets.token_hex(16)}]"  # nobody's text can be taken for it
+    mark = f"[routelock part {secrets.token_hex(16)}]"  # random, so that no other text can be taken for it
     parts[mark] = part
     return {"type": "text", "text": mark}
 
@@ -112,7 +82,7 @@ def _with_parts(value: Any, parts: Mapping[str, Any]) -> Any:
 
 
 def _field(key: str, value: Any, parts: Mapping[str, Any]) -> Any:
-    if key == "content" and isinstance(value, str):  # litellm joins texts to one for some vendors
+    if key == "content" and isinstance(value, str):  # litellm joins texts for some vendors
         pieces = _pieces(value, {"type": "text"}, parts)
         return value if len(pieces) == 1 and pieces[0].get("text") == value else pieces
     return _with_parts(value, parts)
@@ -125,7 +95,7 @@ def _item(item: Any, parts: Mapping[str, Any]) -> list[Any]:
 
 
 def _pieces(text: str, around: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Any]:
-    """Return the parts that a text with marks in it stands for."""
+    """Return the parts for a text with marks in it."""
     found = [piece for piece in _MARK.split(text) if piece] or [text]
     return [parts[piece] if piece in parts else {**around, "text": piece} for piece in found]
 
@@ -147,20 +117,11 @@ _FILTERED = re.compile(
 _QUEUED = re.compile(rb'"status"\s*:\s*"(queued|in_progress|cancelled)"')
 
 
-def as_object(body: bytes) -> _Json:
-    """Return the JSON object in some bytes; an empty one if there is none."""
-    try:
-        value: object = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("_Json", value) if isinstance(value, dict) else {}
-
-
 def error_in(value: Mapping[str, Any]) -> object:
-    """Return the error that an object reports: its own, a choice's, or that of a response inside an event.
+    """Return the error of an object: its own, that of a choice, or that of a response inside an event.
 
     Raises:
-        AttributeError, LookupError, TypeError: it has another shape than any vendor's.
+        AttributeError, LookupError, TypeError: the object has a shape that no vendor sends.
     """
     response: object = value.get("response")
     inner = cast("_Json", response).get("error") if isinstance(response, dict) else None
@@ -168,49 +129,50 @@ def error_in(value: Mapping[str, Any]) -> object:
 
 
 def fix_reply(provider: str, body: bytes) -> bytes:
-    """Return the body of a whole reply as litellm can read it."""
+    """Return the body of a whole reply in a form that litellm can read."""
     fixed = body
     for applies, fix in _REPLY_RULES:
         if applies(provider, body):
-            value = as_object(fixed)
+            value = json_object(fixed)
             if value and fix(value):
-                fixed = json.dumps(value, ensure_ascii=False).encode()
+                fixed = encode_json(value)
     return fixed
 
 
 def fix_event(provider: str, line: bytes) -> bytes:
-    """Return one ``data:`` line of a stream as litellm can read it."""
+    """Return one ``data:`` line of a stream in a form that litellm can read."""
     if provider == "groq" and b'"x_groq"' in line and b'"usage"' in line:
         return _with_groq_usage(line)
     return line
 
 
 def reply_in_events(body: bytes) -> bytes | None:
-    """Return the whole reply that the events of a stream amount to, or None.
+    """Return the whole reply in the events of a stream, or None.
 
-    Some requests that litellm could have streamed are sent with ``stream: false`` (models that it does
-    not know on the Responses API; all of Cohere's, because it cannot read those streams), and some
-    gateways and recordings stream nevertheless.
+    litellm sends some requests with ``stream: false`` although a stream was asked for: models of the
+    Responses API that it does not know, and all of Cohere's, whose streams it cannot read. Some gateways and
+    recordings answer with a stream nevertheless.
     """
-    said = [line[5:].strip() for line in body.split(b"\n") if line.startswith(b"data:")]
-    events = [as_object(data) for data in said if data not in (b"", _DONE)]
+    decoder = EventDecoder()
+    data = [each.strip() for each in (*decoder.feed(body), *decoder.flush())]
+    events = [json_object(each) for each in data if each != _DONE]
     for event in reversed(events):
         if event.get("type") in ("response.completed", "response.incomplete", "response.failed"):
             return _as_body(event.get("response"))
         if event.get("type") == "message-end":
             return _as_body(_cohere_reply(events))
     try:
-        return _as_body(_chat_reply(events, over=_DONE in said)) if all(events) else None
+        return _as_body(_chat_reply(events, over=_DONE in data)) if all(events) else None
     except MISSHAPEN:
         return None
 
 
 def _as_body(value: object) -> bytes | None:
-    return json.dumps(value, ensure_ascii=False).encode() if value else None
+    return encode_json(value) if value else None
 
 
 def _chat_reply(events: list[_Json], *, over: bool) -> _Json | None:
-    """Put the chunks of a chat completion together; an error in them is all, and of half a reply nothing."""
+    """Join the chunks of a chat completion. An error in them is returned alone, half a reply as None."""
     assembler, usage = Assembler(), None
     for event in events:
         if error := failure_in(event):
@@ -226,22 +188,22 @@ def _chat_reply(events: list[_Json], *, over: bool) -> _Json | None:
 
 
 def _cohere_reply(events: list[_Json]) -> _Json:
-    """Put Cohere's events together to the reply that it would have sent whole."""
+    """Join the events of Cohere to the reply that it would have sent whole."""
     reply: _Json = {}
     message: _Json = {"role": "assistant", "content": []}
     calls: dict[object, _Json] = {}
     for event in events:
         delta: _Json = event.get("delta") or {}
-        said: _Json = delta.get("message") or {}
+        part: _Json = delta.get("message") or {}
         kind = event.get("type")
         if kind == "content-delta":
-            message["content"].append({"type": "text", "text": said["content"].get("text") or ""})
+            message["content"].append({"type": "text", "text": part["content"].get("text") or ""})
         elif kind == "tool-plan-delta":
-            message["tool_plan"] = message.get("tool_plan", "") + said["tool_plan"]
+            message["tool_plan"] = message.get("tool_plan", "") + part["tool_plan"]
         elif kind == "tool-call-start":
-            calls[event.get("index")] = said["tool_calls"]
+            calls[event.get("index")] = part["tool_calls"]
         elif kind == "tool-call-delta":
-            calls[event.get("index")]["function"]["arguments"] += said["tool_calls"]["function"]["arguments"]
+            calls[event.get("index")]["function"]["arguments"] += part["tool_calls"]["function"]["arguments"]
         elif kind == "message-end":
             reply |= delta
     if calls:
@@ -250,23 +212,23 @@ def _cohere_reply(events: list[_Json]) -> _Json:
 
 
 def _with_groq_usage(line: bytes) -> bytes:
-    """Move Groq's own usage to where litellm looks; without it litellm counts tokens itself."""
-    event = as_object(line.partition(b":")[2])
+    """Move Groq's usage to the key that litellm reads; otherwise litellm counts the tokens itself."""
+    event = json_object(line.partition(b":")[2])
     groq: object = event.get("x_groq")
     usage = cast("_Json", groq).get("usage") if isinstance(groq, dict) else None
     if not usage or event.get("usage"):
         return line
-    return b"data: " + json.dumps({**event, "usage": usage}, ensure_ascii=False).encode()
+    return b"data: " + encode_json({**event, "usage": usage})
 
 
 def _add_service_tier(reply: _Json) -> bool:
-    """Groq's older answers have none, and litellm fails with an AttributeError."""
+    """Add the key that Groq's older answers lack; litellm fails with an AttributeError without it."""
     reply.setdefault("service_tier", None)
     return True
 
 
 def _drop_annotations(reply: _Json) -> bool:
-    """Annotations of files make litellm's model of a message fail; links pass."""
+    """Remove annotations of files, on which litellm's model of a message fails; links pass."""
     holders: list[_Json] = [choice.get("message") or {} for choice in reply.get("choices") or ()]
     for item in reply.get("output") or ():
         holders += [part for part in item.get("content") or () if isinstance(part, dict)]
@@ -279,12 +241,12 @@ def _drop_annotations(reply: _Json) -> bool:
 
 
 def _drop_zero_values(reply: _Json) -> bool:
-    """Snowflake fills what it does not mean with empty objects, which litellm takes at their word."""
+    """Remove Snowflake's empty objects for unused keys, which litellm takes for values."""
     for choice in reply.get("choices") or ():
         message: _Json = choice.get("message") or {}
         choice["finish_reason"] = choice.get("finish_reason") or "stop"
         for key in ("function_call", "audio", "annotations", "refusal"):
-            if not _means_something(message.get(key)):
+            if not _has_value(message.get(key)):
                 message.pop(key, None)
         for call in message.get("tool_calls") or ():
             call.pop("custom", None)
@@ -292,14 +254,16 @@ def _drop_zero_values(reply: _Json) -> bool:
     return True
 
 
-def _means_something(value: object) -> bool:
+def _has_value(value: object) -> bool:
     if isinstance(value, Mapping):
-        return any(map(_means_something, cast("Mapping[str, object]", value).values()))
+        return any(map(_has_value, cast("Mapping[str, object]", value).values()))
     return bool(value)
 
 
 def _explain_unfinished(reply: _Json) -> bool:
-    """A background response is not a reply yet; litellm fails on it without a word why."""
+    """Add an error to a background response, which is not a reply yet; litellm fails on it without a
+    reason.
+    """
     if reply.get("object") != "response" or reply.get("output"):
         return False
     message = (
@@ -310,7 +274,7 @@ def _explain_unfinished(reply: _Json) -> bool:
 
 
 def _answer_blocked(reply: _Json) -> bool:
-    """Gemini answers a prompt that it refuses with no candidate; litellm also fails if there is no usage."""
+    """Add a candidate to Gemini's answer to a refused prompt, and usage, without which litellm fails."""
     if reply.get("candidates"):
         return False
     reply["candidates"] = [{"index": 0, "finishReason": "SAFETY"}]
@@ -319,13 +283,15 @@ def _answer_blocked(reply: _Json) -> bool:
 
 
 def _keep_filtered(reply: _Json) -> bool:
-    """Gemini's filters stop a text, of which litellm keeps nothing in a whole reply, and all in a stream."""
+    """Keep the text that Gemini's filter stopped: litellm drops it from whole replies, but not from
+    streams.
+    """
     candidates: list[_Json] = reply.get("candidates") or [{}]
     candidate = candidates[0]
     content: _Json = candidate.get("content") or {}
     if not content.get("parts"):
         return False
-    candidate["finishReason"] = "OTHER"  # which litellm calls a content filter, too
+    candidate["finishReason"] = "OTHER"  # litellm also takes this for a content filter
     return True
 
 
@@ -340,22 +306,22 @@ _REPLY_RULES: tuple[_Rule, ...] = (
     (lambda provider, body: bool(_FILTERED.search(body)), _keep_filtered),
 )
 
-_SHIELD = "\ufeff"
-"""Before arguments that litellm is not to read: at a byte order mark Python's reader stops, and litellm then
-leaves them as they are."""
+_PROTECTION = "\ufeff"
+"""A prefix for arguments that litellm must not read: Python's JSON reader stops at a byte order mark, and
+litellm then leaves the arguments unchanged."""
 
 _SEVERAL = "multi_tool_use.parallel"
-"""A name that OpenAI's models invent. Of a call of it litellm makes others, but not in a stream."""
+"""A tool name that OpenAI's models invent. litellm turns a call of it into others, but not in a stream."""
 
 _SURELY_READABLE = 200
-"""Arguments are surely that if they begin as an object, and have fewer brackets than this ..."""
+"""Arguments are readable if they begin as an object and have fewer brackets than this ..."""
 
 _SURELY_SHORT = 4000
 """... and fewer characters than this: Python reads no number of more than 4,300 digits."""
 
 
 def fix_chunk(provider: str, chunk: _Json) -> bool:
-    """Change a chunk of a stream so that litellm can read it, and say whether anything had to be.
+    """Change a chunk of a stream so that litellm can read it; return whether it was changed.
 
     Args:
         provider: litellm's name of the provider.
@@ -367,7 +333,7 @@ def fix_chunk(provider: str, chunk: _Json) -> bool:
         chunk["choices"] = None
     changed = _fix_head(chunk)
     if usage := chunk.get("usage"):
-        # or litellm counts the tokens of a streamed thought itself, and gives that out as the vendor's number
+        # otherwise litellm counts the tokens of a streamed thought itself and reports them as the vendor's
         changed = _add_details(usage) or changed
     if chunk["choices"] is None:
         chunk["choices"], changed = [], True
@@ -381,7 +347,7 @@ def fix_chunk(provider: str, chunk: _Json) -> bool:
 
 
 def fix_completion(provider: str, reply: _Json) -> bool:
-    """Change a whole reply so that litellm can read it, and say whether anything had to be.
+    """Change a whole reply so that litellm can read it; return whether it was changed.
 
     Args:
         provider: litellm's name of the provider.
@@ -394,36 +360,36 @@ def fix_completion(provider: str, reply: _Json) -> bool:
         message: object = choice.get("message")
         if not isinstance(message, dict):
             continue
-        said = cast("_Json", message)
-        if not said.get("role"):
-            said["role"], changed = "assistant", True
-        changed = _join_content(provider, said) or changed
-        changed = _shield(said) or changed
+        fields = cast("_Json", message)
+        if not fields.get("role"):
+            fields["role"], changed = "assistant", True
+        changed = _join_content(provider, fields) or changed
+        changed = _protect_arguments(fields) or changed
     return changed
 
 
-def unshield(message: _Json) -> None:
-    """Take what `fix_completion` put before arguments away again, in a whole message as litellm gives it."""
+def unprotect_arguments(message: _Json) -> None:
+    """Remove the prefix that `fix_completion` put before arguments, in a whole message of litellm."""
     for function in _functions(message):
-        function["arguments"] = function["arguments"].removeprefix(_SHIELD)
+        function["arguments"] = function["arguments"].removeprefix(_PROTECTION)
 
 
-def _shield(message: _Json) -> bool:
-    """Keep litellm from reading arguments of which it would fail, or make another call than a stream has.
+def _protect_arguments(message: _Json) -> bool:
+    """Keep litellm from reading arguments on which it fails, or of which it makes other calls.
 
-    It reads those of whole replies alone.
+    It reads the arguments of whole replies only.
     """
     changed = False
     for function in _functions(message):
         arguments: str = function["arguments"]
-        odd = function.get("name") == _SEVERAL or arguments.startswith(_SHIELD)
+        odd = function.get("name") == _SEVERAL or arguments.startswith(_PROTECTION)
         if odd or not _is_readable(arguments):
-            function["arguments"], changed = _SHIELD + arguments, True
+            function["arguments"], changed = _PROTECTION + arguments, True
     return changed
 
 
 def _is_readable(arguments: str) -> bool:
-    """Whether litellm reads arguments as an object, or sees that they are no JSON."""
+    """Return whether litellm reads the arguments as an object, or finds that they are not JSON."""
     brackets = arguments.count("[") + arguments.count("{")
     if arguments.startswith("{") and brackets < _SURELY_READABLE and len(arguments) < _SURELY_SHORT:
         return True
@@ -454,20 +420,20 @@ def as_chunk(reply: Mapping[str, Any]) -> _Json:
     return {**reply, "object": "chat.completion.chunk", "choices": choices}
 
 
-def _fix_head(said: _Json) -> bool:
-    """See to what stands around the choices: the time, and a bill that nobody can read."""
+def _fix_head(reply: _Json) -> bool:
+    """Fix the keys beside the choices: the time, and usage that cannot be read."""
     changed = False
-    if isinstance(created := said.get("created"), float):
-        said["created"], changed = int(created), True
-    usage: object = said.get("usage")
+    if isinstance(created := reply.get("created"), float):
+        reply["created"], changed = int(created), True
+    usage: object = reply.get("usage")
     if usage is None:
         return changed
     if to_usage(cast(Any, usage)) is None:
-        del said["usage"]
+        del reply["usage"]
         return True
-    bill = cast("_Json", usage)
-    if not isinstance(bill.get("total_tokens", 0), int | float | None):
-        del bill["total_tokens"]
+    counts = cast("_Json", usage)
+    if not isinstance(counts.get("total_tokens", 0), int | float | None):
+        del counts["total_tokens"]
         changed = True
     return changed
 
@@ -481,35 +447,35 @@ def _add_details(usage: _Json) -> bool:
 
 def _fix_delta(provider: str, delta: _Json) -> bool:
     changed = _join_content(provider, delta)
-    if not delta.get("content") and delta.get("annotations") is None and _says_more(delta):
+    if not delta.get("content") and delta.get("annotations") is None and _has_other_keys(delta):
         delta["annotations"], changed = [], True
     return changed
 
 
-def _says_more(delta: _Json) -> bool:
-    """Whether litellm (1.105 to 1.110) would drop a delta that says something.
+def _has_other_keys(delta: _Json) -> bool:
+    """Return whether litellm (1.105 to 1.110) would drop this delta although it holds something.
 
-    It does so where there is neither a text nor a call beside it: a piece of a refusal, or a signature in
-    OpenRouter's ``reasoning_details``, without which the thought is refused when it goes back.
+    It drops deltas with neither text nor a call: a piece of a refusal, or a signature in OpenRouter's
+    ``reasoning_details``, without which the thought is refused when it is sent back.
     """
     if delta.get("tool_calls"):
         return False
-    return any(value and key not in _IS_HEARD for key, value in delta.items())
+    return any(value and key not in _KEYS_OF_LITELLM for key, value in delta.items())
 
 
-_IS_HEARD = frozenset(("role", "content", "function_call", "reasoning", "reasoning_content"))
+_KEYS_OF_LITELLM = frozenset(("role", "content", "function_call", "reasoning", "reasoning_content"))
 
 
-def _join_content(provider: str, said: _Json) -> bool:
-    """Make one text of parts that are text; what Mistral says in parts, litellm reads by itself."""
-    content: object = said.get("content")
+def _join_content(provider: str, message: _Json) -> bool:
+    """Join content that consists of text parts; litellm itself reads the parts of Mistral."""
+    content: object = message.get("content")
     if provider == "mistral" or not isinstance(content, list):
         return False
     parts = cast("list[object]", content)
     texts = [str(part.get("text") or "") for part in _dicts(parts) if part.get("type") == "text"]
     if len(texts) < len(parts):
         return False
-    said["content"] = "".join(texts)
+    message["content"] = "".join(texts)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Every vendor that LiteLLM knows, as one handler."""
+"""`LiteLLM`: a handler for every vendor that the litellm library knows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from routelock.handlers.port import Request, about_to_ask
 from routelock_providers.deadlines import check_seconds, deadline_for
 from routelock_providers.errors import cause_of, to_provider_error
 from routelock_providers.http.body import MOST_BYTES
-from routelock_providers.http_errors import no_key
+from routelock_providers.http_errors import missing_key_error
 from routelock_providers.litellm.exchange import Exchange
 from routelock_providers.litellm.library import (
     is_loaded,
@@ -36,32 +36,31 @@ _ELSEWHERE = frozenset(
     "api_key api_base base_url client custom_llm_provider extra_headers headers litellm_credential_name "
     "mock_response shared_session use_xai_oauth".split()
 )
-"""Settings that may bring a key, another address or an answer."""
+"""Settings that may hold a key, another address or an answer."""
 
 
 class LiteLLM:
-    """A handler that asks one model through litellm; it runs on asyncio, because litellm does.
+    """A handler that asks one model through litellm; like litellm it runs on asyncio.
 
-    litellm is imported at the first call, in a thread, so that the event loop goes on; see
-    `routelock_providers.load_litellm`. Calls are made once: retrying is the run's.
+    litellm is imported at the first call, in a thread, so that the event loop is not blocked; see
+    `routelock_providers.load_litellm`. The run retries; the handler does not.
 
     Args:
         model: litellm's model string, such as ``"anthropic/claude-haiku-4-5"`` or
-            ``"openai/responses/gpt-5"``. OpenAI's models go to the chat API unless the string says
-            ``responses/`` or the model has no other.
+            ``"openai/responses/gpt-5"``. OpenAI's models use the chat API unless the string has
+            ``responses/`` in it or the model exists on the Responses API only.
         api_key: the key; default: the vendor's environment variable.
         api_base: another endpoint that speaks the vendor's protocol.
         timeout: seconds for one whole reply, streamed or not; None for no limit.
-        chunk_timeout: seconds that a stream may be silent once it has begun; comments that keep the
-            connection alive are silence. None for no limit.
-        max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
-            and is not read. It holds where routelock carries the answer to litellm, which it does for all
-            but a few vendors.
-        settings: anything that ``litellm.acompletion`` takes, for every call; a request's own
-            settings win. ``tools`` of the vendor's own stand beside the agent's. ``drop_params=False``
-            makes a setting that the vendor does not know an error.
+        chunk_timeout: seconds between two events of a stream; comments that keep the connection alive are not
+            events. None for no limit. max_bytes: the largest unpacked size of one reply; None for no limit. A
+            longer reply is an error and is not read to its end. It applies to all vendors but the few that
+            litellm asks with a client of its own.
+        settings: arguments of ``litellm.acompletion`` for every call; the settings of a request win.
+            ``tools`` of the vendor are sent beside those of the agent. ``drop_params=False`` makes a setting
+            that the vendor does not know an error.
         name: the handler's name; default ``litellm_<model>``.
-        priority: of the handlers of an agent, the lower number comes first.
+        priority: the handler's place among those of an agent; the lowest number comes first.
 
     Raises:
         ConfigError: an argument that cannot work.
@@ -90,7 +89,7 @@ class LiteLLM:
         self.name = name or litellm_name(model)
         self.priority = priority
         self.family = family_for(model, api_base)
-        """Messages keep what belongs to their vendor for models of the same family only."""
+        """Only models of the same family are sent the vendor's private fields of a message."""
         self._api_key = api_key
         self._api_base = api_base
         self._limits = (timeout, chunk_timeout)
@@ -98,23 +97,23 @@ class LiteLLM:
         self._settings = dict(settings or {})
 
     async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        """Ask the model; stream the reply if the request is being watched.
+        """Ask the model; stream the reply if the request asks for it.
 
         Raises:
-            ProviderError: whatever went wrong, see `routelock.errors`.
-            ModelBehaviorError: a tool had to be called and was not, by a vendor that cannot be told.
+            ProviderError: the call failed, see `routelock.errors`.
+            ModelBehaviorError: a forced tool choice could not be sent, and the model called no tool.
             ConfigError: the event loop is not asyncio's.
         """
         about_to_ask(self.model, request)
-        if not is_loaded():  # which takes seconds, for nothing
+        if not is_loaded():  # loading takes seconds, which a missing key makes useless
             self._check_key(request.settings)
         await self._load()
         exchange = self._exchange(request)
         events = AnswerEvents(exchange.call.plan.answer_tool)
         try:
             while (chunk := await exchange.next_chunk()) is not None:
-                for event in exchange.told(chunk):
-                    shown = events.shown(event)
+                for event in exchange.events_of(chunk):
+                    shown = events.convert(event)
                     if request.stream and shown is not None:
                         yield shown
             done = exchange.finish()
@@ -124,7 +123,7 @@ class LiteLLM:
             await exchange.close()
 
     def target(self) -> Target:
-        """Return whom litellm would ask, which may take seconds the first time. Nothing is sent."""
+        """Return where litellm would send a call. Nothing is sent. The first time it may take seconds."""
         return find_target(load_litellm(), self.model, self._api_base, self._api_key)
 
     async def _load(self) -> None:
@@ -137,17 +136,19 @@ class LiteLLM:
             raise meant from cause_of(meant, error)
 
     def _check_key(self, settings: Mapping[str, Any]) -> None:
-        """See whether there can be a key, before litellm is there to ask.
+        """Check that a key can exist, before litellm is loaded.
 
         Raises:
-            AuthenticationFailed: there can be none.
+            AuthenticationFailed: there is no key.
         """
-        told = self._api_key or self._api_base or not _ELSEWHERE.isdisjoint([*self._settings, *settings])
-        if not told and reads_no_file() and lacks_key(self.provider, os.environ):
-            raise no_key(self.provider, self.model, f"such as LiteLLM({self.model!r}, api_key=...)")
+        has_other = self._api_key or self._api_base or not _ELSEWHERE.isdisjoint([*self._settings, *settings])
+        if not has_other and reads_no_file() and lacks_key(self.provider, os.environ):
+            raise missing_key_error(
+                self.provider, self.model, f"such as LiteLLM({self.model!r}, api_key=...)"
+            )
 
     def _exchange(self, request: Request) -> Exchange:
-        """Prepare the call; nothing is sent yet."""
+        """Prepare the call. Nothing is sent."""
         earlier, provider = sys.exception(), self.provider
         deadline = deadline_for(*self._limits, provider=provider, model=self.model)
         try:

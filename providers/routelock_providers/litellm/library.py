@@ -1,4 +1,4 @@
-"""Loading litellm, and asking it what it knows. Everything that is untyped about it ends here."""
+"""Loads litellm, and closes what it opens."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ __all__ = [
 _CLIENT_MODULE = "routelock_providers.litellm.client"
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or importing it calls GitHub, and a thread tries again
-    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",  # or the first call to Claude that needs one does
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise importing it calls GitHub, and a thread retries
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",  # otherwise a call to Claude with a beta header does
     "LITELLM_LOCAL_BLOG_POSTS": "True",
-    "LITELLM_MODE": "PRODUCTION",  # or importing it reads the next .env up the tree
+    "LITELLM_MODE": "PRODUCTION",  # otherwise importing it reads the nearest .env file
 }
 
 _SETTINGS = (
-    "suppress_debug_info",  # or it prints advice to stdout when a call fails
-    "disable_hf_tokenizer_download",  # or it waits for Hugging Face to count tokens
+    "suppress_debug_info",  # otherwise it prints advice to stdout when a call fails
+    "disable_hf_tokenizer_download",  # otherwise counting tokens waits for Hugging Face
 )
 
-_LISTENERS = ("callbacks", "success_callback", "_async_success_callback")
-"""Where litellm keeps what an app wants to be told of each reply."""
+_CALLBACKS = ("callbacks", "success_callback", "_async_success_callback")
+"""The lists in which litellm keeps an app's callbacks for replies."""
 
-_SETTLING: RunVar[AsyncGenerator[None] | None] = RunVar("routelock_litellm_settling", None)
+_SETTLER: RunVar[AsyncGenerator[None] | None] = RunVar("routelock_litellm_settler", None)
 
 
 def load_litellm() -> Any:
-    """Return the litellm module, importing it first if need be: 2 to 5 seconds, and 160 MB.
+    """Return the litellm module. The first call imports it, which takes 2 to 5 seconds and 160 MB.
 
-    An app that cannot wait at its first model call calls this when it starts. Variables of the
-    environment that are set already keep their values.
+    An app that cannot wait at its first model call calls this when it starts. Environment variables that are
+    set keep their values.
     """
     litellm: Any = sys.modules.get("litellm")
     if all(getattr(litellm, name, False) for name in _SETTINGS):
@@ -63,20 +63,20 @@ def load_litellm() -> Any:
 
 
 def is_loaded() -> bool:
-    """Whether litellm is imported, or is being imported."""
+    """Return whether litellm is imported, or is being imported."""
     return "litellm" in sys.modules
 
 
 def reads_no_file() -> bool:
-    """Whether importing litellm reads no ``.env`` file, which may have a key in it."""
+    """Return whether importing litellm reads no ``.env`` file, which may hold a key."""
     return os.environ.get("LITELLM_MODE", "PRODUCTION") == "PRODUCTION"
 
 
 def _imported() -> Any:
-    """Import litellm; if that is interrupted, leave nothing of it behind, so that it can be done again.
+    """Import litellm. After an interrupted import, remove its modules, so that it can be imported again.
 
-    Python forgets a package whose import failed, and keeps those of its modules that were done: they would go
-    on using the half of a package that they know. So they are forgotten, too, of openai's library as well.
+    Python removes a package whose import failed and keeps its finished modules, which would go on using the
+    half package. So they are removed too, also those of the openai library.
     """
     before = frozenset(sys.modules)
     try:
@@ -89,15 +89,15 @@ def _imported() -> Any:
 
 
 async def load_in_a_thread() -> None:
-    """Import litellm, and what listens in on it, while the event loop goes on."""
+    """Import litellm and our client for it in a thread, so that the event loop is not blocked."""
     if _client_module() is None:
         await asyncio.to_thread(_load)
 
 
 def _client_module() -> Any:
-    """Return the module that listens in, or None before it is loaded."""
+    """Return the module of our client, or None before it is loaded."""
     module = sys.modules.get(_CLIENT_MODULE)
-    return module if hasattr(module, "close_client") else None  # half of a module is in there as well
+    return module if hasattr(module, "close_client") else None  # a module that is being imported has none
 
 
 def _load() -> None:
@@ -106,51 +106,51 @@ def _load() -> None:
 
 
 async def settle_with_the_loop() -> None:
-    """See to it that nothing which litellm has yet to log outlives the running event loop.
+    """Register the running event loop, so that litellm's log queue is emptied when the loop ends.
 
-    litellm notes each whole reply in a queue that all loops of a process share, and hands what a loop leaves
-    there to the next one, with a warning (litellm 1.105 and later). A loop that ends closes its asynchronous
+    litellm puts each whole reply into a queue that all loops of a process share. What one loop leaves there
+    goes to the next one, with a warning (litellm 1.105 and later). A loop that ends closes its asynchronous
     generators, and this one empties the queue.
     """
-    if _SETTLING.get() is None:
-        settling = _settling()
-        _SETTLING.set(settling)
-        await anext(settling)
+    if _SETTLER.get() is None:
+        settler = _settle_at_end()
+        _SETTLER.set(settler)
+        await anext(settler)
 
 
-async def _settling() -> AsyncGenerator[None]:
+async def _settle_at_end() -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        with suppress(Exception):  # whatever an app's own callback raises: litellm would log it, and go on
+        with suppress(Exception):  # a callback of the app may raise; litellm would log that and continue
             await _settle()
-        _SETTLING.set(None)  # which would keep the loop
+        _SETTLER.set(None)  # the generator refers to the loop
 
 
 async def _settle() -> None:
-    """Let litellm log what it has yet to log, as long as it allows itself."""
+    """Let litellm empty its log queue, within its own time limit."""
     worker: Any = importlib.import_module("litellm.litellm_core_utils.logging_worker").GLOBAL_LOGGING_WORKER
-    # there is no public way to tell that another loop, in another thread, has taken the queue over
+    # litellm has no public way to see that a loop in another thread has taken over the queue
     if getattr(worker, "_bound_loop", None) is not asyncio.get_running_loop():
         return
     await worker.clear_queue()
     litellm = load_litellm()
-    heard = [each for name in _LISTENERS for each in getattr(litellm, name, None) or ()]
-    if any(each != "cache" for each in heard):  # which litellm adds by itself
-        return  # what was taken from the queue and not begun is the app's: litellm hands it on, and says so
+    callbacks = [each for name in _CALLBACKS for each in getattr(litellm, name, None) or ()]
+    if any(each != "cache" for each in callbacks):  # litellm adds "cache" itself
+        return  # the rest of the queue is for the app's callbacks; litellm passes it on, with a warning
     if "discard_pending" in inspect.signature(worker.stop).parameters:
         await worker.stop(discard_pending=True)
 
 
 async def close_litellm() -> None:
-    """Close the connections of the running event loop: ours, and those that litellm keeps for itself.
+    """Close the connections of the running event loop: ours, and those of litellm.
 
-    An app calls this before its event loop ends, or leaves it to the operating system. Where litellm was
-    never loaded there is nothing to do. The app's own calls of litellm get new connections as well.
+    An app may call this before its event loop ends. It does nothing if litellm was never loaded. The app's
+    own calls of litellm get new connections as well.
     """
     if "litellm" not in sys.modules:
         return
-    if (client_module := _client_module()) is not None:  # an app may have asked litellm by itself alone
+    if (client_module := _client_module()) is not None:  # None if only the app itself has used litellm
         await client_module.close_client()
     litellm = load_litellm()
     await _settle()
@@ -159,8 +159,8 @@ async def close_litellm() -> None:
 
 
 def as_dict(value: object) -> dict[str, Any]:
-    """Return one of litellm's objects as a dict, without what is None."""
+    """Return an object of litellm as a dict, without the keys whose value is None."""
     if isinstance(value, BaseModel):
-        # litellm puts other types into its fields than it declares, and pydantic would warn each time
+        # litellm's fields hold other types than it declares, and pydantic would warn each time
         return value.model_dump(exclude_none=True, warnings="none")
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}

@@ -1,4 +1,4 @@
-"""From a request to the arguments of one litellm call."""
+"""Turns a request into the arguments of one call to litellm."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.openai_compatible import PATH
 from routelock_providers.litellm.prices import model_info
 from routelock_providers.request_shape import prepare, tool_choice, tools_for
-from routelock_providers.structured_output import Plan, plan_for, told
+from routelock_providers.structured_output import Plan, plan_for, with_prompt
 from routelock_providers.vendors import (
-    Shape,
+    VendorRules,
     can_be_forced,
     cannot_stream,
     ignores_tool_choice,
-    shape_of,
     split_model,
     takes_schema,
     thinks_before_calls,
+    vendor_rules,
 )
 
 __all__ = ["Call", "Target", "as_sent", "call_for", "find_target"]
 
 
 _READ_BY_LITELLM = frozenset("anthropic azure_ai bedrock databricks gemini vertex_ai vertex_ai_beta".split())
-"""Providers for which litellm turns its own keys in a message back into what the vendor sent."""
+"""Providers for which litellm converts its own keys in a message back to the vendor's."""
 
 _INVENTED = frozenset(("provider_specific_fields", "thinking_blocks", "reasoning_items"))
-"""Keys of litellm's own. To other vendors it sends them as they are, and strict ones refuse them."""
+"""Keys that litellm invented. It sends them to other vendors unchanged, and strict ones refuse them."""
 
 _OPENAIS_OWN = "https://api.openai.com/v1"
 
 _TAKE_SCHEMAS = frozenset(("azure", "ollama", "ollama_chat", "openai"))
-"""They do whatever the model is; about Ollama's, litellm would ask the server, and hold up the event loop."""
+"""Providers all of whose models take schemas. For Ollama, litellm would ask the server and block the event
+loop."""
 
 _THINKING = frozenset(("thinking", "reasoning_effort"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Whom litellm will ask, as litellm itself resolves it."""
+    """The provider, model and address that litellm resolves a model string to."""
 
     provider: str
     name: str
@@ -52,38 +53,42 @@ class Target:
     api_base: str | None
     api_key: str | None
     given: Mapping[str, str]
-    """What of the two litellm has to be told, because it would not find it out by itself."""
+    """Those of the two that are passed to litellm, because it would not find them itself."""
     responses: bool
-    """Whether the call goes to the Responses API: only where the model string says so, or where the
-    model has no other."""
+    """Whether the call goes to the Responses API: only if the model string says so, or if the model exists
+    there only."""
 
     @property
     def is_translated(self) -> bool:
-        """Whether litellm turns its own keys in a message back into what the vendor sent."""
+        """Whether litellm converts its own keys in a message back to the vendor's."""
         return self.responses or self.provider in _READ_BY_LITELLM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """The arguments of one call, and how its reply is to be read."""
+    """The arguments of one call, and the plan by which its reply is read."""
 
     arguments: Mapping[str, Any]
     plan: Plan
 
 
 def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | None) -> Target:
-    """Return whom litellm asks for a model. It raises litellm's own error for an unknown provider."""
-    api_base = api_base and api_base.rstrip("/")  # or litellm asks some at "//"
+    """Return where litellm sends the calls for a model.
+
+    Raises:
+        litellm.BadRequestError: the provider is unknown.
+    """
+    api_base = api_base and api_base.rstrip("/")  # or litellm asks some providers at "//"
     name, provider, key, base = litellm.get_llm_provider(model, api_base=api_base, api_key=api_key)
     if provider in ("openai", "custom_openai"):
-        api_base = api_base and api_base.removesuffix(PATH)  # which openai's library adds
+        api_base = api_base and api_base.removesuffix(PATH)  # the openai library adds it
         base = api_base or base or litellm.api_base or _first_of("OPENAI_BASE_URL", "OPENAI_API_BASE")
         base = base or _OPENAIS_OWN
         key = key or api_key or litellm.api_key or litellm.openai_key or _first_of("OPENAI_API_KEY")
         if not key and base != _OPENAIS_OWN:
-            key = api_key = "none"  # a server of one's own needs no key; one that does says so
+            key = api_key = "none"  # a local server needs no key; any other answers 401
     if (key := key or api_key) and key != key.strip():
-        key = api_key = key.strip()  # a newline at its end is of the file that it was read from
+        key = api_key = key.strip()  # a newline at its end comes from a file
     given = {"api_base": api_base, "api_key": api_key}
     return Target(
         provider=provider,
@@ -96,24 +101,22 @@ def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | N
 
 
 def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[str, Any]) -> Call:
-    """Return the arguments that ask ``target`` for what ``request`` wants.
+    """Return the arguments of the call for a request.
 
     Args:
         litellm: the module.
-        target: whom it will ask.
-        request: what the run wants.
-        settings: the handler's own settings; those of the request win.
+        target: where litellm sends the call.
+        request: the request of the run.
+        settings: the settings of the handler; those of the request win.
     """
     merged = sendable({**settings, **request.settings})
     merged.pop("tool_choice", None)
-    vendor_tools = (
-        merged.pop("tools", None) or ()
-    )  # such as {"googleSearch": {}}, which run on the other side
+    vendor_tools = merged.pop("tools", None) or ()  # such as {"googleSearch": {}}, which the vendor runs
     plan = _plan(litellm, target, request, merged)
     offered, choice = _offered(target.provider, plan)
-    shape = shape_of(target.provider, target.name)
-    asked = told(request.messages, plan.prompt)
-    messages, offered_tools = _prepared(asked, offered, shape, whole=target.is_translated)
+    rules = vendor_rules(target.provider, target.name)
+    source = with_prompt(request.messages, plan.prompt)
+    messages, offered_tools = _prepared(source, offered, rules, whole=target.is_translated)
     tools = [*offered_tools, *vendor_tools]
     if not tools:
         merged.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools
@@ -135,32 +138,32 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
 def as_sent(
     model: str, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
 ) -> tuple[Sequence[Message], Sequence[ToolSpec]]:
-    """Return messages and tools as litellm is given them for a model, with all that its vendor demands.
+    """Return messages and tools as they are passed to litellm for a model, fitted to the rules of its vendor.
 
     Args:
         model: the model string, such as ``"mistral/mistral-large-latest"``.
-        messages: a handler's, as in `Request.messages`.
-        tools: the tools on offer.
+        messages: the messages of a request, as in `Request.messages`.
+        tools: the tools of a request.
     """
     provider, name = split_model(model)
     whole = name.startswith("responses/") or provider in _READ_BY_LITELLM
-    return _prepared(messages, tools, shape_of(provider, name), whole=whole)
+    return _prepared(messages, tools, vendor_rules(provider, name), whole=whole)
 
 
 def _prepared(
-    messages: Sequence[Message], tools: Sequence[ToolSpec], shape: Shape, *, whole: bool
+    messages: Sequence[Message], tools: Sequence[ToolSpec], rules: VendorRules, *, whole: bool
 ) -> tuple[Sequence[Message], Sequence[ToolSpec]]:
-    if not whole:  # before, so that nothing is left standing of what only they made a message of
+    if not whole:  # before the messages are fitted, so that a message of nothing else is left out
         messages = [_without_inventions(message) for message in messages]
-    ready = prepare(messages, shape)
-    return ready, tools_for(ready, tools, shape)
+    ready = prepare(messages, rules)
+    return ready, tools_for(ready, tools, rules)
 
 
 def _must_not_think(messages: Sequence[Message], name: str) -> bool:
-    """Whether the calls that are being answered lack the thought that a thinking Claude must have had.
+    """Return whether the calls with new results lack the thought that a thinking Claude needs before them.
 
-    Another model made them, or a filter took the thought. Anthropic then refuses a request with thinking
-    and says to disable it (opencode 3077); litellm does so only with a global switch.
+    Another model made the calls, or a filter removed the thought. Anthropic then refuses thinking and says to
+    disable it (opencode 3077); litellm does so only with a global switch.
     """
     if messages[-1]["role"] != "tool" or not thinks_before_calls(name):
         return False
@@ -185,11 +188,11 @@ def _without_inventions(message: Message) -> Message:
 
 
 def _fixed(arguments: dict[str, Any], target: Target) -> dict[str, Any]:
-    """Add what is not up to anyone's settings."""
-    # retrying is the run's; with tools, some releases import an MCP gateway unless they are told not to
+    """Add the arguments that no setting can change."""
+    # only the run retries; with tools, some releases import an MCP gateway without the last one
     arguments |= {"num_retries": 0, "max_retries": 0, "_skip_mcp_handler": True}
     if not target.responses:
-        # gpt-5.4 and later with tools would be sent to another API than the one that was named
+        # litellm would send gpt-5.4 and later with tools to the Responses API
         arguments["_skip_responses_api_bridge"] = True
     return arguments
 
@@ -201,13 +204,13 @@ def _plan(litellm: Any, target: Target, request: Request, settings: Mapping[str,
     native = takes_schema(target.provider, target.name, with_tools=bool(request.tools))
     if native and not request.tools and target.provider not in _TAKE_SCHEMAS:
         native = bool(litellm.supports_response_schema(**model))
-    # what it does not list, it would leave out of the request without a word
+    # litellm silently drops parameters that it does not list
     calls = native or "tools" in (litellm.get_supported_openai_params(**model) or ())
     return plan_for(request, native=native, calls=calls, can_force=can_be_forced(target.name, settings))
 
 
 def _offered(provider: str, plan: Plan) -> tuple[Sequence[ToolSpec], ToolChoice | None]:
-    """Return the tools and the choice to send, where litellm drops a choice said otherwise the same way."""
+    """Return the tools and the choice to send. A choice that litellm drops is expressed by the tools."""
     choice = plan.tool_choice
     if not ignores_tool_choice(provider) or choice in (None, "auto", "required"):
         return plan.tools, choice

@@ -1,4 +1,4 @@
-"""Agents on other machines as handlers: OpenAI-compatible ones, and A2A agents.
+"""Agents on other machines as handlers: agents with OpenAI's chat API, and A2A agents.
 
 Start at `agent.py`; `urls.py` says which addresses may be called.
 """

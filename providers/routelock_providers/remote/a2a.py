@@ -1,4 +1,4 @@
-"""An agent that is reached by A2A, the Agent2Agent protocol: the extra ``a2a``."""
+"""An agent behind A2A, the Agent2Agent protocol. Needs the extra ``a2a``."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ from routelock.scopes import Scope, checked_scope
 from routelock.usage import Usage
 from routelock_providers.deadlines import check_seconds
 from routelock_providers.errors import to_provider_error
-from routelock_providers.http_errors import key_hint
-from routelock_providers.redirects import redirect_refused
+from routelock_providers.http_errors import key_hint, redirect_error
 from routelock_providers.remote.urls import parse_url
 
 if TYPE_CHECKING:
@@ -46,9 +45,10 @@ __all__ = ["A2AAgent"]
 _LONGEST = 10 * 2**20
 """Characters of an answer."""
 
-_PARTING_SECONDS = 2.0
+_CANCEL_SECONDS = 2.0
+"""How long cancelling a task may take."""
 
-_KEY_HINT = "Pass A2AAgent the api_key= that it wants."
+_KEY_HINT = "Pass A2AAgent its api_key=."
 
 _DONE = ("TASK_STATE_COMPLETED", "TASK_STATE_INPUT_REQUIRED")
 
@@ -58,27 +58,26 @@ _ENDS = (*_DONE, _LOGIN, "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE
 
 
 class A2AAgent:
-    """A handler that lets an agent answer which speaks A2A, whichever framework it is made with.
+    """A handler that lets an A2A agent answer, whichever framework the agent is made with.
 
-    It is one model call to the run. The agent is sent the newest words of the user, below a summary of what
-    came before; no system messages, tools, images or files. Each call is a context of its own there. What it
-    writes streams through, without its notes on how far it is; data is JSON text. When it asks something
-    (``input-required``), the question is the answer. Failures are `ProviderError` and never text.
+    For the run it is one model call. The agent is sent the newest message of the user below a summary of the
+    messages before it, without system messages, tools, images or files. Each call has a context of its own.
+    The agent's text is streamed, without its progress notes; data becomes JSON text. If it asks a question
+    (``input-required``), the question is the answer. A failure is a `ProviderError` and never text.
 
-    A run that is cancelled, or leaves, cancels the task there, if the agent streams: otherwise the task's id
-    comes with its answer. Needs asyncio, as the protocol's SDK does.
+    A run that is cancelled or stops reading cancels the agent's task, if the agent streams: otherwise the id
+    of the task comes with its answer. Needs asyncio, like the SDK of the protocol.
 
     Args:
-        url: where its card is, without ``/.well-known/agent-card.json``. The card is read for each call, and
-            may lead to the same server only: same scheme, host and port.
+        url: the address of the agent's card without ``/.well-known/agent-card.json``. The card is read for
+            each call, and may lead to the same server only: same scheme, host and port.
         name: the handler's name; default ``a2a_<host and path>``.
         api_key: sent as a bearer token.
-        prompt: when to use the agent, for the model that may hand over to it.
-        priority: of the handlers of an agent, the lower number comes first.
-        scope: who may reach it, see `routelock.scopes`.
-        expose: whether a model is offered ``transfer_to_<name>`` without an edge to it.
-        timeout: seconds that the server may send nothing at all. How long a reply may take in all is
-            ``RunConfig.turn_timeout``.
+        prompt: tells the model when to hand over to the agent.
+        priority: the handler's place among those of an agent; the lowest number comes first.
+        scope: the scope that a run needs to use it, see `routelock.scopes`.
+        expose: whether a model is offered ``transfer_to_<name>`` without a declared handoff to it.
+        timeout: seconds between two reads from the server. ``RunConfig.turn_timeout`` limits the whole reply.
 
     Raises:
         MissingExtra: the protocol's SDK is not installed.
@@ -104,76 +103,76 @@ class A2AAgent:
             raise MissingExtra(
                 "A2AAgent needs the SDK of A2A, which is not installed: pip install 'routelock[a2a]'."
             ) from error
-        self._home = parse_url(url)
-        where = re.sub("[^A-Za-z0-9]+", "_", f"{self._home.authority}{self._home.path}")
+        self._own_url = parse_url(url)
+        where = re.sub("[^A-Za-z0-9]+", "_", f"{self._own_url.authority}{self._own_url.path}")
         self.name = name or slug(f"a2a_{where}".strip("_"))
-        self.family = self._home.authority
+        self.family = self._own_url.authority
         self.prompt = prompt
         self.priority = priority
         self.scope = checked_scope(scope, f"A2AAgent {self.name!r}")
         self.expose = expose
         check_seconds(timeout=timeout)
         if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-            raise ConfigError("api_key has characters in it that a header cannot carry.")
+            raise ConfigError("api_key holds characters that a header cannot hold.")
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        # made once: to read the certificates takes longer than to ask
+        # made once: reading the certificates takes longer than a call
         tls = httpx.create_ssl_context()
         self._http = partial(httpx.AsyncClient, headers=headers, timeout=timeout, verify=tls)
         self._resolver, self._config, self._factory = A2ACardResolver, ClientConfig, ClientFactory
 
     async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        """Ask the agent; its reply streams as it comes.
+        """Ask the agent, and stream its reply.
 
         Raises:
-            ProviderError: what went wrong, see `routelock.errors`.
+            ProviderError: the call failed, see `routelock.errors`.
         """
         reply = _Reply()
         async with self._http() as http:
             try:
                 client = await self._client(http)
-                async with aclosing(_sent(client, _words(request.messages))) as events:
+                async with aclosing(_send(client, _prompt_text(request.messages))) as events:
                     async for event in events:
-                        if fresh := reply.take(event):
-                            yield TextDelta(fresh)
-                        if reply.over:
+                        if new_text := reply.take(event):
+                            yield TextDelta(new_text)
+                        if reply.is_over:
                             break
             except Exception as error:
                 raise self._failure(error) from error
             finally:
-                if reply.task and not reply.over:
+                if reply.task and not reply.is_over:
                     await self._cancel(http, reply.task)
         yield self._whole(reply)
 
     async def _client(self, http: httpx.AsyncClient) -> Client:
-        """Return a client for what the card says, as far as that is on the server that was asked for.
+        """Return a client for the interfaces of the card that are on the server of ``url``.
 
         Raises:
-            InvalidRequest: the card leads elsewhere: neither the key nor what is said is for there.
+            InvalidRequest: all of them are on other servers, which get neither the key nor the conversation.
         """
-        card = await self._resolver(http, str(self._home)).get_agent_card()
-        near = [each for each in card.supported_interfaces if self._is_home(each.url)]
-        if not near:
+        card = await self._resolver(http, str(self._own_url)).get_agent_card()
+        allowed = [each for each in card.supported_interfaces if self._is_own_server(each.url)]
+        if not allowed:
             raise InvalidRequest(
-                f"The card of {self.name!r} leads to another server than {self._home.origin}; nothing was "
+                f"The card of {self.name!r} leads to another server than {self._own_url.origin}; nothing was "
                 "sent there. Give A2AAgent the URL of that server, if it is the right one.",
                 provider=self.family,
                 model=self.name,
             )
         del card.supported_interfaces[:]
-        card.supported_interfaces.extend(near)
+        card.supported_interfaces.extend(allowed)
         return self._factory(self._config(httpx_client=http)).create(card)
 
-    def _is_home(self, url: str) -> bool:
+    def _is_own_server(self, url: str) -> bool:
         try:
-            return parse_url(url).origin == self._home.origin
+            return parse_url(url).origin == self._own_url.origin
         except ConfigError:
             return False
 
     async def _cancel(self, http: httpx.AsyncClient, task: str) -> None:
-        """Cancel a task there; if that cannot be, it goes on until it ends by itself."""
+        """Cancel the agent's task. If that fails, the task runs to its end."""
         from a2a.types import CancelTaskRequest  # noqa: PLC0415 - an extra
 
-        with anyio.move_on_after(_PARTING_SECONDS, shield=True), suppress(Exception):
+        with anyio.move_on_after(_CANCEL_SECONDS, shield=True), suppress(Exception):
             client = await self._client(http)
             await client.cancel_task(CancelTaskRequest(id=task))
 
@@ -183,7 +182,7 @@ class A2AAgent:
 
         answer: Any = getattr(error.__cause__, "response", None)
         if answer is not None and 300 <= answer.status_code < 400:
-            return redirect_refused(
+            return redirect_error(
                 answer.status_code,
                 answer.headers,
                 url=str(answer.url),
@@ -192,14 +191,14 @@ class A2AAgent:
                 argument="url",
             )
         if not isinstance(error, A2AError) or isinstance(error, A2AClientError):
-            meant = to_provider_error(error, provider=self.family, model=self.name)
-            if isinstance(meant, AuthenticationFailed):
-                meant.args = (str(meant).replace(key_hint(self.family), _KEY_HINT),)
-            return meant
-        its_own = isinstance(error, InternalError | InvalidAgentResponseError)
-        kind = ServerFailed if its_own else InvalidRequest
-        said = f"{self.name!r} answered with an error of the protocol, {type(error).__name__}: {error!s:.400}"
-        return kind(said, provider=self.family, model=self.name)
+            provider_error = to_provider_error(error, provider=self.family, model=self.name)
+            if isinstance(provider_error, AuthenticationFailed):
+                provider_error.args = (str(provider_error).replace(key_hint(self.family), _KEY_HINT),)
+            return provider_error
+        is_internal = isinstance(error, InternalError | InvalidAgentResponseError)
+        kind = ServerFailed if is_internal else InvalidRequest
+        text = f"{self.name!r} answered with an error of the protocol, {type(error).__name__}: {error!s:.400}"
+        return kind(text, provider=self.family, model=self.name)
 
     def _whole(self, reply: _Reply) -> MessageDone:
         where: dict[str, Any] = {"provider": self.family, "model": self.name}
@@ -208,15 +207,15 @@ class A2AAgent:
         if reply.state in _ENDS and reply.state not in _DONE:
             how = reply.state.removeprefix("TASK_STATE_").lower()
             raise ProviderError(f"{self.name!r} ended its task as {how}: {reply.why:.400}", **where)
-        if not reply.over:
-            raise IncompleteResponse(f"{self.name!r} broke off before its task was at an end.", **where)
+        if not reply.is_over:
+            raise IncompleteResponse(f"{self.name!r} ended its answer before its task was over.", **where)
         message: Message = {"role": "assistant", "content": reply.text}
         usage = Usage(requests=1, estimated=True)
         return MessageDone(message=message, usage=usage, response_id=reply.task or None)
 
 
 class _Reply:
-    """What an agent has shown so far, put together as the protocol says."""
+    """The reply of an agent, joined from its events as the protocol says."""
 
     def __init__(self) -> None:
         self.task = ""
@@ -227,22 +226,24 @@ class _Reply:
         self._shown = ""
 
     @property
-    def over(self) -> bool:
-        """Whether no more is to come."""
+    def is_over(self) -> bool:
+        """Whether the task is over."""
         return self.state in _ENDS
 
     @property
     def text(self) -> str:
-        """All that was shown; a question, or what stands for an answer, at the end.
+        """The text of the reply, with the question of the agent or its final status at the end.
 
-        What a task says on its way ("Looking it up...") is neither: the answer is still to come.
+        Status messages before the end ("Looking it up...") are not part of it.
         """
-        asks = self.state == "TASK_STATE_INPUT_REQUIRED" or (self.over and not any(self._artifacts.values()))
+        asks = self.state == "TASK_STATE_INPUT_REQUIRED" or (
+            self.is_over and not any(self._artifacts.values())
+        )
         parts = [*self._artifacts.values(), self.why if asks else "", self._answer]
         return "\n\n".join(part for part in parts if part)
 
     def take(self, event: StreamResponse) -> str:
-        """Take the next event, and return what it adds to the text."""
+        """Take in the next event and return the text that it adds."""
         match event.WhichOneof("payload"):
             case "message":
                 self._answer, self.state = _text(event.message.parts), _DONE[0]
@@ -258,42 +259,42 @@ class _Reply:
                 self._artifacts[one.artifact_id] = before + _text(one.parts)
             case _:
                 pass
-        return self._fresh()
+        return self._new_text()
 
     def _status(self, status: TaskStatus) -> None:
         from a2a.types import TaskState  # noqa: PLC0415 - an extra
 
         self.state, self.why = TaskState.Name(status.state), _text(status.message.parts)
 
-    def _fresh(self) -> str:
-        """Return what is new at the end; what was shown and is written anew cannot be taken back."""
+    def _new_text(self) -> str:
+        """Return the new text at the end; text that was shown cannot be changed."""
         text = self.text
         if len(text) > _LONGEST:
             why = f"An answer of more than {_LONGEST} characters is not read."
             raise UnreadableResponse(why, retryable=False)
         if (self.state in _ENDS and self.state not in _DONE) or not text.startswith(self._shown):
             return ""
-        fresh, self._shown = text[len(self._shown) :], text
-        return fresh
+        new_text, self._shown = text[len(self._shown) :], text
+        return new_text
 
 
-async def _sent(client: Client, words: str) -> AsyncGenerator[StreamResponse]:
+async def _send(client: Client, text: str) -> AsyncGenerator[StreamResponse]:
     from a2a.helpers import new_text_message  # noqa: PLC0415 - an extra
     from a2a.types import Role, SendMessageRequest  # noqa: PLC0415 - an extra
 
-    message = new_text_message(words, role=Role.ROLE_USER)
+    message = new_text_message(text, role=Role.ROLE_USER)
     events: Any = client.send_message(SendMessageRequest(message=message))
     async with aclosing(events):
         async for event in events:
             yield event
 
 
-def _words(messages: Sequence[Message]) -> str:
-    """Return the newest words of the user, below what came before them."""
-    said = [each for each in messages if each["role"] not in ("system", "developer")]
-    own = [each for each in said if each["role"] == "user" and not is_note(each)]
+def _prompt_text(messages: Sequence[Message]) -> str:
+    """Return the newest message of the user below a summary of the messages before it."""
+    shown = [each for each in messages if each["role"] not in ("system", "developer")]
+    own = [each for each in shown if each["role"] == "user" and not is_note(each)]
     newest = own[-1:]
-    before = [each for each in said if each not in newest]
+    before = [each for each in shown if each not in newest]
     summary = [text_of(default_handoff_history_mapper(before)[0])] if before else []
     return sendable("\n\n".join([*summary, *map(text_of, newest)]))
 

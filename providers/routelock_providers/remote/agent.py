@@ -1,4 +1,4 @@
-"""An agent behind a URL: routelock's own server, or any other that speaks chat completions."""
+"""An agent behind a URL: on routelock's own server, or any other with OpenAI's chat API."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from routelock.history.messages import Message, calls_of
 from routelock.scopes import Scope, checked_scope
 from routelock.usage import Usage
 from routelock_providers.chat_completions.chat import Chat
-from routelock_providers.chat_completions.openai_compatible import Destination, open_address
+from routelock_providers.chat_completions.openai_compatible import Destination, public_address
 from routelock_providers.deadlines import check_seconds
-from routelock_providers.remote.http import Courier, Trip
+from routelock_providers.remote.http import RemoteTarget, RequestSender
 from routelock_providers.remote.urls import AgentUrl, AllowList, UrlNotAllowed, completions_url
-from routelock_providers.vendors import Shape
+from routelock_providers.vendors import VendorRules
 
 __all__ = ["RemoteAgent", "handoff_context", "tracking_headers", "url_in_context", "url_in_input"]
 
@@ -35,12 +35,12 @@ _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def url_in_input(request: Request) -> str:
-    """Return ``agent_url`` of what the transfer passed along; empty when there is none."""
+    """Return ``agent_url`` of the handoff's input, or an empty text."""
     return _found(request.handoff_input, "agent_url")
 
 
 def url_in_context(request: Request) -> str:
-    """Return ``handoff_agent_url`` of the run; empty when there is none."""
+    """Return ``handoff_agent_url`` of the run's shared memory or context, or an empty text."""
     if request.context is None:
         return ""
     key = "handoff_agent_url"
@@ -50,10 +50,10 @@ def url_in_context(request: Request) -> str:
 
 
 def handoff_context(request: Request) -> Mapping[str, Any]:
-    """Return what the body says of this run and of those before it.
+    """Return the data about this run and those before it that the body holds.
 
     Raises:
-        ConfigError: the input of the transfer cannot be JSON.
+        ConfigError: the handoff's input does not fit into JSON.
     """
     before: object = _incoming(request).get("hops")
     passed = before if isinstance(before, int) and before > 0 else 0
@@ -69,7 +69,7 @@ def handoff_context(request: Request) -> Mapping[str, Any]:
 
 
 def tracking_headers(request: Request) -> Mapping[str, str]:
-    """Return the headers that tie the remote run to this one."""
+    """Return the headers that connect the remote run with this one."""
     run_id = "" if request.context is None else request.context.run_id
     parent: object = _incoming(request).get("traceparent")
     headers: dict[str, str] = {}
@@ -89,7 +89,7 @@ def _found(given: object, key: str) -> str:
 
 
 def _incoming(request: Request) -> Mapping[str, Any]:
-    """Return the handoff context that came in with the request that this run serves."""
+    """Return the handoff context of the request that this run serves."""
     memory: Mapping[str, Any] = {} if request.context is None else request.context.shared_memory
     found: object = memory.get("handoff_origin")
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
@@ -114,69 +114,71 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\x20-\x7e]*")
 
 _NOT_OF_A_REPLY = ("name", "tool_call_id")
-"""Keys that only other messages have."""
+"""Keys of other messages than replies."""
 
-_AT_HOME = Shape(id_pattern=re.compile("[a-zA-Z0-9_-]{1,40}"), developer=True, images_from_tools=True)
-"""Any vendor may be behind an agent, so its calls have ids that all of them take."""
+_OWN_SERVER = VendorRules(
+    id_pattern=re.compile("[a-zA-Z0-9_-]{1,40}"), developer=True, images_from_tools=True
+)
+"""Any vendor may be behind an agent, so call ids fit all of them."""
 
-_ABROAD = replace(_AT_HOME, message_keys=frozenset(("role", "content", "name", "tool_calls", "tool_call_id")))
-"""What another server than that of ``url`` wrote for itself stays here."""
+_OTHER_SERVER = replace(
+    _OWN_SERVER, message_keys=frozenset(("role", "content", "name", "tool_calls", "tool_call_id"))
+)
+"""Private keys of messages are sent only to the server of ``url``."""
 
 
 class RemoteAgent:
     """A handler that lets an agent behind a URL answer.
 
-    It is one model call to the run: the conversation goes out, and the agent's answer comes back, with
-    whatever it did in between. Failures are `ProviderError` and never text.
+    For the run it is one model call: the conversation is sent, and the agent's answer comes back, whatever
+    the agent does in between. A failure is a `ProviderError` and never text.
 
-    **Which URL.** ``agent_url`` in the input of the transfer (a mapping's key, or an attribute), else
-    ``url``, else ``handoff_agent_url`` in the run's ``shared_memory`` or in its context when that is a
-    mapping. Only ``url`` is trusted. Any other one may come from a model, so it has to be in ``allow``;
-    otherwise `UrlNotAllowed` is raised and nothing is sent. ``allow`` is about names: it does not look at
-    what they resolve to.
+    **The URL** is ``agent_url`` in the handoff's input (a key or an attribute), else ``url``, else
+    ``handoff_agent_url`` in the run's ``shared_memory`` or in its context if that is a mapping. Only ``url``
+    is trusted. Any other one may come from a model, so it has to be in ``allow``; otherwise `UrlNotAllowed`
+    is raised and nothing is sent. ``allow`` holds names: it does not check what they resolve to.
 
-    **What is sent.** The conversation, without system and developer messages; and ``handoff_context``:
-    ``run_id``, ``agent`` and ``turn`` of this run, ``input`` of the transfer as JSON without
-    ``agent_url``, and ``hops``, the number of servers passed, with which servers end a circle (status
-    508, a circle's error). The run's id is also the header ``x-routelock-run-id``, and a ``traceparent``
-    that came in with a served run goes on. The agent's own ``model_settings`` and ``output_type`` are not
-    sent: what the remote agent is like is its own affair. Its text is parsed here all the same.
+    **The request** holds the conversation without system and developer messages, and ``handoff_context``:
+    ``run_id``, ``agent`` and ``turn`` of this run, the handoff's ``input`` as JSON without ``agent_url``, and
+    ``hops``, the number of servers passed, by which servers end a loop of agents (status 508). The run's id
+    is also the header ``x-routelock-run-id``, and the ``traceparent`` of a served run is passed on. The
+    agent's own ``model_settings`` and ``output_type`` are not sent, because they do not concern the remote
+    agent. Its text is parsed for ``output_type`` nevertheless.
 
-    **Keys.** ``api_key`` and ``headers`` go to the server of ``url`` (same scheme, host and port) and
-    nowhere else: not to what a redirect leads to, nor to other URLs of ``allow``. Without ``url`` they
-    go to the URL of the call, which is in ``allow``. Cookies are not kept.
+    **Keys.** ``api_key`` and ``headers`` are sent to the server of ``url`` (same scheme, host and port) only,
+    not to the target of a redirect or another URL of ``allow``. Without ``url`` they are sent to the URL of
+    the call, which is in ``allow``. Cookies are not kept.
 
-    **What comes back.** A streamed reply is complete only with a finish reason, which says that the
-    message is whole; usage and ``[DONE]`` do not say that. ``[DONE]`` need not follow: servers leave it
-    out, and nothing of the message comes after the finish reason. Redirects are followed for 307 and 308
-    alone, within the server of ``url`` and to what is in ``allow``. Calls of tools are refused unless
-    tools were passed: otherwise a stranger could use this agent's. ``x_...`` and ``_...`` keys are dropped,
-    and what is part of no reply, such as a ``name``.
+    **The reply.** A streamed reply is complete only with a finish reason; usage and ``[DONE]`` do not prove
+    it. ``[DONE]`` may be missing, because no part of the message comes after the finish reason. Redirects are
+    followed for 307 and 308 only, on the server of ``url`` and to URLs of ``allow``. Tool calls are refused
+    unless ``pass_tools`` is true: otherwise a remote server could use the tools of this agent. Keys that
+    begin with ``x_`` or ``_`` are dropped, and keys that no reply has, such as ``name``.
 
-    **Trying again** is up to the run, see `routelock.Retry`: after a cut or a timeout nobody knows what
-    the agent has done by then, so one that acts is best called with ``Retry(attempts=1)``. routelock's
-    own server says of each error whether its agent had acted.
+    **Retries** are made by the run, see `routelock.Retry`. After a cut reply or a timeout it is unknown what
+    the agent has done, so call an agent with side effects with ``Retry(attempts=1)``. Each error of
+    routelock's own server says whether its agent had acted.
 
     Args:
-        url: where the agent is, such as ``"https://agents.example.com/v1"``; ``/chat/completions`` is
-            added unless it is there, a query is kept.
-        model: which agent of that server; routelock's own answers ``"default"`` with its first.
+        url: the address of the agent, such as ``"https://agents.example.com/v1"``; ``/chat/completions`` is
+            added if it is missing, a query is kept.
+        model: the agent on that server; routelock's own server takes ``"default"`` for its first agent.
         name: the handler's name; default ``remote_<host and path>``, and the model's name.
         api_key: sent as a bearer token.
         headers: sent with each request.
-        allow: which other URLs may be called, see `routelock_providers.remote.AllowList`.
+        allow: the other URLs that may be called, see `routelock_providers.remote.AllowList`.
         settings: further keys of the body, such as ``{"temperature": 0}`` or a ``response_format``.
-        pass_tools: offer the remote agent the tools of this one. It may then call them and hand over
-            with them, here.
-        pass_instructions: send system and developer messages too.
-        prompt: when to use the agent, for the model that may hand over to it.
-        priority: of the handlers of an agent, the lower number comes first.
-        scope: who may reach it, see `routelock.scopes`.
-        expose: whether a model is offered ``transfer_to_<name>`` without an edge to it.
+        pass_tools: whether the remote agent is offered the tools of this one. It may then call them, and hand
+            over with them.
+        pass_instructions: whether system and developer messages are sent too.
+        prompt: tells the model when to hand over to the agent.
+        priority: the handler's place among those of an agent; the lowest number comes first.
+        scope: the scope that a run needs to use it, see `routelock.scopes`.
+        expose: whether a model is offered ``transfer_to_<name>`` without a declared handoff to it.
         timeout: seconds for one whole reply, streamed or not; None for no limit.
-        chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
-        max_bytes: what one reply may have at most. A longer one is an error, and is not read.
-        max_redirects: how many redirects are followed.
+        chunk_timeout: seconds between two events of a stream; None for no limit.
+        max_bytes: the largest size of one reply. A longer one is an error and is not read to its end.
+        max_redirects: the largest number of redirects that are followed.
 
     Raises:
         ConfigError: an argument that cannot work.
@@ -203,11 +205,11 @@ class RemoteAgent:
         max_bytes: int = 10 * _MIB,
         max_redirects: int = 3,
     ) -> None:
-        self._home = None if url is None else completions_url(url)
-        self._allowed = AllowList(allow)
+        self._own_url = None if url is None else completions_url(url)
+        self._allow_list = AllowList(allow)
         self.model = model
-        self.name = name or _name_for(self._home, model)
-        self.family = self.name if self._home is None else self._home.authority
+        self.name = name or _name_for(self._own_url, model)
+        self.family = self.name if self._own_url is None else self._own_url.authority
         self.prompt = prompt
         self.priority = priority
         self.scope = checked_scope(scope, f"RemoteAgent {self.name!r}")
@@ -219,50 +221,50 @@ class RemoteAgent:
         if max_bytes < 1 or max_redirects < 0:
             raise ConfigError("max_bytes must be more than 0, and max_redirects 0 or more.")
         self._limits = (timeout, chunk_timeout, max_bytes)
-        self._courier = Courier(model=self.model, timeout=timeout, max_redirects=max_redirects)
+        self._sender = RequestSender(model=self.model, timeout=timeout, max_redirects=max_redirects)
 
     def destination(self) -> Destination:
-        """Say whom a call would ask, and whether with a key. Nothing is sent."""
+        """Return where a call would go, and whether it has a key. Nothing is sent."""
         return Destination(
             provider="an agent elsewhere",
             model=self.model,
-            address="that of the transfer" if self._home is None else open_address(str(self._home)),
+            address="that of the transfer" if self._own_url is None else public_address(str(self._own_url)),
             key="there, passed to it" if "authorization" in self._secrets else "none, so none is sent",
         )
 
     async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        """Ask the agent; stream its reply if the request is being watched.
+        """Ask the agent; stream its reply if the request asks for it.
 
         Raises:
-            ConfigError: no URL is known.
-            UrlNotAllowed: the URL is not one that may be called; nothing was sent.
-            ProviderError: whatever else went wrong, see `routelock.errors`.
+            ConfigError: there is no URL.
+            UrlNotAllowed: the URL may not be called; nothing was sent.
+            ProviderError: the call failed, see `routelock.errors`.
         """
         url = self._url_for(request)
         timeout, chunk_timeout, max_bytes = self._limits
         chat = Chat(
             provider=url.authority,
             model=self.model,
-            shape=_AT_HOME if url == self._home else _ABROAD,
+            rules=_OWN_SERVER if url == self._own_url else _OTHER_SERVER,
             timeout=timeout,
             chunk_timeout=chunk_timeout,
             max_bytes=max_bytes,
             needs_finish=True,
         )
-        trip = self._trip(url, request)
-        events = chat.stream(self._outgoing(request), lambda body: self._courier.post(body, trip))
+        target = self._target(url, request)
+        events = chat.stream(self._outgoing(request), lambda body: self._sender.post(body, target))
         async with aclosing(events):
             async for event in events:
                 yield self._checked(event, url)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The handler may be used again."""
-        await self._courier.aclose()
+        await self._sender.aclose()
 
     def _url_for(self, request: Request) -> AgentUrl:
         given = url_in_input(request)
-        if not given and self._home is not None:
-            return self._home
+        if not given and self._own_url is not None:
+            return self._own_url
         given = given or url_in_context(request)
         if not given:
             raise ConfigError(
@@ -276,32 +278,32 @@ class RemoteAgent:
             url = completions_url(given)
         except ConfigError as error:
             raise self._not_allowed(str(error)) from error
-        if url != self._home and not self._allowed.permits(url):
+        if url != self._own_url and not self._allow_list.permits(url):
             raise self._not_allowed(f"{str(url)!r:.200} is not a URL that may be called")
         return url
 
     def _not_allowed(self, why: str) -> UrlNotAllowed:
         return UrlNotAllowed(
-            f"RemoteAgent {self.name!r}: {why}. Nothing was sent. allow= has: {self._allowed}.",
+            f"RemoteAgent {self.name!r}: {why}. Nothing was sent. allow= has: {self._allow_list}.",
             model=self.model,
         )
 
-    def _trip(self, url: AgentUrl, request: Request) -> Trip:
-        at_home = url == self._home
+    def _target(self, url: AgentUrl, request: Request) -> RemoteTarget:
+        is_own = url == self._own_url
 
         def may_go_to(target: AgentUrl) -> bool:
-            return (at_home and target.origin == url.origin) or self._allowed.permits(target)
+            return (is_own and target.origin == url.origin) or self._allow_list.permits(target)
 
-        return Trip(
+        return RemoteTarget(
             url=url,
             may_go_to=may_go_to,
             headers=tracking_headers(request),
             secrets=self._secrets,
-            trusted=(self._home or url).origin,
+            trusted=(self._own_url or url).origin,
         )
 
     def _outgoing(self, request: Request) -> Request:
-        """Return the request as the remote agent is to see it."""
+        """Return the request that the remote agent gets."""
         pass_tools, pass_instructions = self._passes
         messages = [
             message
@@ -331,8 +333,8 @@ class RemoteAgent:
         else:
             return event
         raise UnreadableResponse(
-            f"{url.authority} called tool {name!r:.80}, but it was passed none: it runs its own itself. Use "
-            "pass_tools=True if it may call those of this agent.",
+            f"{url.authority} called tool {name!r:.80}, but it was passed no tools. Use pass_tools=True "
+            "if it may call the tools of this agent.",
             provider=url.authority,
             model=self.model,
             retryable=False,
@@ -349,43 +351,47 @@ def _secrets(api_key: str | None, headers: Mapping[str, str]) -> Mapping[str, st
     """Return the headers that are sent to one server only, with names in lower case."""
     for name, value in headers.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise ConfigError(f"headers: {name!r} is no name of a header, or its value is not plain ASCII.")
+            raise ConfigError(
+                f"headers: {name!r} is not the name of a header, or its value is not plain ASCII."
+            )
     if api_key is not None and not _VALUE.fullmatch(api_key):
-        raise ConfigError("api_key has characters in it that a header cannot carry.")
+        raise ConfigError("api_key holds characters that a header cannot hold.")
     bearer = {"authorization": f"Bearer {api_key}"} if api_key else {}
     return bearer | {name.lower(): value for name, value in headers.items()}
 
 
 def _checked_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     if "extra_headers" in settings:
-        raise ConfigError("settings: pass headers= instead of extra_headers, so that they go to url= alone.")
+        raise ConfigError(
+            "settings: pass headers= instead of extra_headers, so that they are sent to url= only."
+        )
     if wrong := settings_problems(settings, allowed=()):
         raise ConfigError(f"RemoteAgent: {'; '.join(wrong)}.")
     return dict(settings)
 
 
 def _clean(done: MessageDone) -> MessageDone:
-    """Return the reply without a server's side channel, and with nothing in the wrong type."""
-    kept = {key: value for key, value in done.message.items() if _belongs(key, value)}
+    """Return the reply without private keys of the server, and with values of the right type only."""
+    kept = {key: value for key, value in done.message.items() if _is_reply_key(key, value)}
     return replace(
         done,
         message=cast(Message, kept),
-        usage=_believable(done.usage),
-        finish_reason=_text(done.finish_reason),
-        model=_text(done.model),
-        response_id=_text(done.response_id),
+        usage=_checked_usage(done.usage),
+        finish_reason=_text_or_none(done.finish_reason),
+        model=_text_or_none(done.model),
+        response_id=_text_or_none(done.response_id),
     )
 
 
-def _belongs(key: str, value: object) -> bool:
-    """Whether a key is part of a reply: with others in its history no vendor would take the conversation."""
+def _is_reply_key(key: str, value: object) -> bool:
+    """Return whether a key is part of a reply: vendors refuse a history with other keys."""
     if key.startswith(("x_", "_")) or key in _NOT_OF_A_REPLY:
         return False
     return key != "refusal" or isinstance(value, str)
 
 
-def _believable(usage: Usage | None) -> Usage:
-    """Return the usage if it is made of numbers; a negative one would give a run more than its budget."""
+def _checked_usage(usage: Usage | None) -> Usage:
+    """Return the usage if it holds valid numbers; a negative one would raise the budget of a run."""
     if usage is not None:
         counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens)
         if all(type(count) is int and count >= 0 for count in cast("tuple[object, ...]", counts)):
@@ -393,5 +399,5 @@ def _believable(usage: Usage | None) -> Usage:
     return Usage(requests=1, estimated=True)
 
 
-def _text(said: object) -> str | None:
-    return said if isinstance(said, str) else None
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None

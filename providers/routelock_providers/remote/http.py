@@ -1,7 +1,7 @@
-"""Carrying one request to a remote agent: who may get it, and how much may come back.
+"""Sends a request to a remote agent, and follows only the redirects that are allowed.
 
-The openai library does the HTTP, over aiohttp where that can, with redirects and cookies switched off: each
-hop is looked at here, before anything is sent to it.
+The openai library does the HTTP, over aiohttp on asyncio, with redirects and cookies switched off: each
+redirect is checked here before anything is sent to its address.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from routelock.errors import (
 )
 from routelock_providers.chat_completions.chat import Incoming, Response
 from routelock_providers.chat_completions.httpx_client import encoded, httpx_client
-from routelock_providers.http.body import beginning, is_packed, parsed
-from routelock_providers.http_errors import Answer, error_from_answer, key_hint, shortened
+from routelock_providers.http.body import is_packed, read_error_body
+from routelock_providers.http_errors import Answer, error_from_answer, key_hint, shorten
 from routelock_providers.remote.urls import AgentUrl, UrlNotAllowed, redirect_target
+from routelock_providers.vendor_json import json_object
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["Courier", "Trip"]
+__all__ = ["RemoteTarget", "RequestSender"]
 
 
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -37,31 +38,31 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _SAME_REQUEST = (307, 308)
 """Redirects that keep method and body (RFC 9110, section 15.4); the others make a GET of a POST."""
 
-_LOOP_DETECTED = 508  # RFC 5842; routelock's own server says so when too many servers were passed
+_LOOP_DETECTED = 508  # RFC 5842; routelock's own server sends it after too many servers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trip:
-    """Where one request goes, and what goes with it."""
+class RemoteTarget:
+    """The address of one request, and its headers."""
 
     url: AgentUrl
     may_go_to: Callable[[AgentUrl], bool]
-    """Whether a redirect may lead there."""
+    """Returns whether a redirect may lead to an address."""
     headers: Mapping[str, str]
-    """For every server on the way; all names are in lower case."""
+    """Headers for every server; all names are in lower case."""
     secrets: Mapping[str, str] = field(repr=False)
-    """Headers for the servers of ``trusted`` alone."""
+    """Headers for the server of ``trusted`` only."""
     trusted: str
-    """The origin that the secrets belong to."""
+    """The origin that gets the secrets."""
 
 
-class Courier:
-    """Posts requests, with connections that belong to the event loop they were made on.
+class RequestSender:
+    """Posts requests over connections that belong to one event loop each.
 
     Args:
-        model: whom errors name.
+        model: the model, for errors.
         timeout: seconds for one request.
-        max_redirects: how many redirects are followed.
+        max_redirects: the largest number of redirects that are followed.
     """
 
     def __init__(self, *, model: str, timeout: float | None, max_redirects: int) -> None:
@@ -71,23 +72,23 @@ class Courier:
         # anyio before 4.10 tells run variables apart by their names alone
         self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"routelock {uuid4().hex}", None)
 
-    async def post(self, body: Mapping[str, Any], trip: Trip) -> Incoming:
-        """Send the body and return the answer as soon as its headers are there.
+    async def post(self, body: Mapping[str, Any], target: RemoteTarget) -> Incoming:
+        """Send the body and return the answer when its headers have arrived.
 
         Raises:
-            ProviderError: the server refused, or redirects elsewhere than it may.
+            ProviderError: the server refused, or its redirect is not allowed.
         """
-        url, headers = trip.url, {**_OURS, **trip.headers}
-        trusted = url.origin == trip.trusted
+        url, headers = target.url, {**_OUR_HEADERS, **target.headers}
+        trusted = url.origin == target.trusted
         for _ in range(self._max_redirects + 1):
             try:
-                return await self._post(body, url, {**headers, **trip.secrets} if trusted else headers)
-            except _Moved as moved:
-                url = self._next(url, moved, trip)
-                trusted &= url.origin == trip.trusted  # who led away must not choose where the key goes
+                return await self._post(body, url, {**headers, **target.secrets} if trusted else headers)
+            except _Redirected as redirect:
+                url = self._next_url(url, redirect, target)
+                trusted &= url.origin == target.trusted  # another server must not decide where the key goes
         raise UnreadableResponse(
-            f"{trip.url.authority} redirected more than {self._max_redirects} times, last to {url.origin}.",
-            provider=trip.url.authority,
+            f"{target.url.authority} redirected more than {self._max_redirects} times, last to {url.origin}.",
+            provider=target.url.authority,
             model=self._model,
             retryable=False,
         )
@@ -102,70 +103,72 @@ class Courier:
     async def _post(self, body: Mapping[str, Any], url: AgentUrl, headers: Mapping[str, str]) -> Incoming:
         from openai import AsyncStream, omit  # noqa: PLC0415 - openai costs 0.7 s to import
 
-        client, content = self._the_client(), encoded(body)
-        # what the library says of itself and of the machine, and what the environment tells OpenAI alone
-        hushed: dict[str, Any] = dict.fromkeys((*client.default_headers, *_MORE), omit)
+        client, content = self._open_client(), encoded(body)
+        # the library's headers about itself and the machine, and those for OpenAI from the environment
+        omitted: dict[str, Any] = dict.fromkeys((*client.default_headers, *_LIBRARY_HEADERS), omit)
         try:
             return await client.post(
                 str(url),
                 cast_to=object,
                 body=body if content is None else None,
                 content=content,
-                options={"headers": hushed | {**headers}, "timeout": self._timeout, "max_retries": 0},
+                options={"headers": omitted | {**headers}, "timeout": self._timeout, "max_retries": 0},
                 stream=True,
                 stream_cls=AsyncStream[object],
             )
         except Exception as error:
-            if isinstance(error.__cause__, _Moved | ProviderError):
-                raise error.__cause__ from None  # it comes from _look_at
+            if isinstance(error.__cause__, _Redirected | ProviderError):
+                raise error.__cause__ from None  # it comes from _check_answer
             raise
 
-    def _next(self, url: AgentUrl, moved: _Moved, trip: Trip) -> AgentUrl:
-        """Return where to go instead, if one may."""
+    def _next_url(self, url: AgentUrl, redirect: _Redirected, target: RemoteTarget) -> AgentUrl:
+        """Return the address of a redirect, if it is allowed."""
         try:
-            target = redirect_target(url, moved.location)
+            new_url = redirect_target(url, redirect.location)
         except ConfigError as error:
-            raise self._refused(UrlNotAllowed, url, moved, str(error)) from error
-        if moved.status not in _SAME_REQUEST:
-            why = "A request with a body cannot follow that: use the new URL instead."
-            raise self._refused(InvalidRequest, url, moved, why)
-        if not trip.may_go_to(target):
-            raise self._refused(UrlNotAllowed, url, moved, "It is neither the same server nor in allow=.")
-        return target
+            raise self._refused(UrlNotAllowed, url, redirect, str(error)) from error
+        if redirect.status not in _SAME_REQUEST:
+            why = "A request with a body cannot follow it: use the new URL instead."
+            raise self._refused(InvalidRequest, url, redirect, why)
+        if not target.may_go_to(new_url):
+            raise self._refused(UrlNotAllowed, url, redirect, "It is neither the same server nor in allow=.")
+        return new_url
 
-    def _refused(self, kind: type[ProviderError], url: AgentUrl, moved: _Moved, why: str) -> ProviderError:
-        where = shortened(moved.location, 200)
+    def _refused(
+        self, kind: type[ProviderError], url: AgentUrl, redirect: _Redirected, why: str
+    ) -> ProviderError:
+        where = shorten(redirect.location, 200)
         return kind(
-            f"{url.authority} answered {moved.status}, a redirect to {where!r}. {why}",
-            status=moved.status,
+            f"{url.authority} answered {redirect.status}, a redirect to {where!r}. {why}",
+            status=redirect.status,
             provider=url.authority,
             model=self._model,
         )
 
-    def _the_client(self) -> AsyncOpenAI:
+    def _open_client(self) -> AsyncOpenAI:
         client = self._clients.get()
         if client is None:
-            from openai import AsyncOpenAI  # noqa: PLC0415 - see above
+            from openai import AsyncOpenAI  # noqa: PLC0415 - openai costs 0.7 s to import
 
             client = AsyncOpenAI(
-                api_key="none", base_url="http://no.invalid", http_client=httpx_client(self._look_at)
+                api_key="none", base_url="http://no.invalid", http_client=httpx_client(self._check_answer)
             )
             self._clients.set(client)
         return client
 
-    async def _look_at(self, response: _Answered) -> None:
-        """Let an answer pass if it may hold a reply; the library would read all of any other."""
+    async def _check_answer(self, response: _Answered) -> None:
+        """Raise the error of an answer that is not a reply; the library would read all of its body."""
         status, headers = response.status_code, response.headers
         host = str(response.request.url.netloc, "ascii")
         if status in _REDIRECTS and (location := headers.get("location")):
-            raise _Moved(status, location)
+            raise _Redirected(status, location)
         if status >= 300:
-            answer = Answer(status, headers, (await beginning(response)).decode("utf-8", "replace"))
+            answer = Answer(status, headers, (await read_error_body(response)).decode("utf-8", "replace"))
             raise _refusal(answer, host, self._model, str(response.request.url))
         if is_packed(headers):
             raise UnreadableResponse(
                 f"{host} sent a compressed reply for model {self._model!r}, though it was asked not to: its "
-                "true size cannot be known before it is unpacked. Switch compression off for this URL.",
+                "size cannot be known before it is unpacked. Switch compression off for this URL.",
                 status=status,
                 provider=host,
                 model=self._model,
@@ -173,15 +176,15 @@ class Courier:
             )
 
 
-_OURS = {
+_OUR_HEADERS = {
     "accept": "application/json, text/event-stream",
     "accept-encoding": "identity",
     "content-type": "application/json",
     "user-agent": "routelock",
 }
 
-_MORE = ("Authorization", "x-stainless-retry-count", "x-stainless-read-timeout")
-"""Headers of the library that are not among its default ones."""
+_LIBRARY_HEADERS = ("Authorization", "x-stainless-retry-count", "x-stainless-read-timeout")
+"""Headers of the library that are not among its default headers."""
 
 
 class _Url(Protocol):
@@ -199,7 +202,7 @@ class _Answered(Response, Protocol):
     def request(self) -> _Asked: ...
 
 
-class _Moved(Exception):
+class _Redirected(Exception):
     """The answer was a redirect."""
 
     def __init__(self, status: int, location: str) -> None:
@@ -209,15 +212,15 @@ class _Moved(Exception):
 
 
 def _refusal(answer: Answer, host: str, model: str, url: str) -> ProviderError:
-    """Return the error that an answer means, in words that fit an agent."""
+    """Return the error for an answer, in words about an agent instead of a vendor."""
     error = error_from_answer(answer, provider=host, model=model, url=url)
     if isinstance(error, AuthenticationFailed):
-        advice = "Pass RemoteAgent the api_key= or headers= that it wants; only the server of url= gets them."
+        advice = "Pass RemoteAgent its api_key= or headers=; they are sent to the server of url= only."
         error.args = (str(error).replace(key_hint(host), advice),)
     elif answer.status == _LOOP_DETECTED:
         error = InvalidRequest(
-            f"{host} refused the request (508), because it has passed too many agents: they call one another "
-            f"in a circle, so one of them has to answer by itself. {_excuse(answer.body)}".rstrip(),
+            f"{host} refused the request (508), because it has passed too many agents: they call each other "
+            f"in a loop, so one has to answer without the others. {_message_in(answer.body)}".rstrip(),
             status=answer.status,
             provider=host,
             model=model,
@@ -225,9 +228,8 @@ def _refusal(answer: Answer, host: str, model: str, url: str) -> ProviderError:
     return error
 
 
-def _excuse(body: str) -> str:
+def _message_in(body: str) -> str:
     """Return the message of an error body, if it has one."""
-    said = parsed(body)
-    error = cast("Mapping[str, Any]", said).get("error") if isinstance(said, Mapping) else None
+    error: object = json_object(body).get("error")
     message = cast("Mapping[str, Any]", error).get("message") if isinstance(error, Mapping) else error
-    return f"It said: {shortened(message, 200)}" if isinstance(message, str) else ""
+    return f"Its message: {shorten(message, 200)}" if isinstance(message, str) else ""

@@ -1,8 +1,8 @@
-"""URLs of remote agents, and which of them may be called. Pure functions; nothing is looked up.
+"""URLs of remote agents, and the list of those that may be called. No name is resolved.
 
-What was checked is what is sent: a URL is taken apart once, anything two readers could understand
-differently is refused, and the request goes to the text that the checked parts make. The list is about
-names: what an allowed name resolves to is up to whoever runs that domain.
+The URL that is checked is the URL that is sent: it is parsed once, everything that two parsers could read
+differently is refused, and the request goes to the text that the checked parts make. The list holds names:
+the owner of a domain decides what its names resolve to.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ _TEXT = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 """What a path or a query may hold (RFC 3986, section 3.3 and 3.4)."""
 
 _HIDDEN = re.compile(r"%(2F|5C|25|[01][0-9A-F]|7F)")
-"""Escaped slashes, backslashes, per cents and control characters: servers disagree on what they mean."""
+"""Escaped slashes, backslashes, percent signs and control characters: servers disagree on their meaning."""
 
 _AMBIGUOUS = frozenset("ßẞς\u200c\u200d")
 """Letters that the two standards for international names (RFC 3490 and 5891) treat differently."""
 
 
 class UrlNotAllowed(InvalidRequest):
-    """A URL that did not come from the program is not on its list, so nothing was sent there."""
+    """A URL that is not the program's own is not on its list, so nothing was sent there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUrl:
-    """A URL in the one form in which it is compared and sent. Make one with `parse_url`."""
+    """A URL in the form in which it is compared and sent. Make one with `parse_url`."""
 
     scheme: str
     host: str
-    """In lower case and ASCII, without a dot at the end; an IPv6 address has its brackets."""
+    """In lower case and ASCII, without a dot at the end; an IPv6 address has brackets."""
     port: int
     path: str
     query: str = ""
 
     @property
     def authority(self) -> str:
-        """The host, and the port where it is not the usual one."""
+        """The host, and the port unless it is the default one."""
         return self.host if self.port == _PORTS[self.scheme] else f"{self.host}:{self.port}"
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port: two URLs with one origin are answered by the same server."""
+        """Scheme, host and port: the same server answers all URLs of an origin."""
         return f"{self.scheme}://{self.authority}"
 
     @property
     def is_local(self) -> bool:
-        """Whether the host is this machine by its very name."""
+        """Whether the name or address of the host always means this machine."""
         if self.host.rpartition(".")[2] == "localhost":
             return True
         address = _address(self.host)
@@ -78,23 +78,23 @@ class AgentUrl:
 
 
 def parse_url(text: str) -> AgentUrl:
-    """Return a URL in its one form.
+    """Return a URL in the form in which it is compared and sent.
 
     Raises:
-        ConfigError: it is not an http or https URL, or not a plain one; the message says why.
+        ConfigError: it is not an http or https URL, or can be misread; the message says why.
     """
     if len(text) > _LONGEST or re.search(r"[\x00-\x20\x7f-\xa0\\]", text):
-        raise _bad(text, "it is too long, or has blanks, backslashes or control characters in it")
+        raise _url_error(text, "it is too long, or holds blanks, backslashes or control characters")
     try:
         parts = urlsplit(text)
     except ValueError as error:
-        raise _bad(text, str(error)) from error
+        raise _url_error(text, str(error)) from error
     if parts.scheme not in _PORTS or not parts.netloc:
-        raise _bad(text, "it must begin with http:// or https:// and a host")
+        raise _url_error(text, "it must begin with http:// or https:// and a host")
     if "@" in parts.netloc:
-        raise _bad(text, "a user or password does not belong into it; pass api_key= or headers=")
+        raise _url_error(text, "it holds a user or password; pass api_key= or headers= instead")
     if "#" in text:
-        raise _bad(text, "a fragment (#...) is never sent")
+        raise _url_error(text, "a fragment (#...) is never sent")
     host, port = _host_and_port(text, parts.netloc)
     return AgentUrl(
         scheme=parts.scheme,
@@ -106,7 +106,7 @@ def parse_url(text: str) -> AgentUrl:
 
 
 def completions_url(text: str) -> AgentUrl:
-    """Return the URL to post to: ``/chat/completions`` is added unless it is there already.
+    """Return the URL to post to: ``/chat/completions`` is added if it is missing.
 
     Raises:
         ConfigError: see `parse_url`.
@@ -117,50 +117,50 @@ def completions_url(text: str) -> AgentUrl:
 
 
 def redirect_target(url: AgentUrl, location: str) -> AgentUrl:
-    """Return where an answer with this ``Location`` header sends the request.
+    """Return the URL of a redirect with this ``Location`` header.
 
     Raises:
-        ConfigError: it is no usable URL, or leads from https to http.
+        ConfigError: it is not a usable URL, or leads from https to http.
     """
-    if re.search(r"[\x00-\x20\x7f-\xa0\\]", location):  # urljoin would drop some of these without a word
-        raise _bad(location, "it has blanks, backslashes or control characters in it")
+    if re.search(r"[\x00-\x20\x7f-\xa0\\]", location):  # urljoin silently drops some of these
+        raise _url_error(location, "it holds blanks, backslashes or control characters")
     try:
         target = parse_url(urldefrag(urljoin(str(url), location)).url)
     except ValueError as error:
-        raise error if isinstance(error, ConfigError) else _bad(location, str(error)) from error
+        raise error if isinstance(error, ConfigError) else _url_error(location, str(error)) from error
     if url.scheme == "https" and target.scheme != "https":
-        raise _bad(location, "it leads from https to http")
+        raise _url_error(location, "it leads from https to http")
     return target
 
 
 class AllowList:
-    """Which URLs may be called that the program did not write itself.
+    """The URLs that may be called although they do not come from the program itself.
 
     Args:
-        entries: each one of
+        entries: each is one of
 
-            * a host, ``"agents.example.com"``: its https port; or ``"agents.example.com:8443"``: that
-              port. Plain http is for this machine alone, ``"localhost:8000"`` or ``"127.0.0.1:8000"``;
-            * ``"*.example.com"``: every host below that domain, and not the domain itself;
-            * a URL, ``"https://example.com/agents/"``: whatever begins like it, in whole steps of the
-              path. Only this form allows http elsewhere: ``"http://agents.internal:8000/"``.
+            * a host: ``"agents.example.com"`` for its https port, or ``"agents.example.com:8443"`` for that
+              port. Plain http is allowed for this machine only, ``"localhost:8000"`` or ``"127.0.0.1:8000"``;
+            * ``"*.example.com"``: every host below that domain, without the domain itself;
+            * a URL, ``"https://example.com/agents/"``: all URLs whose path begins with these segments. Only
+              this form allows http elsewhere: ``"http://agents.internal:8000/"``.
 
     Raises:
-        ConfigError: an entry is none of these, or so wide that it is no list any more.
+        ConfigError: an entry has none of these forms, or allows a whole top-level domain.
     """
 
     def __init__(self, entries: Collection[str]) -> None:
         if isinstance(entries, str):
             raise ConfigError(f"allow must be a list of hosts or URLs, such as [{entries!r}], not one text.")
         self._entries = tuple(_entry(entry) for entry in entries)
-        self._said = tuple(entries)
+        self._texts = tuple(entries)
 
     def permits(self, url: AgentUrl) -> bool:
-        """Whether one of the entries covers this URL."""
+        """Return whether one of the entries covers this URL."""
         return any(entry.covers(url) for entry in self._entries)
 
     def __str__(self) -> str:
-        return ", ".join(self._said) or "nothing"
+        return ", ".join(self._texts) or "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ class _Entry:
     host: str
     port: int | None
     below: bool = False
-    """Whether it stands for the hosts below ``host``."""
+    """Whether the entry covers the hosts below ``host`` instead of ``host``."""
     scheme: str | None = None
     path: str = ""
 
@@ -192,25 +192,27 @@ def _entry(text: str) -> _Entry:
     if "://" in text:
         url = parse_url(text)
         if url.query:
-            raise _bad(text, "an entry of allow has no query")
+            raise _url_error(text, "an entry of allow has no query")
         return _Entry(scheme=url.scheme, host=url.host, port=url.port, path=url.path.rstrip("/"))
     below = text.startswith("*.")
     rest = text[2:] if below else text
     if re.search(r"[\s/?#@*\\]", rest):
-        raise _bad(text, "an entry of allow is a host, host:port, *.domain or a URL with http:// or https://")
+        raise _url_error(
+            text, "an entry of allow is a host, host:port, *.domain or a URL with http:// or https://"
+        )
     host, port = _host_and_port(text, rest)
     if below and ("." not in host or _address(host)):
-        raise _bad(text, "*. is followed by a domain of two names or more, such as *.example.com")
+        raise _url_error(text, "*. is followed by a domain of two names or more, such as *.example.com")
     return _Entry(host=host, port=port, below=below)
 
 
 def _host_and_port(text: str, authority: str) -> tuple[str, int | None]:
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
-        raise _bad(text, "host and port are not written as host or host:port, IPv6 as [host]:port")
+        raise _url_error(text, "its host is not in the form host, host:port or, for IPv6, [host]:port")
     port = int(found[2]) if found[2] else None
     if port is not None and not 0 < port < 65536:
-        raise _bad(text, f"{port} is no port")
+        raise _url_error(text, f"{port} is not a port")
     return _host(text, found[1]), port
 
 
@@ -219,8 +221,8 @@ def _host(text: str, host: str) -> str:
         try:
             address = ipaddress.IPv6Address(host[1:-1])
         except ValueError as error:
-            raise _bad(text, str(error)) from error
-        if (mapped := address.ipv4_mapped) is not None:  # which Python 3.13 writes with dots
+            raise _url_error(text, str(error)) from error
+        if (mapped := address.ipv4_mapped) is not None:  # Python 3.13 writes it with dots
             return f"[::ffff:{int(mapped) >> 16:x}:{int(mapped) & 0xFFFF:x}]"
         return f"[{address.compressed}]"
     if not host.isascii():
@@ -228,41 +230,43 @@ def _host(text: str, host: str) -> str:
     host = host.lower().removesuffix(".")
     labels = host.split(".")
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise _bad(text, f"{host!r} is no name of a host")
+        raise _url_error(text, f"{host!r} is not the name of a host")
     if _NUMBER.fullmatch(labels[-1]) and _address(host) is None:
-        raise _bad(text, f"{host!r} is neither a name nor an IPv4 address in its usual form")
+        raise _url_error(text, f"{host!r} is neither a name nor an IPv4 address in its usual form")
     return host
 
 
 def _ascii(text: str, host: str) -> str:
     if len(host) > 253 or not _AMBIGUOUS.isdisjoint(host):
-        raise _bad(text, f"write {host!r} in its ASCII form, which begins with xn--")
+        raise _url_error(text, f"write {host!r} in its ASCII form, which begins with xn--")
     try:
         return host.encode("idna").decode("ascii")
     except UnicodeError as error:
-        raise _bad(text, f"{host!r} is no name of a host") from error
+        raise _url_error(text, f"{host!r} is not the name of a host") from error
 
 
 def _path(text: str, path: str) -> str:
     if not _TEXT.fullmatch(path) or "?" in path:
-        raise _bad(text, "its path has characters that must be percent-encoded")
+        raise _url_error(text, "its path has characters that must be percent-encoded")
     path = re.sub("%..", _plain, path)
     if _HIDDEN.search(path):
-        raise _bad(text, "its path hides a slash, a backslash, a per cent or a control character")
-    if any(step.partition(";")[0] in (".", "..") for step in path.split("/")):
-        raise _bad(text, "its path has . or .. as a step")
+        raise _url_error(
+            text, "its path holds an escaped slash, backslash, percent sign or control character"
+        )
+    if any(segment.partition(";")[0] in (".", "..") for segment in path.split("/")):
+        raise _url_error(text, "its path has . or .. as a segment")
     return path
 
 
 def _plain(escaped: re.Match[str]) -> str:
-    """Return an escape as the letter it stands for where that means the same, else in upper case."""
+    """Return the letter of an escape that need not be escaped, else the escape in upper case."""
     letter = chr(int(escaped[0][1:], 16))
     return letter if re.fullmatch("[A-Za-z0-9._~-]", letter) else escaped[0].upper()
 
 
 def _query(text: str, query: str) -> str:
     if not _TEXT.fullmatch(query):
-        raise _bad(text, "its query has characters that must be percent-encoded")
+        raise _url_error(text, "its query has characters that must be percent-encoded")
     return query
 
 
@@ -273,5 +277,5 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _bad(text: str, why: str) -> ConfigError:
+def _url_error(text: str, why: str) -> ConfigError:
     return ConfigError(f"This URL or host of a remote agent cannot be used, because {why}: {text!r:.200}")

@@ -1,4 +1,4 @@
-"""Reading one chat completion: ways to write a stream, and whatever else a server may send."""
+"""Reading one chat completion: forms of a stream, and anything else that a server may send."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from remote_agents import ask, request
 from servers import HELLO_STREAM, SSE, Reply, Server, chunk, event
 
-from routelock.errors import IncompleteResponse, ProviderError
+from routelock.errors import IncompleteResponse, ProviderError, UnreadableResponse
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import Request
 from routelock.usage import Usage
 from routelock_providers.chat_completions.chat import Chat
-from routelock_providers.vendors import Shape
+from routelock_providers.vendors import VendorRules
 
 pytestmark = pytest.mark.anyio
 
 
-# How a stream may be written
+# Forms of a stream
 
 PLAIN = b"".join(HELLO_STREAM.pieces)
 SPLIT = PLAIN.replace(b'"choices": [', b'\ndata: "choices": [\ndata: ')  # one event over several lines
@@ -47,7 +47,7 @@ SPLIT = PLAIN.replace(b'"choices": [', b'\ndata: "choices": [\ndata: ')  # one e
         pytest.param(PLAIN.rstrip(), id="no blank line at the end"),
     ],
 )
-async def test_ways_to_write_a_stream(body: bytes, size: int) -> None:
+async def test_forms_of_a_stream(body: bytes, size: int) -> None:
     pieces = [body[start : start + size] for start in range(0, len(body), size)]
     with Server(Reply(pieces, content_type=SSE)) as server:
         events = await ask(server.url, request(stream=True))
@@ -57,7 +57,7 @@ async def test_ways_to_write_a_stream(body: bytes, size: int) -> None:
     assert done.usage == Usage(requests=1, input_tokens=5, output_tokens=7)
 
 
-# Whatever comes
+# Any other answer
 
 
 @dataclass
@@ -93,7 +93,7 @@ def read(answer: Answer, **options: Any) -> list[HandlerEvent]:
         return [each async for each in chat.stream(asked, post)]
 
     limits: dict[str, Any] = {"timeout": None, "chunk_timeout": None, **options}
-    chat = Chat(provider="p", model="m", shape=Shape(), **limits)
+    chat = Chat(provider="p", model="m", rules=VendorRules(), **limits)
     try:
         return anyio.run(reading)
     finally:
@@ -135,7 +135,7 @@ DELTAS = st.dictionaries(NAMES, JSON, max_size=4).map(
 
 @given(st.lists(JSON | DELTAS, max_size=4), st.booleans())
 def test_json_of_any_shape_is_a_reply_or_a_typed_error(chunks: list[Any], streamed: bool) -> None:
-    """A handler must not fall over what a stranger sends."""
+    """Data of an unknown server must not crash a handler."""
     if streamed:
         answer = Answer([event(each) for each in chunks])
     else:
@@ -157,9 +157,63 @@ def test_bytes_of_any_kind_are_a_reply_or_a_typed_error(body: bytes, kind: str) 
     assert isinstance(events[-1], MessageDone)
 
 
-def test_a_line_in_many_pieces_is_put_together_once() -> None:
-    """Looking at all of it again with each piece took minutes for ten megabytes."""
+def test_line_in_many_pieces_takes_linear_time() -> None:
+    """Searching the whole line again with each piece took minutes for ten megabytes."""
     words = "x" * 2_000_000
     body = chunk({"content": words}, finish="stop")
     events = read(Answer([body[start : start + 500] for start in range(0, len(body), 500)]))
     assert events[0] == TextDelta(words)
+
+
+# Whole replies
+
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+
+
+def whole(message: dict[str, Any], finish: str) -> Answer:
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+    usage = {"prompt_tokens": 5, "completion_tokens": 7}
+    body = {"id": "r", "model": "m", "choices": [choice], "usage": usage}
+    return Answer([json.dumps(body).encode()], {"content-type": "application/json"})
+
+
+@pytest.mark.parametrize(
+    ("message", "finish", "expected"),
+    [
+        ({"content": "Hi", "refusal": None, "annotations": []}, "stop", {"content": "Hi"}),
+        ({"content": None, "tool_calls": [CALL]}, "tool_calls", {"content": None, "tool_calls": [CALL]}),
+        (
+            {"content": "I look.", "tool_calls": [CALL, {**CALL, "id": "b"}]},
+            "tool_calls",
+            {"content": "I look.", "tool_calls": [CALL, {**CALL, "id": "b"}]},
+        ),
+        ({"content": ""}, "length", {"content": ""}),
+        ({"content": None}, "stop", {"content": ""}),
+    ],
+)
+def test_whole_reply(message: dict[str, Any], finish: str, expected: dict[str, Any]) -> None:
+    (done,) = read(whole({"role": "assistant", **message}, finish))
+    assert done == MessageDone(
+        message={"role": "assistant", **expected},  # type: ignore[typeddict-item]
+        usage=Usage(requests=1, input_tokens=5, output_tokens=7),
+        finish_reason=finish,
+        model="m",
+        response_id="r",
+    )
+
+
+@pytest.mark.parametrize("body", [b"[]", b"5", b"", b"{}", b"<html>"])
+def test_body_that_is_not_a_completion(body: bytes) -> None:
+    with pytest.raises(UnreadableResponse, match="Asked for model 'm'"):
+        read(Answer([body], {"content-type": "application/json"}))
+
+
+def test_stream_of_pieces_that_do_not_fit_together() -> None:
+    delta = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": {"n": 1}, "arguments": "{}"}}]}
+    with pytest.raises(UnreadableResponse):
+        read(Answer([event({"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]})]))
+
+
+def test_stream_of_json_that_is_not_an_object() -> None:
+    with pytest.raises(UnreadableResponse, match="'5'"):
+        read(Answer([b"data: 5\n\ndata: [DONE]\n\n"]))

@@ -332,7 +332,7 @@ async def test_a_key_that_cannot_be_sent_is_named_and_not_told(key: str) -> None
         error = await failure(server.url, api_key=key)
     assert type(error) is InvalidRequest
     assert not error.retryable
-    assert "Look at the key" in str(error)
+    assert "Check the key" in str(error)
     assert "secret" not in str(error)
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a conversation never changes what is sent: only how often it is worked out."""
+"""The caches never change a request: they only save work."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock_providers.chat_completions.request_cache import (
-    Conversation,
-    Conversations,
-    Toolboxes,
+    MessageCache,
+    ToolCache,
     body_as_json,
 )
 from routelock_providers.request_shape import Outgoing, prepare, tools_for
-from routelock_providers.vendors import shape_of
+from routelock_providers.vendors import vendor_rules
 
 SYSTEM: Any = {"role": "system", "content": "Be brief."}
 USER: Any = {"role": "user", "content": "Hi"}
@@ -45,20 +44,11 @@ class Counting(dict[str, Any]):
         return super().items()
 
 
-def sent(conversations: Conversations, messages: list[Any]) -> Any:
-    conversation = conversations.take("run", messages)
-    if conversation is None:
-        assert [message["role"] for message in messages] == ["system", "user"]
-        return messages
+def sent(cache: MessageCache, messages: list[Any]) -> Any:
+    conversation = cache.take("run", messages)
     said = json.loads(conversation.json())
-    conversations.put_back("run", conversation)
+    cache.put_back("run", conversation)
     return said
-
-
-def taken(conversations: Conversations, run_id: str, messages: list[Any]) -> Conversation:
-    conversation = conversations.take(run_id, messages)
-    assert conversation is not None
-    return conversation
 
 
 messages = st.lists(
@@ -72,11 +62,9 @@ messages = st.lists(
     steps=st.lists(messages, min_size=1, max_size=5),
     data=st.data(),
 )
-def test_what_is_sent_is_what_would_be_sent_anew(
-    provider: str, steps: list[list[Any]], data: st.DataObject
-) -> None:
-    shape = shape_of(provider, "m")
-    conversations = Conversations(shape)
+def test_cached_request_equals_a_new_one(provider: str, steps: list[list[Any]], data: st.DataObject) -> None:
+    rules = vendor_rules(provider, "m")
+    cache = MessageCache(rules)
     shown: list[Any] = [SYSTEM, dict(USER)]
     for step in steps:
         shown = [dict(shown[0]), *shown[1:], *step]  # the system prompt is made anew for each request
@@ -88,75 +76,77 @@ def test_what_is_sent_is_what_would_be_sent_anew(
             shown = [*shown[:place], {"role": "user", "content": "Other"}, *shown[place + 1 :]]
         elif change == "less":
             shown = shown[: data.draw(st.integers(1, len(shown)))]
-        assert sent(conversations, shown) == [*prepare(shown, shape)]
+        assert sent(cache, shown) == [*prepare(shown, rules)]
 
 
-def test_a_message_is_looked_at_once() -> None:
-    conversations = Conversations(shape_of("groq"))
+def test_message_is_fitted_and_encoded_once() -> None:
+    cache = MessageCache(vendor_rules("groq"))
     shown: list[Any] = [SYSTEM, Counting(USER)]
     for _ in range(20):
-        sent(conversations, shown)
+        sent(cache, shown)
         shown = [dict(SYSTEM), *shown[1:], Counting(CALL), Counting(ANSWER)]
     before = Counting.reads
-    sent(conversations, shown)
-    assert Counting.reads - before <= 2 * 2, "the two that are new, to be repaired and to be encoded"
+    sent(cache, shown)
+    assert Counting.reads - before <= 2 * 2, "the two new messages, to be fitted and to be encoded"
 
 
-def test_two_runs_with_the_same_messages_do_not_meet() -> None:
-    conversations = Conversations(shape_of("openai"))
+def test_two_runs_share_no_entry() -> None:
+    cache = MessageCache(vendor_rules("openai"))
     shown = [SYSTEM, USER, CALL, ANSWER]
-    first, second = taken(conversations, "one", shown), taken(conversations, "another", shown)
+    first, second = cache.take("one", shown), cache.take("another", shown)
     assert first is not second
     first.extend_to([*shown, CALL, ANSWER])
     assert json.loads(second.json()) == shown
 
 
-def test_what_is_not_put_back_is_forgotten() -> None:
-    conversations = Conversations(shape_of("openai"))
+def test_entry_that_is_not_put_back_is_gone() -> None:
+    cache = MessageCache(vendor_rules("openai"))
     shown = [SYSTEM, USER, CALL, ANSWER]
-    first = taken(conversations, "run", shown)
-    assert taken(conversations, "run", shown) is not first
+    first = cache.take("run", shown)
+    assert cache.take("run", shown) is not first
 
 
-def test_of_what_only_begins_nothing_is_kept() -> None:
-    conversations = Conversations(shape_of("openai"))
-    assert conversations.take("run", [SYSTEM, USER]) is None
+def test_first_request_of_a_run_is_reused() -> None:
+    cache = MessageCache(vendor_rules("openai"))
+    first = cache.take("run", [SYSTEM, USER])
+    cache.put_back("run", first)
+    assert cache.take("run", [SYSTEM, USER, CALL, ANSWER]) is first
 
 
-def test_a_run_that_begins_again_is_forgotten() -> None:
-    """A target that is shown nothing but the newest message has a request like the first of a run."""
-    conversations = Conversations(shape_of("openai"))
-    sent(conversations, [SYSTEM, USER, CALL, ANSWER])
-    assert conversations.take("run", [SYSTEM, USER]) == [SYSTEM, USER]
-    assert not conversations._kept
+def test_run_with_fewer_messages_starts_anew() -> None:
+    """A handoff target that sees only the newest message has a request like the first of a run."""
+    cache = MessageCache(vendor_rules("openai"))
+    sent(cache, [SYSTEM, USER, CALL, ANSWER])
+    assert cache.take("run", [SYSTEM, USER]) == [SYSTEM, USER]
+    assert not cache._kept
 
 
-def test_a_run_has_one_conversation_at_most() -> None:
-    """Whoever it is handed over to sees other messages, and whoever handed over does not go on."""
-    conversations = Conversations(shape_of("openai"))
+def test_run_has_one_entry_at_most() -> None:
+    """The target of a handoff sees other messages, and its source does not continue."""
+    cache = MessageCache(vendor_rules("openai"))
     for user in ("to the first agent", "to the second"):
-        sent(conversations, [SYSTEM, {"role": "user", "content": user}, CALL, ANSWER])
-    assert len(conversations._kept) == 1
+        sent(cache, [SYSTEM, {"role": "user", "content": user}, CALL, ANSWER])
+    assert len(cache._kept) == 1
 
 
-def test_only_so_many_are_kept() -> None:
-    conversations = Conversations(shape_of("openai"))
+def test_cache_keeps_at_most_1000_runs() -> None:
+    cache = MessageCache(vendor_rules("openai"))
     for number in range(1100):
         shown: list[Any] = [SYSTEM, {"role": "user", "content": str(number)}, CALL, ANSWER]
-        conversations.put_back(str(number), taken(conversations, str(number), shown))
-    assert len(conversations._kept) == 1000
+        cache.put_back(str(number), cache.take(str(number), shown))
+    assert len(cache._kept) == 1000
 
 
 @pytest.mark.parametrize("shown", [[], [USER], [SYSTEM]])
-def test_next_to_nothing(shown: list[Any]) -> None:
-    conversations = Conversations(shape_of("openai"))
+def test_requests_with_hardly_any_message(shown: list[Any]) -> None:
+    cache = MessageCache(vendor_rules("openai"))
     for _ in range(2):
-        assert sent(conversations, shown) == [*prepare(shown, shape_of("openai"))]
+        assert sent(cache, shown) == [*prepare(shown, vendor_rules("openai"))]
 
 
-def test_a_body() -> None:
+def test_body_with_cached_messages() -> None:
     shown = [SYSTEM, USER, CALL, ANSWER]
-    conversation = taken(Conversations(shape_of("openai")), "run", shown)
+    conversation = MessageCache(vendor_rules("openai")).take("run", shown)
     body = {"model": "m", "messages": conversation, "n": 1}
     assert json.loads(body_as_json(body)) == {"model": "m", "messages": shown, "n": 1}
     assert json.loads(body_as_json({"messages": conversation})) == {"messages": shown}
@@ -171,20 +161,20 @@ values = st.recursive(
 
 
 @given(rest=st.dictionaries(st.text(), values, max_size=5), place=st.integers(0, 5))
-def test_a_body_says_what_json_says(rest: dict[str, Any], place: int) -> None:
+def test_body_equals_plain_json(rest: dict[str, Any], place: int) -> None:
     shown: list[Any] = [SYSTEM, USER, CALL, ANSWER]
     told = {"messages": shown, "tools": [TOOL]}
     encoded: dict[str, Any] = {
-        "messages": taken(Conversations(shape_of("openai")), "run", shown),
-        "tools": Toolboxes(shape_of("openai")).fitted(shown, (TOOL,)),
+        "messages": MessageCache(vendor_rules("openai")).take("run", shown),
+        "tools": ToolCache(vendor_rules("openai")).take(shown, (TOOL,)),
     }
     first, last = [*rest.items()][:place], [*rest.items()][place:]
     body = body_as_json(dict([*first, *encoded.items(), *last]))
     assert json.loads(body) == dict([*first, *told.items(), *last])
 
 
-def test_asking_for_the_messages_changes_nothing() -> None:
-    outgoing = Outgoing(shape_of("mistral"))
+def test_reading_the_messages_does_not_change_them() -> None:
+    outgoing = Outgoing(vendor_rules("mistral"))
     for message in (USER, CALL, PICTURE):
         outgoing.add(message)
     assert outgoing.messages() == outgoing.messages()
@@ -194,46 +184,46 @@ TOOL: Any = {"type": "function", "function": {"name": "f", "parameters": {"type"
 
 
 @pytest.mark.parametrize("provider", ["openai", "groq", "mistral", "deepseek", ""])
-def test_tools_are_sent_as_they_would_be_anew(provider: str) -> None:
-    shape, tools = shape_of(provider, "m"), (TOOL, {"type": "web_search"})
-    toolboxes = Toolboxes(shape)
+def test_cached_tools_equal_new_ones(provider: str) -> None:
+    rules, tools = vendor_rules(provider, "m"), (TOOL, {"type": "web_search"})
+    tools_cache = ToolCache(rules)
     for _ in range(2):
-        body = {"model": "m", "tools": toolboxes.fitted([USER], tools)}
-        assert json.loads(body_as_json(body)) == {"model": "m", "tools": [*tools_for([USER], tools, shape)]}
+        body = {"model": "m", "tools": tools_cache.take([USER], tools)}
+        assert json.loads(body_as_json(body)) == {"model": "m", "tools": [*tools_for([USER], tools, rules)]}
 
 
-def test_tools_are_looked_at_once() -> None:
-    toolboxes, tools = Toolboxes(shape_of("groq")), (TOOL,)
-    first = toolboxes.fitted([USER], tools)
-    assert toolboxes.fitted([USER, CALL, ANSWER], tools) is first
-    assert toolboxes.fitted([USER], (TOOL,)) is not first
+def test_tools_are_fitted_once() -> None:
+    tools_cache, tools = ToolCache(vendor_rules("groq")), (TOOL,)
+    first = tools_cache.take([USER], tools)
+    assert tools_cache.take([USER, CALL, ANSWER], tools) is first
+    assert tools_cache.take([USER], (TOOL,)) is not first
 
 
-def test_a_list_of_tools_may_change() -> None:
-    toolboxes, tools = Toolboxes(shape_of("openai")), [TOOL]
-    assert [*toolboxes.fitted([USER], tools)] == [TOOL]
+def test_list_of_tools_may_change() -> None:
+    tools_cache, tools = ToolCache(vendor_rules("openai")), [TOOL]
+    assert [*tools_cache.take([USER], tools)] == [TOOL]
     tools.append({"type": "web_search"})
-    assert [*toolboxes.fitted([USER], tools)] == tools
+    assert [*tools_cache.take([USER], tools)] == tools
 
 
-def test_only_so_many_toolboxes_are_kept() -> None:
-    toolboxes = Toolboxes(shape_of("openai"))
+def test_cache_keeps_at_most_50_tool_lists() -> None:
+    tools_cache = ToolCache(vendor_rules("openai"))
     for number in range(300):
-        assert [*toolboxes.fitted([USER], (TOOL, {"type": str(number)}))][1] == {"type": str(number)}
-    assert len(toolboxes._known) == 50
+        assert [*tools_cache.take([USER], (TOOL, {"type": str(number)}))][1] == {"type": str(number)}
+    assert len(tools_cache._known) == 50
 
 
-def test_stand_ins_follow_the_messages() -> None:
-    toolboxes = Toolboxes(replace(shape_of("openai"), needs_tools=True))
-    assert [*toolboxes.fitted([USER], ())] == []
-    assert len(toolboxes.fitted([USER, CALL, ANSWER], ())) == 1
+def test_placeholder_tools_follow_the_messages() -> None:
+    tools_cache = ToolCache(replace(vendor_rules("openai"), needs_tools=True))
+    assert [*tools_cache.take([USER], ())] == []
+    assert len(tools_cache.take([USER, CALL, ANSWER], ())) == 1
 
 
-def test_messages_and_tools_that_are_encoded_already_stand_in_one_body() -> None:
-    shape, tools = shape_of("openai"), (TOOL,)
+def test_body_with_cached_messages_and_tools() -> None:
+    rules, tools = vendor_rules("openai"), (TOOL,)
     shown = [SYSTEM, USER, CALL, ANSWER]
-    conversation = taken(Conversations(shape), "run", shown)
-    box = Toolboxes(shape).fitted([USER], tools)
+    conversation = MessageCache(rules).take("run", shown)
+    box = ToolCache(rules).take([USER], tools)
     for rest in ({}, {"model": "m"}):
         body = {"messages": conversation, **rest, "tools": box}
         assert json.loads(body_as_json(body)) == {"messages": shown, **rest, "tools": [TOOL]}

@@ -1,4 +1,4 @@
-"""A stream says the same however the network cuts it, and whichever way it is read."""
+"""A stream gives the same events however the network cuts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from routelock.handlers.stream_assembler import Assembler
 from routelock_providers.chat_completions.stream_reader import (
     EventDecoder,
     FailedReply,
-    Reading,
+    StreamReader,
     UnreadableEvent,
 )
 
@@ -26,31 +26,31 @@ CALL = chunk({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "
 DONE = event(b"[DONE]")
 
 
-def read(*pieces: bytes) -> tuple[list[HandlerEvent], Reading]:
+def read(*pieces: bytes) -> tuple[list[HandlerEvent], StreamReader]:
     """Feed the pieces, and then the end."""
-    reading = Reading()
-    told = [told for piece in pieces for told in reading.feed(piece)]
-    return told + reading.end(), reading
+    reader = StreamReader()
+    events = [event for piece in pieces for event in reader.feed(piece)]
+    return events + reader.end(), reader
 
 
 def test_text_and_calls() -> None:
-    told, reading = read(HEL + LO + CALL, DONE)
+    told, reader = read(HEL + LO + CALL, DONE)
     assert told == [TextDelta("Hel"), TextDelta("lo\u2028é"), ToolCallDelta(0, "a", "f", "{}")]
-    assert reading.marked
-    assert reading.done().message.get("content") == "Hello\u2028é"
+    assert reader.saw_done
+    assert reader.done().message.get("content") == "Hello\u2028é"
 
 
-def test_it_tells_as_soon_as_an_event_is_whole() -> None:
-    reading = Reading()
-    assert reading.feed(HEL[:-1]) == []
-    assert reading.feed(HEL[-1:] + LO[:20]) == [TextDelta("Hel")]
-    assert reading.feed(LO[20:]) == [TextDelta("lo\u2028é")]
+def test_event_comes_as_soon_as_it_is_whole() -> None:
+    reader = StreamReader()
+    assert reader.feed(HEL[:-1]) == []
+    assert reader.feed(HEL[-1:] + LO[:20]) == [TextDelta("Hel")]
+    assert reader.feed(LO[20:]) == [TextDelta("lo\u2028é")]
 
 
-def test_nothing_after_the_end_mark_counts() -> None:
-    told, reading = read(HEL + DONE + LO)
+def test_events_after_done_are_ignored() -> None:
+    told, reader = read(HEL + DONE + LO)
     assert told == [TextDelta("Hel")]
-    assert reading.ended
+    assert reader.ended
 
 
 @pytest.mark.parametrize(
@@ -69,42 +69,41 @@ def test_nothing_after_the_end_mark_counts() -> None:
     ],
     ids=["CR", "comments", "fields", "no space", "spaces", "two lines", "no end", "a number", "cut", "BOM"],
 )
-def test_what_the_protocol_allows(stream: bytes) -> None:
-    told, _ = read(stream)
-    assert told == [TextDelta("Hel"), TextDelta("lo\u2028é")]
-    assert read(*[bytes([byte]) for byte in stream])[0] == told
+def test_forms_that_the_protocol_allows(stream: bytes) -> None:
+    events, _ = read(stream)
+    assert events == [TextDelta("Hel"), TextDelta("lo\u2028é")]
+    assert read(*[bytes([byte]) for byte in stream])[0] == events
 
 
 @pytest.mark.parametrize(
     "bad",
     [event(b'{"choices": ['), event(b"\xff"), event({"choices": 5}), event({"choices": [{"delta": 5}]})],
 )
-def test_what_cannot_be_read_is_told_after_what_can(bad: bytes) -> None:
-    reading = Reading()
-    assert reading.feed(HEL + bad + LO) == [TextDelta("Hel")]
+def test_unreadable_event_is_raised_after_the_readable_ones(bad: bytes) -> None:
+    reader = StreamReader()
+    assert reader.feed(HEL + bad + LO) == [TextDelta("Hel")]
     with pytest.raises(UnreadableEvent):
-        reading.feed(LO)
+        reader.feed(LO)
     with pytest.raises(UnreadableEvent):
-        reading.done()
+        reader.done()
 
 
 @pytest.mark.parametrize(
     "bad", [{"error": {"message": "no"}}, {"choices": [{"delta": {}, "finish_reason": "error"}]}]
 )
-def test_an_error_in_a_stream(bad: Any) -> None:
+def test_error_in_a_stream(bad: Any) -> None:
     with pytest.raises(FailedReply) as caught:
-        Reading().feed(event(bad))
+        StreamReader().feed(event(bad))
     assert "message" in str(caught.value.error)
 
 
-def test_a_long_event_in_many_pieces_is_put_together_once() -> None:
-    """One byte at a time, ten thousand times: nothing is copied until its end has come."""
+def test_long_event_in_many_pieces() -> None:
+    """It arrives byte by byte and gives no event before its end."""
     stream = chunk({"content": "x" * 10_000})
-    reading = Reading()
+    reader = StreamReader()
     for byte in stream[:-1]:
-        assert reading.feed(bytes([byte])) == []
-    assert len(reading._held) == len(stream) - 1
-    assert reading.feed(b"\n") == [TextDelta("x" * 10_000)]
+        assert reader.feed(bytes([byte])) == []
+    assert reader.feed(b"\n") == [TextDelta("x" * 10_000)]
 
 
 deltas = st.one_of(
@@ -129,17 +128,19 @@ deltas = st.one_of(
     between=st.sampled_from([b"", b": ping\n\n", b"\n"]),
     cuts=st.lists(st.integers(0, 3000), max_size=8),
 )
-def test_it_reads_what_the_slow_way_reads(
+def test_events_equal_those_of_the_decoder_and_the_assembler(
     said: list[Any], ascii_only: bool, line_end: bytes, between: bytes, cuts: list[int]
 ) -> None:
     chunks = [{"choices": [{"delta": delta}]} for delta in said] + [{"choices": [], "usage": USAGE}]
     events = [event(json.dumps(each, ensure_ascii=ascii_only).encode("utf-8", "replace")) for each in chunks]
     stream = between.join(events).replace(b"\n", line_end)
-    slow, assembler = EventDecoder(), Assembler()
+    decoder, assembler = EventDecoder(), Assembler()
     expected = [
-        told for data in (*slow.feed(stream), *slow.flush()) for told in assembler.feed(json.loads(data))
+        told
+        for data in (*decoder.feed(stream), *decoder.flush())
+        for told in assembler.feed(json.loads(data))
     ]
     marks = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
-    told, reading = read(*[stream[a:b] for a, b in pairwise(marks)])
+    told, reader = read(*[stream[a:b] for a, b in pairwise(marks)])
     assert told == expected
-    assert reading.done() == assembler.done()
+    assert reader.done() == assembler.done()

@@ -1,4 +1,4 @@
-"""How long an error's body is read."""
+"""How long the body of an error is read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Mapping
 import anyio
 import pytest
 
-from routelock_providers.http.body import beginning
+from routelock_providers.http.body import read_error_body
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
 
 class Stalled:
-    """An answer of which no more comes."""
+    """An answer whose body stops coming."""
 
     headers: Mapping[str, str] = {}
 
@@ -23,7 +23,7 @@ class Stalled:
         yield b"never"
 
 
-async def test_of_an_error_whose_body_never_comes_what_there_is_is_told_in_good_time() -> None:
+async def test_error_body_that_stalls_is_cut_after_5_seconds() -> None:
     began = anyio.current_time()
-    assert await beginning(Stalled()) == b'{"error":'
+    assert await read_error_body(Stalled()) == b'{"error":'
     assert anyio.current_time() - began == pytest.approx(5)

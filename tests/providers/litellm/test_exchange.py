@@ -346,7 +346,7 @@ async def test_a_bill_that_cannot_be_read_costs_no_reply(model: str, bill: Any, 
 @pytest.mark.parametrize("body", [{"choices": []}, {"choices": [], "id": "r1", "model": "m"}])
 async def test_a_whole_reply_with_nothing_in_it_is_none(model: str, body: dict[str, Any]) -> None:
     with Server(Reply((json.dumps(body).encode(),))) as server:
-        with pytest.raises(IncompleteResponse, match="nothing of a reply came"):
+        with pytest.raises(IncompleteResponse, match="no part of a reply came"):
             await done_by(made(model, server), watched=False)
 
 
@@ -370,7 +370,7 @@ async def test_a_key_and_an_address_are_taken_as_people_have_them(
 def alive() -> list[int]:
     """How many there are of the parts of a call."""
     counts = Counter(type(each).__name__ for each in gc.get_objects())
-    return [counts[name] for name in ("Exchange", "Line", "ResponseFilter", "Sent")]
+    return [counts[name] for name in ("Exchange", "CallConnection", "ResponseFilter", "Sent")]
 
 
 @BOTH

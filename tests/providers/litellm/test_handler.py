@@ -478,7 +478,7 @@ async def test_a_reply_that_called_no_forced_tool_is_kept_with_its_usage(watched
             model_settings={"tool_choice": "required"},
         )
         running = Runner.run_streamed(agent, "Hi").drain() if watched else Runner.run(agent, "Hi")
-        with pytest.raises(ModelBehaviorError, match="was to call a tool and did not") as raised:
+        with pytest.raises(ModelBehaviorError, match="had to call a tool and did not") as raised:
             await running
     result = raised.value.result
     assert result is not None

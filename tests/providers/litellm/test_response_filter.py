@@ -66,7 +66,7 @@ def test_an_object_that_only_pythons_parser_takes_is_nothing_strange() -> None:
     response_filter = streaming()
     said = b'data: {"choices": [{"index": 0, "delta": {"content": "\\ud800"}}]}\n\n'
     assert passed(response_filter, said) == said
-    assert response_filter.strange is None
+    assert response_filter.unreadable is None
 
 
 def test_the_end_of_bedrocks_binary_stream_is_known_across_a_cut() -> None:
@@ -167,7 +167,7 @@ def test_the_end_may_be_written_with_a_space_or_without(end: bytes) -> None:
 def test_an_end_after_nothing_is_no_reply() -> None:
     response_filter = streaming()
     assert passed(response_filter, b"data: [DONE]\n\n") == b"data: [DONE]\n\n"
-    assert response_filter.gave_no_reason
+    assert response_filter.ended_without_reason
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
@@ -188,14 +188,14 @@ def test_a_call_that_litellm_would_leave_out_breaks_the_stream(call: Any) -> Non
         response_filter = streaming()
         assert passed(response_filter, before + line(chunk(tool_calls=[call])).rstrip() + end) == before
         assert response_filter.is_broken
-        assert b"tool_calls" in (response_filter.strange or b"")
+        assert b"tool_calls" in (response_filter.unreadable or b"")
 
 
 def test_an_unknown_dialect_is_not_judged() -> None:
     response_filter = streaming()
     passed(response_filter, b"data: {}\n\n")
     assert not response_filter.was_cut
-    assert response_filter.said_nothing
+    assert response_filter.has_no_reply
 
 
 def test_done_without_a_finish_reason_gets_one_and_only_then() -> None:
@@ -335,4 +335,4 @@ def test_a_stream_cut_at_any_byte_before_its_end_is_never_taken_for_complete(dia
         response_filter = streaming()
         passed(response_filter, body[:cut])
         assert not response_filter.is_complete
-        assert response_filter.was_cut or response_filter.said_nothing
+        assert response_filter.was_cut or response_filter.has_no_reply

@@ -1,4 +1,4 @@
-"""Where each vendor says what about a reply; `test_response_filter.py` has the dialects from end to end."""
+"""The marks of each vendor's events; `test_response_filter.py` tests the formats from end to end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from routelock_providers.litellm.response_filter import counts, ends, has_strange_calls, is_whole, talks
+from routelock_providers.litellm.response_filter import (
+    has_odd_calls,
+    has_usage,
+    is_completion,
+    is_reply_end,
+    is_reply_part,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,41 +26,41 @@ from routelock_providers.litellm.response_filter import counts, ends, has_strang
         {"type": "content-delta"},
     ],
 )
-def test_a_part_of_a_reply_talks(event: dict[str, Any]) -> None:
-    assert talks(event)
-    assert not ends(event)
+def test_part_of_a_reply(event: dict[str, Any]) -> None:
+    assert is_reply_part(event)
+    assert not is_reply_end(event)
 
 
 @pytest.mark.parametrize("event", [{}, {"done": True}, {"type": "ping"}, {"type": 5}, {"detail": "x"}])
-def test_anything_else_does_not(event: dict[str, Any]) -> None:
-    assert not talks(event)
+def test_other_events_are_no_part_of_a_reply(event: dict[str, Any]) -> None:
+    assert not is_reply_part(event)
 
 
-def test_no_reason_is_no_end() -> None:
-    assert not ends({"choices": [{"finish_reason": None}, {"finish_reason": ""}], "done": False})
-    assert not ends({"type": "response.output_text.delta", "delta": "stop_reason"})
-    assert not ends({"promptFeedback": None})
+def test_event_without_a_reason_is_no_end() -> None:
+    assert not is_reply_end({"choices": [{"finish_reason": None}, {"finish_reason": ""}], "done": False})
+    assert not is_reply_end({"type": "response.output_text.delta", "delta": "stop_reason"})
+    assert not is_reply_end({"promptFeedback": None})
 
 
 @pytest.mark.parametrize("event", [{"choices": 5}, {"choices": ["x"]}, {"promptFeedback": "x"}])
-def test_another_shape_than_any_vendors_raises(event: dict[str, Any]) -> None:
+def test_unknown_shape_raises(event: dict[str, Any]) -> None:
     with pytest.raises((AttributeError, TypeError)):
-        ends(event)
+        is_reply_end(event)
 
 
-def test_a_choice_may_hold_the_usage() -> None:
-    assert counts({"choices": [{"usage": {"a": 1}}]})
-    assert not counts({"choices": [{"delta": {"usage": {"a": 1}}}], "usage": None, "message": "x"})
+def test_choice_may_hold_the_usage() -> None:
+    assert has_usage({"choices": [{"usage": {"a": 1}}]})
+    assert not has_usage({"choices": [{"delta": {"usage": {"a": 1}}}], "usage": None, "message": "x"})
 
 
-def test_a_whole_completion_is_told_from_a_chunk() -> None:
-    assert is_whole({"choices": [{"message": {}}]})
-    assert not is_whole({"choices": [{"message": {}, "delta": {}}]})
-    assert not is_whole({"choices": []})
-    assert not is_whole({"message": {}, "done": True})
+def test_completion_differs_from_a_chunk() -> None:
+    assert is_completion({"choices": [{"message": {}}]})
+    assert not is_completion({"choices": [{"message": {}, "delta": {}}]})
+    assert not is_completion({"choices": []})
+    assert not is_completion({"message": {}, "done": True})
 
 
-def test_calls_may_lack_what_they_have_not_got_yet() -> None:
+def test_incomplete_calls_are_not_odd() -> None:
     piece = {"index": 0, "id": None, "function": {"name": None, "arguments": {"a": 1}}}
-    assert not has_strange_calls({"choices": [{"delta": {"tool_calls": [piece, {"index": 1}]}}]})
-    assert has_strange_calls({"choices": [{"message": {"tool_calls": [{"id": 7}]}}]})
+    assert not has_odd_calls({"choices": [{"delta": {"tool_calls": [piece, {"index": 1}]}}]})
+    assert has_odd_calls({"choices": [{"message": {"tool_calls": [{"id": 7}]}}]})

@@ -109,7 +109,7 @@ async def test_what_the_protocol_cannot_hold_is_an_answer_that_cannot_be_read() 
 
 
 async def test_who_is_not_let_in_is_told_what_to_pass(there: Any) -> None:
-    with pytest.raises(AuthenticationFailed, match="Pass A2AAgent the api_key="):
+    with pytest.raises(AuthenticationFailed, match="Pass A2AAgent its api_key="):
         await asked(there[0] + "parrot", key="wrong")
 
 

@@ -295,15 +295,15 @@ async def test_a_missing_key_says_how_to_pass_one() -> None:
     assert "_API_KEY" not in str(error), "no variable is read"
 
 
-async def test_agents_that_call_one_another_in_a_circle() -> None:
+async def test_agents_that_call_each_other_in_a_loop() -> None:
     """routelock's own server answers 508 when a request has passed too many of them."""
     with Server(failed(508, "too many hops")) as server:
         error = await failure(server.url)
-    assert "circle" in str(error)
+    assert "loop" in str(error)
 
 
 @BOTH
-async def test_nobody_listens(watched: bool) -> None:
+async def test_refused_connection(watched: bool) -> None:
     error = await failure(refused_url(), request(stream=watched))
     assert type(error) is ConnectionFailed
 

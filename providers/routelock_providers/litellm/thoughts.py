@@ -1,10 +1,10 @@
-"""Thoughts that a model writes into its text, between tags at the very beginning."""
+"""Thoughts in replies of litellm: written into the text between tags, or repeated in a stream."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["LeadingThought"]
+__all__ = ["LeadingThought", "RepeatedThoughts"]
 
 
 _OPENING: tuple[str, ...] = ("<think>", "<thinking>", "<budget:thinking>")
@@ -13,21 +13,22 @@ _CLOSING: tuple[str, ...] = ("</think>", "</thinking>", "</budget:thinking>")
 
 
 class LeadingThought:
-    """Moves a thought at the head of a text to the reasoning, where it belongs.
+    """Moves a thought at the beginning of a text to the reasoning.
 
-    litellm does so for whole replies alone, not for streams, and only where the thought has an end. A reply
-    is to be the same either way.
+    litellm does so for whole replies only, and only if the thought has an end. A streamed reply has to equal
+    a whole one.
     """
 
     def __init__(self) -> None:
         self._tags = _OPENING
-        """The tags that would end what is being written now; none when the text has begun."""
+        """The tags that would end the current part; none after the text has begun."""
         self._held = ""
+        """Text that may be the beginning of a tag."""
 
     def move(self, delta: dict[str, Any]) -> None:
         """Change the delta so that its content holds text and its reasoning content the thought."""
         if self._tags is _OPENING and (delta.get("reasoning_content") or delta.get("reasoning")):
-            # this vendor tells thoughts from text by itself
+            # this vendor separates thoughts from text itself
             delta |= {key: held + (delta.get(key) or "") for key, held in self.rest().items()}
         content: object = delta.get("content")
         if not self._tags or not isinstance(content, str) or not content:
@@ -38,12 +39,12 @@ class LeadingThought:
             delta["reasoning_content"] = thought
 
     def move_all(self, message: dict[str, Any]) -> None:
-        """Do so in a whole message."""
+        """Change a whole message in the same way."""
         self.move(message)
         message |= {key: (message.get(key) or "") + held for key, held in self.rest().items()}
 
     def rest(self) -> dict[str, str]:
-        """Return, as a delta, what was held back because it looked like the beginning of a tag."""
+        """Return, as a delta, the text that was held back."""
         key = "content" if self._tags is _OPENING else "reasoning_content"
         held, self._held, self._tags = self._held, "", ()
         return {key: held} if held else {}
@@ -71,3 +72,30 @@ class LeadingThought:
         if start >= 0 and any(tag.startswith(text[start:]) for tag in _CLOSING):
             text, self._held = text[:start], text[start:]
         return text, ""
+
+
+class RepeatedThoughts:
+    """Removes from the deltas of one stream the thoughts that they repeat.
+
+    The delta with the signature of a thought also holds its whole text, and each delta holds its thinking
+    blocks in two places. Joined as they are, the thought would be twice as long as the text that was signed,
+    and Anthropic refuses it when it is sent back.
+    """
+
+    def __init__(self) -> None:
+        self._thought = ""
+
+    def remove(self, delta: dict[str, Any]) -> None:
+        """Change the delta so that it repeats nothing."""
+        blocks: list[dict[str, Any]] = delta.get("thinking_blocks") or []
+        if not blocks:
+            return
+        second_place: dict[str, Any] = delta.get("provider_specific_fields") or {}
+        second_place.pop("thinking_blocks", None)
+        for block in blocks:
+            if not block.get("signature"):
+                self._thought += block.get("thinking") or ""
+                continue
+            if block.get("thinking") == self._thought:
+                block["thinking"] = ""
+            self._thought = ""
