@@ -1,8 +1,9 @@
 """Event loops on which waiting takes no time: when nothing else happens, it is that time already.
 
 A test that is marked ``virtual_time`` runs on them. A timeout ends after all that does not wait, however slow
-the machine is, and takes no time itself. It is not for tests with threads (a sync tool runs in one),
-connections or other processes: while those are at work nothing seems to happen.
+the machine is, and takes no time itself. It is not for tests with connections or other processes: while those
+are at work nothing seems to happen. Threads of anyio (a sync tool, an SQLite file) are waited for by the loop of
+asyncio alone, so tests with those are marked ``asyncio_only`` as well.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ import asyncio
 import selectors
 from typing import Any
 
+import anyio.to_thread
 import trio.testing
 
 __all__ = ["JumpingLoop", "clock", "virtual_backends"]
+
+
+_LONGEST_WORK = 60.0
+"""Seconds that a thread may be at work before its loop goes on in time."""
 
 
 class _Jumping(selectors.DefaultSelector):
@@ -24,7 +30,8 @@ class _Jumping(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        ready = super().select(0)
+        at_work = anyio.to_thread.current_default_thread_limiter().borrowed_tokens
+        ready = super().select(_LONGEST_WORK if at_work else 0)
         if not ready:
             self.now += timeout
         return ready
