@@ -2,8 +2,8 @@
 
 A test that is marked ``virtual_time`` runs on them. A timeout ends after all that does not wait, however slow
 the machine is, and takes no time itself. It is not for tests with connections or other processes: while those
-are at work nothing seems to happen. Threads of anyio (a sync tool, an SQLite file) are waited for by the loop of
-asyncio alone, so tests with those are marked ``asyncio_only`` as well.
+are at work nothing seems to happen. Only the loop of asyncio waits for threads of anyio (a sync tool, an SQLite
+file), so tests with those are marked ``asyncio_only`` as well.
 """
 
 from __future__ import annotations
@@ -30,11 +30,17 @@ class _Jumping(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        at_work = anyio.to_thread.current_default_thread_limiter().borrowed_tokens
-        ready = super().select(_LONGEST_WORK if at_work else 0)
+        ready = super().select(_LONGEST_WORK if _threads_at_work() else 0)
         if not ready:
             self.now += timeout
         return ready
+
+
+def _threads_at_work() -> int:
+    try:
+        return anyio.to_thread.current_default_thread_limiter().borrowed_tokens
+    except RuntimeError:  # the loop was not started by anyio
+        return 0
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
