@@ -2,8 +2,8 @@
 
 A test that is marked ``virtual_time`` runs on them. A timeout ends after all that does not wait, however slow
 the machine is, and takes no time itself. It is not for tests with connections or other processes: while those
-are at work nothing seems to happen. Nor is it for threads (a sync tool runs in one), but for those of anyio if
-the mark is ``virtual_time(threads=True)``; the test runs on asyncio then.
+are at work nothing seems to happen. Nor is it for threads (a sync tool runs in one), except those of anyio
+where the mark is ``virtual_time(threads=True)``; such a test runs on asyncio alone.
 """
 
 from __future__ import annotations
