@@ -82,10 +82,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "anyio_backend" not in metafunc.fixturenames:
         return
     marked = metafunc.definition.get_closest_marker
-    if not (marked("asyncio_only") or marked("virtual_time")):
+    virtual = marked("virtual_time")
+    if not (marked("asyncio_only") or virtual):
         return
-    names = ["asyncio"] if marked("asyncio_only") else ["asyncio", "trio"]
-    backends = [virtual_backends()[name] for name in names] if marked("virtual_time") else names
+    threads = virtual is not None and bool(virtual.kwargs.get("threads"))
+    names = ["asyncio"] if marked("asyncio_only") or threads else ["asyncio", "trio"]
+    backends = [virtual_backends(threads=threads)[name] for name in names] if virtual else names
     only = pytest.mark.parametrize("anyio_backend", backends, ids=names, scope="module")
     metafunc.definition.add_marker(only)
 

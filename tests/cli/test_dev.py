@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from paths import REPO
+from terminals import PATIENCE
 
 from routelock.cli.main import main
 
@@ -34,11 +35,11 @@ def test_the_command_serves_the_page_until_it_is_interrupted(tmp_path: Path) -> 
         told = next(line for line in process.stderr if "dev page" in line)
         found = re.search(r"http://127\.0\.0\.1:\d+", told)
         assert found is not None
-        page = httpx.get(found[0], timeout=30)
+        page = httpx.get(found[0], timeout=PATIENCE)
         assert (page.status_code, '"spec": "my_app:agent"' in page.text) == (200, True)
         assert '"agents": ["back"]' in page.text
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) in (0, 130)
+        assert process.wait(PATIENCE) in (0, 130)
     finally:
         process.kill()
         process.communicate()

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from terminals import APP, PATIENCE, Terminal, environment, lines_on
+from terminals import APP, PATIENCE, Terminal, environment, let_go, lines_on
 
 CTRL_C = "\x03"
 LOW = {"LINES": "12", "COLUMNS": "60"}
@@ -33,11 +33,6 @@ def told(folder: Path, agent: str, text: str, **settings: str) -> Terminal:
     terminal.wait_for("you>")
     terminal.type("Hi\n")
     return terminal
-
-
-def let_go(folder: Path) -> None:
-    """Let an agent go on that has said its text."""
-    (folder / "go").touch()
 
 
 def words_on(terminal: Terminal, height: int = 12) -> list[str]:
@@ -154,6 +149,7 @@ def test_what_is_typed_meanwhile_is_not_written_into_the_reply_and_not_lost(fold
 def test_what_takes_long_is_named_in_a_line_that_takes_nothing_from_what_the_app_prints(folder: Path) -> None:
     terminal = Terminal("graph", "app:slow", "--table", cwd=folder)
     terminal.wait_for("loading app:slow ...")
+    let_go(folder)
     assert terminal.ended() == 0
     lines = lines_on(terminal.shown, 40)
     assert lines[:2] == ["loading app:slow ...", "a line of the app's"]
@@ -164,6 +160,7 @@ def test_what_takes_long_is_named_in_a_line_that_takes_nothing_from_what_the_app
 def test_a_terminal_that_cannot_go_back_gets_a_line(folder: Path) -> None:
     terminal = Terminal("graph", "app:slow", "--table", cwd=folder, TERM="dumb")
     terminal.wait_for("loading app:slow ...\r\n")
+    let_go(folder)
     assert terminal.ended() == 0
     assert "\x1b" not in terminal.shown
 
@@ -185,6 +182,7 @@ def test_a_plain_chat_gets_a_line(folder: Path) -> None:
 def test_a_plain_chat_loads_without_anything_that_moves(folder: Path) -> None:
     terminal = Terminal("chat", "app:slow", "--plain", cwd=folder)
     assert "\x1b[2K" not in terminal.wait_for("loading app:slow ...\r\n")
+    let_go(folder)
     assert terminal.leave() == 0
     assert "\x1b[2K" not in terminal.shown
 
@@ -192,19 +190,20 @@ def test_a_plain_chat_loads_without_anything_that_moves(folder: Path) -> None:
 def test_what_is_printed_meanwhile_goes_where_it_would_go(folder: Path) -> None:
     """A line on stderr takes nothing from stdout, which may be a file."""
     end, terminal = pty.openpty()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "routelock", "run", "app:slow", "Hi"],
-            cwd=folder,
-            env=environment(TERM="xterm-256color"),
-            stdout=subprocess.PIPE,
-            stderr=terminal,
-            text=True,
-            timeout=PATIENCE,
-        )
-        said = os.read(end, 65536).decode()
-    finally:
-        os.close(end)
+    command = [sys.executable, "-m", "routelock", "run", "app:slow", "Hi"]
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment(TERM="xterm-256color"),
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        text=True,
+    ) as process:
         os.close(terminal)
-    assert done.stdout == "a line of the app's\nYou said: Hi\n"
-    assert "loading app:slow" in said
+        said = ""
+        while "loading app:slow" not in said:
+            said += os.read(end, 65536).decode()
+        let_go(folder)
+        stdout, _ = process.communicate(timeout=PATIENCE)
+    os.close(end)
+    assert stdout == "a line of the app's\nYou said: Hi\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -15,10 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
+from terminals import PATIENCE, environment
+from waiting import eventually
 
 from routelock.cli.main import main
-
-PATIENCE = 60.0
 
 APP = """
 import anyio
@@ -120,18 +119,11 @@ def test_without_the_extra_its_name_is_told(
     assert "Traceback" not in done.stderr
 
 
-def _environment() -> dict[str, str]:
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(str(Path(path).resolve()) for path in sys.path if path),
-    }
-
-
 def _python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
-        env=_environment(),
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -139,12 +131,12 @@ def _python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def running(cwd: Path, *arguments: str, **environment: str) -> Iterator[tuple[Any, str]]:
+def running(cwd: Path, *arguments: str, **more: str) -> Iterator[tuple[Any, str]]:
     """The command as a process of its own, and its address; what it says is in ``process.said``."""
     process: Any = subprocess.Popen(
         [sys.executable, "-m", "routelock", "serve", *arguments, "--port", "0"],
         cwd=cwd,
-        env={**_environment(), **environment},
+        env=environment(**more),
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -188,7 +180,7 @@ def test_it_serves_and_ends_cleanly(tmp_path: Path, sent: signal.Signals, code: 
     (tmp_path / "app.py").write_text(APP)
     with running(tmp_path, "app:agent") as (process, url):
         body = {"messages": [{"role": "user", "content": "Hi"}]}
-        response = httpx.post(f"{url}/v1/chat/completions", json=body)
+        response = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE)
         process.send_signal(sent)
         assert process.wait(PATIENCE) in code
     assert response.json()["choices"][0]["message"]["content"] == "Hi."
@@ -198,19 +190,24 @@ def test_it_serves_and_ends_cleanly(tmp_path: Path, sent: signal.Signals, code: 
 def test_what_still_runs_at_the_end_is_told_so(tmp_path: Path) -> None:
     """The stream ends with an error, a waiting client gets a status, and the log no traceback."""
     (tmp_path / "app.py").write_text(APP)
-    told: dict[bool, str] = {}
+    told, streams = dict[bool, str](), threading.Event()
     with running(tmp_path, "app:busy", "--grace", "1") as (process, url):
 
         def client(stream: bool) -> None:
             body = {"messages": [{"role": "user", "content": "Hi"}], "stream": stream}
-            response = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE)
-            told[stream] = f"{response.status_code} {response.text}"
+            where = f"{url}/v1/chat/completions"
+            with httpx.stream("POST", where, json=body, timeout=PATIENCE) as response:
+                told[stream] = f"{response.status_code} "
+                for piece in response.iter_text():
+                    told[stream] += piece
+                    if "Half" in told[stream]:
+                        streams.set()
 
         clients = [threading.Thread(target=client, args=(stream,)) for stream in (True, False)]
         for thread in clients:
             thread.start()
-        while process.said.count("model 'Busy'") < 2:
-            threading.Event().wait(0.02)
+        assert streams.wait(PATIENCE)
+        eventually(lambda: process.said.count("model 'Busy'") == 2)
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE)
         for thread in clients:
@@ -236,7 +233,7 @@ def test_a_task_has_the_grace_to_end_and_else_its_stream_says_why(
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}}
     name, told = "busy" if grace == "1" else "slow", list[str]()
     with running(tmp_path, f"app:{name}", "--a2a", "--grace", grace) as (process, url):
-        card = httpx.get(f"{url}/.well-known/agent-card.json").json()
+        card = httpx.get(f"{url}/.well-known/agent-card.json", timeout=PATIENCE).json()
         where = card["supportedInterfaces"][0]["url"]
         headers = {"a2a-version": "1.0"}
         with httpx.stream("POST", where, json=body, headers=headers, timeout=PATIENCE) as response:
@@ -264,8 +261,7 @@ def test_a_client_that_waits_for_a_task_is_told_of_the_end(tmp_path: Path) -> No
 
         client = threading.Thread(target=lambda: told.append(ask("SendMessage", message=message)))
         client.start()
-        while "WORKING" not in ask("ListTasks").text:
-            threading.Event().wait(0.02)
+        eventually(lambda: "WORKING" in ask("ListTasks").text)
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE)
         client.join(PATIENCE)
@@ -288,7 +284,7 @@ def test_the_context_is_given_to_each_request(tmp_path: Path, spec: str, context
     body = {"messages": [{"role": "user", "content": "Hi"}]}
     with running(tmp_path, "app:told", "--context", spec) as (_, url):
         replies = [
-            httpx.post(f"{url}/v1/chat/completions", json={**body, "user": user}).json()
+            httpx.post(f"{url}/v1/chat/completions", json={**body, "user": user}, timeout=PATIENCE).json()
             for user in ("ada", "bob")
         ]
     assert [reply["choices"][0]["message"]["content"] for reply in replies] == contexts
@@ -298,15 +294,15 @@ def test_the_config_is_that_of_every_run(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     body = {"messages": [{"role": "user", "content": "Hi"}]}
     with running(tmp_path, "app:agent", "--config", "app:config") as (_, url):
-        reply = httpx.post(f"{url}/v1/chat/completions", json=body).json()
+        reply = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE).json()
     assert reply["choices"][0]["message"]["content"] == "As configured."
 
 
 def test_the_key_of_the_environment_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     with running(tmp_path, "app:team", "--api-key-env", "SHOP_KEY", SHOP_KEY="k-1") as (_, url):
-        closed = httpx.get(f"{url}/v1/models")
-        opened = httpx.get(f"{url}/v1/models", headers={"authorization": "Bearer k-1"})
+        closed = httpx.get(f"{url}/v1/models", timeout=PATIENCE)
+        opened = httpx.get(f"{url}/v1/models", headers={"authorization": "Bearer k-1"}, timeout=PATIENCE)
     assert closed.status_code == 401
     assert [model["id"] for model in opened.json()["data"]] == ["A", "B"]
 
@@ -315,14 +311,17 @@ def test_insecure_means_for_everybody(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     with running(tmp_path, "app:agent", "--insecure", "--host", "0.0.0.0") as (_, url):
         url = url.replace("0.0.0.0", "127.0.0.1")
-        assert httpx.get(f"{url}/v1/models", headers={"host": "any.example"}).status_code == 200
+        assert (
+            httpx.get(f"{url}/v1/models", headers={"host": "any.example"}, timeout=PATIENCE).status_code
+            == 200
+        )
 
 
 def test_an_allowed_host_is_answered_for(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     with running(tmp_path, "app:agent", "--allow-host", "agents.example") as (_, url):
         statuses = {
-            host: httpx.get(f"{url}/v1/models", headers={"host": host}).status_code
+            host: httpx.get(f"{url}/v1/models", headers={"host": host}, timeout=PATIENCE).status_code
             for host in ("agents.example", "localhost", "evil.example")
         }
     assert statuses == {"agents.example": 200, "localhost": 200, "evil.example": 403}

@@ -11,7 +11,8 @@ import anyio
 import httpx
 import pydantic
 import pytest
-from served_apps import ask, deltas_of, events_of, post, served, text_in
+from asgi_client import asked
+from served_apps import PATIENCE, ask, deltas_of, events_of, post, served, text_in
 
 from routelock import Agent, ConfigError, Request, Retry, RunConfig, RunContext, RunHooks, function_tool
 from routelock.errors import AuthenticationFailed, ContextTooLong, GuardrailTripped, RateLimited, ServerFailed
@@ -95,16 +96,16 @@ def test_a_base_url_works_with_and_without_v1() -> None:
     with served(agent("Hi.", "Hi.")) as url:
         for base in (url, url.removesuffix("/v1")):
             assert post(base, ask()).json()["choices"][0]["message"]["content"] == "Hi."
-            assert httpx.get(f"{base}/models").status_code == 200
+            assert httpx.get(f"{base}/models", timeout=PATIENCE).status_code == 200
 
 
 def test_models_are_the_agents() -> None:
     with served([agent(name="Front desk"), agent(name="a/b")]) as url:
-        listed = httpx.get(f"{url}/models").json()
-        one = httpx.get(f"{url}/models/a/b").json()
-        coded = httpx.get(f"{url}/models/Front%20desk").json()
-        missing = httpx.get(f"{url}/models/nobody")
-        slash = httpx.get(f"{url}/models/").json()
+        listed = httpx.get(f"{url}/models", timeout=PATIENCE).json()
+        one = httpx.get(f"{url}/models/a/b", timeout=PATIENCE).json()
+        coded = httpx.get(f"{url}/models/Front%20desk", timeout=PATIENCE).json()
+        missing = httpx.get(f"{url}/models/nobody", timeout=PATIENCE)
+        slash = httpx.get(f"{url}/models/", timeout=PATIENCE).json()
     assert listed["object"] == "list"
     assert slash == listed
     assert [model["id"] for model in listed["data"]] == ["Front desk", "a/b"]
@@ -133,12 +134,15 @@ def test_an_unknown_model_is_told_which_there_are() -> None:
 
 def test_health_asks_for_no_key() -> None:
     with served(agent(), ServeConfig(api_keys=["k"])) as url:
-        assert httpx.get(f"{url.removesuffix('/v1')}/health").json() == {"status": "ok"}
+        assert httpx.get(f"{url.removesuffix('/v1')}/health", timeout=PATIENCE).json() == {"status": "ok"}
 
 
 def test_an_unknown_path_and_method_are_told_in_the_same_form() -> None:
     with served(agent()) as url:
-        lost, wrong = httpx.post(f"{url}/completions", json={}), httpx.get(f"{url}/chat/completions")
+        lost, wrong = (
+            httpx.post(f"{url}/completions", json={}, timeout=PATIENCE),
+            httpx.get(f"{url}/chat/completions", timeout=PATIENCE),
+        )
     assert (lost.status_code, lost.json()["error"]["code"]) == (404, "not_found")
     assert "There are /v1/chat/completions and /v1/models" in lost.json()["error"]["message"]
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "method_not_allowed")
@@ -156,7 +160,10 @@ def test_a_bad_request_is_400_also_when_streaming(stream: bool) -> None:
 def test_broken_json_is_400() -> None:
     with served(agent()) as url:
         response = httpx.post(
-            f"{url}/chat/completions", content=b'{"messages": [', headers={"content-type": "application/json"}
+            f"{url}/chat/completions",
+            content=b'{"messages": [',
+            headers={"content-type": "application/json"},
+            timeout=PATIENCE,
         )
     assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
 
@@ -214,8 +221,8 @@ async def slowly_failing(request: Request) -> str:
 
 def test_silence_is_filled_with_comments() -> None:
     """Proxies close what says nothing. A comment is no chunk: the first of those has the role."""
-    with served(agent(slowly), ServeConfig(ping=0.05)) as url:
-        response = post(url, ask(stream=True))
+    app = create_app(agent(slowly), ServeConfig(ping=0.05))
+    response = asked(app, "/chat/completions", ask(stream=True), virtual=True)
     assert response.text.startswith(": ping\n\n")
     deltas = deltas_of(events_of(response))
     assert deltas[0]["role"] == "assistant"
@@ -223,9 +230,9 @@ def test_silence_is_filled_with_comments() -> None:
 
 
 def test_an_error_after_a_comment_is_an_event() -> None:
-    with served(agent(slowly_failing), ServeConfig(ping=0.05)) as url:
-        response = post(url, ask(stream=True))
-    assert response.status_code == 200
+    app = create_app(agent(slowly_failing), ServeConfig(ping=0.05))
+    response = asked(app, "/chat/completions", ask(stream=True), virtual=True)
+    assert response.status == 200
     assert [set(event) for event in events_of(response)] == [{"error"}]
 
 

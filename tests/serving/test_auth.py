@@ -8,12 +8,16 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
+import anyio.to_thread
 import httpx
 import pytest
+from asgi_client import asked
 from served_apps import PATIENCE, ask, events_of, post, served
 
 from routelock import Agent, ConfigError, Request, RunConfig
-from routelock.serving import ServeConfig
+from routelock.handlers.events import TextDelta
+from routelock.serving import ServeConfig, create_app
 from routelock.serving.auth import Guards, is_loopback
 from routelock.serving.errors import Refusal
 from routelock.testing import ScriptedHandler
@@ -32,7 +36,7 @@ def test_without_a_key_nothing_is_answered(header: dict[str, str], path: str) ->
     mine = agent("Hi.")
     with served(mine, ServeConfig(api_keys=["k1"])) as url:
         method = "POST" if path.endswith("completions") else "GET"
-        response = httpx.request(method, url + path, json=ask(), headers=header)
+        response = httpx.request(method, url + path, json=ask(), headers=header, timeout=PATIENCE)
     assert response.status_code == 401
     assert response.headers["www-authenticate"].startswith("Bearer")
     assert response.json()["error"]["code"] == "invalid_api_key"
@@ -164,7 +168,10 @@ def test_a_form_of_a_web_page_runs_nothing(content_type: str) -> None:
     """Browsers send these to any address without asking it first (CSRF)."""
     with served(agent("Hi.")) as url:
         response = httpx.post(
-            f"{url}/chat/completions", content=json.dumps(ask()), headers={"content-type": content_type}
+            f"{url}/chat/completions",
+            content=json.dumps(ask()),
+            headers={"content-type": content_type},
+            timeout=PATIENCE,
         )
     assert (response.status_code, response.json()["error"]["code"]) == (415, "unsupported_media_type")
 
@@ -173,7 +180,9 @@ def test_json_with_a_charset_is_json() -> None:
     with served(agent("Hi.")) as url:
         headers = {"content-type": "Application/JSON; charset=utf-8"}
         assert (
-            httpx.post(f"{url}/chat/completions", content=json.dumps(ask()), headers=headers).status_code
+            httpx.post(
+                f"{url}/chat/completions", content=json.dumps(ask()), headers=headers, timeout=PATIENCE
+            ).status_code
             == 200
         )
 
@@ -181,7 +190,9 @@ def test_json_with_a_charset_is_json() -> None:
 def test_no_page_of_another_site_may_read_answers() -> None:
     with served(agent("Hi.")) as url:
         response = post(url, ask(), origin="https://evil.example")
-        preflight = httpx.options(f"{url}/chat/completions", headers={"origin": "https://evil.example"})
+        preflight = httpx.options(
+            f"{url}/chat/completions", headers={"origin": "https://evil.example"}, timeout=PATIENCE
+        )
     assert not [name for name in (*response.headers, *preflight.headers) if name.startswith("access-control")]
     assert preflight.status_code == 405
 
@@ -204,7 +215,10 @@ def test_a_body_that_is_too_long_is_refused_however_it_is_sent(size: int, chunke
     with served(agent("Hi."), ServeConfig(max_body=1000)) as url:
         content: Any = pieces if chunked else body
         response = httpx.post(
-            f"{url}/chat/completions", content=content, headers={"content-type": "application/json"}
+            f"{url}/chat/completions",
+            content=content,
+            headers={"content-type": "application/json"},
+            timeout=PATIENCE,
         )
     assert (response.status_code, response.json()["error"]["code"]) == (413, "body_too_large")
 
@@ -231,8 +245,6 @@ class Gate:
         self.open = threading.Event()
 
     async def wait(self, request: Request) -> str:
-        import anyio.to_thread
-
         self.entered.release()
         await anyio.to_thread.run_sync(self.open.wait, PATIENCE, abandon_on_cancel=True)
         return "Hi."
@@ -253,7 +265,7 @@ def test_one_request_too_many_is_refused_at_once(stream: bool) -> None:
             thread.start()
             assert gate.entered.acquire(timeout=PATIENCE)
         refused = post(url, ask(stream=stream))
-        listed = httpx.get(f"{url}/models")
+        listed = httpx.get(f"{url}/models", timeout=PATIENCE)
         gate.open.set()
         for thread in waiting:
             thread.join(PATIENCE)
@@ -274,24 +286,22 @@ def test_a_failed_request_gives_its_place_back() -> None:
 
 
 def test_a_run_that_takes_too_long_is_ended() -> None:
-    gate = Gate()
-    with served(agent(gate.wait), ServeConfig(timeout=0.1)) as url:
-        response = post(url, ask())
-        gate.open.set()
-    assert (response.status_code, response.json()["error"]["code"]) == (504, "timeout")
+    async def never(request: Request) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    app = create_app(agent(never), ServeConfig(timeout=0.1))
+    response = asked(app, "/chat/completions", ask(), virtual=True)
+    assert (response.status, response.json()["error"]["code"]) == (504, "timeout")
     assert response.headers["x-should-retry"] == "false"
 
 
 def test_a_stream_that_takes_too_long_ends_with_an_error() -> None:
     async def half(request: Request) -> Any:
-        import anyio
-
-        from routelock.handlers.events import TextDelta
-
         yield TextDelta("Half")
         await anyio.sleep_forever()
 
-    with served(agent(half), ServeConfig(timeout=1.0)) as url:
-        events = events_of(post(url, ask(stream=True)))
+    app = create_app(agent(half), ServeConfig(timeout=1.0))
+    events = events_of(asked(app, "/chat/completions", ask(stream=True), virtual=True))
     assert events[-1]["error"]["code"] == "timeout"
     assert "Half" in str(events[:-1])

@@ -9,13 +9,13 @@ import html
 import json
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote
 
-import anyio
+import asgi_client
 import pytest
+from asgi_client import Answer
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
@@ -29,59 +29,9 @@ from routelock.testing import assert_valid, watch_requests
 PATIENCE = 60.0
 
 
-class Answer:
-    """What an app sent."""
-
-    def __init__(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        assert messages, "nothing was sent"
-        assert [message["type"] for message in messages[:1]] == ["http.response.start"]
-        self.status = int(messages[0]["status"])
-        self.body = b"".join(message.get("body", b"") for message in messages[1:])
-        assert not messages[-1].get("more_body", False), "the answer has no end"
-
-    def json(self) -> Any:
-        return json.loads(self.body.decode("utf-8", "strict"))
-
-
-def asked(
-    app: Any, path: str, body: bytes, *, method: str = "POST", headers: Mapping[str, str] | None = None
-) -> Answer:
-    """Ask an app, as an ASGI server does."""
-    sent: list[Mapping[str, Any]] = []
-    named = {"host": "localhost", "content-type": "application/json", **(headers or {})}
-    scope: dict[str, Any] = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": path,
-        "raw_path": quote(path, errors="surrogatepass").encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()],
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 8000),
-        "state": {},
-    }
-    left = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> Mapping[str, Any]:
-        if left:
-            return left.pop()
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    async def send(message: Mapping[str, Any]) -> None:
-        sent.append(message)
-
-    async def play() -> None:
-        watch_requests(None)  # a part of a kind that no vendor has is passed on: it is the client's
-        with anyio.fail_after(PATIENCE):
-            await app(scope, receive, send)
-
-    anyio.run(play)
-    return Answer(sent)
+def asked(app: Any, path: str, body: bytes, **options: Any) -> Answer:
+    """Ask an app. A part of a kind that no vendor has is passed on: it is the client's."""
+    return asgi_client.asked(app, path, body, before=lambda: watch_requests(None), **options)
 
 
 async def echo(request: Request) -> str:

@@ -277,6 +277,7 @@ async def _hurry(request: Any) -> str:
     return "Here I am."
 
 
+@pytest.mark.virtual_time(threads=True)
 async def test_a_handler_that_was_too_slow_before_a_crash_is_not_asked_again(path: Path) -> None:
     def a(first: Any, *backup: Any) -> Agent[Any]:
         slow = function_handler(first, name="first")
@@ -290,6 +291,7 @@ async def test_a_handler_that_was_too_slow_before_a_crash_is_not_asked_again(pat
     assert isinstance(result.errors[0].error, ProviderTimeout)
 
 
+@pytest.mark.virtual_time(threads=True)
 @pytest.mark.parametrize(("slow", "said"), [(_never, []), (_trickle, ["Let me "])])
 async def test_whom_nobody_waited_for_before_a_crash_is_not_asked_again(
     path: Path, slow: Any, said: list[str]
@@ -309,6 +311,7 @@ async def test_whom_nobody_waited_for_before_a_crash_is_not_asked_again(
     assert [item.message.get("content") for item in result.items if item.agent == "B"] == said
 
 
+@pytest.mark.virtual_time(threads=True)
 async def test_who_was_not_asked_before_a_crash_as_time_was_over_is_not_asked_then(path: Path) -> None:
     def a(b: Any, waits: float, *then: Any) -> Agent[Any]:
         @function_tool
@@ -343,6 +346,7 @@ async def test_a_run_that_fails_before_it_comes_to_what_was_done_does_not_do_it_
     assert (result.final_output, till.paid) == ("Paid.", [5])
 
 
+@pytest.mark.virtual_time(threads=True)
 @pytest.mark.parametrize("beside", [[], ["new"]])
 async def test_a_tool_that_was_done_is_not_run_again_after_one_beside_it_took_too_long(
     path: Path, beside: list[str]
@@ -566,6 +570,7 @@ async def test_a_state_from_before_a_call_within_an_agent_that_was_asked_is_refu
     assert (third.final_output, till.paid) == ("Done.", [5, 6])
 
 
+@pytest.mark.virtual_time(threads=True)
 @pytest.mark.parametrize("nested", [False, True])
 async def test_a_state_from_before_a_call_that_was_cut_off_is_refused(path: Path, nested: bool) -> None:
     """It has no answer, and nobody knows whether it paid."""

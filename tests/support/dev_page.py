@@ -92,6 +92,11 @@ class Page:
         """Say a word on each call that waits, and return the lines of the answer."""
         return lines_of(self.post(f"/talks/{conversation}/messages", {"words": words}))
 
+    def is_busy(self, conversation: str) -> bool:
+        """Tell whether a run of a conversation goes on; asking changes nothing."""
+        response = self.post(f"/talks/{conversation}/messages", {"words": [{"approve": False}] * 99})
+        return "Stop it first" in response.json()["error"]
+
 
 def lines_of(response: httpx.Response) -> list[dict[str, Any]]:
     """The lines of an answer, parsed."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import uvicorn
+from asgi_client import Answer
+from waiting import eventually
 
 from routelock import Agent
 from routelock.serving import ServeConfig, create_app
@@ -43,9 +44,7 @@ def listening(app: Any) -> Iterator[str]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
-        until = time.monotonic() + PATIENCE
-        while not server.started and time.monotonic() < until:
-            time.sleep(0.005)
+        eventually(lambda: server.started)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
@@ -64,7 +63,7 @@ def post(url: str, body: Any, **headers: str) -> httpx.Response:
     return httpx.post(f"{url}/chat/completions", json=body, headers=named, timeout=PATIENCE)
 
 
-def events_of(response: httpx.Response) -> list[Any]:
+def events_of(response: httpx.Response | Answer) -> list[Any]:
     """The data of all events of a stream, parsed; ``"[DONE]"`` as it stands."""
     assert response.headers["content-type"].startswith("text/event-stream"), response.text
     found: list[Any] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -9,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,7 +38,7 @@ def refund(order: int) -> str:
 
 @function_tool
 def nap() -> str:
-    time.sleep(60)
+    time.sleep(600)
     return "awake"
 
 @dataclass
@@ -128,7 +130,8 @@ worker = Agent("worker", model=ScriptedHandler([writes_and_calls, "That is all."
 dying = Agent("dying", model=ScriptedHandler([writes_and_fails, count]))
 
 def slow():
-    time.sleep(1.5)
+    while not Path("go").exists():  # the test has seen by then what it waits for
+        time.sleep(0.01)
     print("a line of the app's")
     return [echo]
 
@@ -174,6 +177,11 @@ def routelock(
     )
 
 
+def let_go(folder: Path) -> None:
+    """Let the app in this folder go on that waits for its test."""
+    (folder / "go").touch()
+
+
 _SEQUENCE = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|\x1b[=>]|.", re.DOTALL)
 
 
@@ -202,10 +210,12 @@ class Terminal:
     def __init__(self, *arguments: str, cwd: Path, python: Sequence[str] = (), **more: str) -> None:
         self.shown = ""
         self._seen = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pid, self._end = pty.fork()
         if self._pid == 0:  # pragma: no cover - the other process
             os.chdir(cwd)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever starts the tests may ignore it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the process that starts the tests may ignore it
+            _keep_output_on_ctrl_c()
             settings = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **more}
             command = [sys.executable, *python, "-m", "routelock", *arguments]
             os.execve(sys.executable, command, environment(**settings))
@@ -215,6 +225,7 @@ class Terminal:
         start, until = self._seen, time.monotonic() + PATIENCE
         while text not in self.shown[start:]:
             if time.monotonic() > until or not self._read():
+                os.kill(self._pid, signal.SIGKILL)
                 raise AssertionError(f"{text!r} was not shown, but {self.shown[start:]!r}")
         self._seen = self.shown.index(text, start) + len(text)
         return self.shown[start : self._seen]
@@ -230,10 +241,13 @@ class Terminal:
         return self.ended()
 
     def ended_by(self, key: str) -> int:
-        """Press a key until the program ends: Python misses a Ctrl-C just before it begins to read."""
-        while not select.select([self._end], [], [], 1.0)[0] or self._read():
-            with suppress(OSError):
-                self.type(key)
+        """Press a key and Enter, and return the exit code.
+
+        Python notices a Ctrl-C that comes just before it begins to read only with the next key.
+        """
+        self.type(key)
+        with suppress(OSError):  # the program may have ended
+            self.type("\n")
         return self.ended()
 
     def ended(self) -> int:
@@ -250,5 +264,12 @@ class Terminal:
         data = b""
         with suppress(OSError):  # that is how a terminal ends
             data = os.read(self._end, 65536) if ready else b""
-        self.shown += data.decode("utf-8", "replace")
+        self.shown += self._decoder.decode(data)
         return bool(data)
+
+
+def _keep_output_on_ctrl_c() -> None:
+    """Keep what the terminal was given and the test has not read yet; a Ctrl-C would drop it."""
+    settings = termios.tcgetattr(0)
+    settings[3] |= termios.NOFLSH
+    termios.tcsetattr(0, termios.TCSANOW, settings)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
-import httpx
 import pytest
-from a2a_calls import SERVED, ask, post, rpc, task_of, text_of, told
+from a2a_calls import SERVED, ask, task_of, text_of, told
+from asgi_client import Exchange, asked, in_virtual_time
 from clients.a2a_cast import payer
-from served_apps import PATIENCE, listening
+from served_apps import listening
 
 from routelock import Agent, Request, handler
 from routelock.serving import A2A, create_app
@@ -40,25 +38,30 @@ def test_a_message_with_the_id_of_its_task_need_not_name_the_context() -> None:
 
 
 def test_a_message_to_a_task_that_ends_meanwhile_changes_nothing_of_it() -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    """In virtual time: the second message waits for its turn before the first one ends."""
 
     @handler
     async def slow(request: Request) -> AsyncGenerator[str]:
         yield "The whole "
-        begun.set()
-        await anyio.to_thread.run_sync(go_on.wait, PATIENCE)
+        await anyio.sleep(2)
         yield "answer."
 
-    with listening(create_app(Agent("A", model=slow), SERVED)) as base:
-        url = f"{base}/a2a/A"
-        with httpx.stream("POST", url, json=said("Hi"), headers={"a2a-version": "1.0"}) as first:
-            lines = first.iter_lines()
-            task = json.loads(next(each for each in lines if each.startswith("data: "))[6:])["result"]["task"]
-            assert begun.wait(PATIENCE)
-            threading.Timer(0.3, go_on.set).start()
-            second = post(url, json.dumps(said("More", taskId=task["id"])).encode()).text
-            assert "TASK_STATE_COMPLETED" in "".join(lines)
-        kept = rpc(url, {"method": "GetTask", "params": {"id": task["id"]}})["result"]
+    app, version = create_app(Agent("A", model=slow), SERVED), {"a2a-version": "1.0"}
+
+    async def both() -> tuple[str, str, Any]:
+        first = Exchange(said("Hi"))
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(first.play, app, "/a2a/A", headers=version))
+            await anyio.sleep(1)
+            task = json.loads(first.answer.text.splitlines()[0].removeprefix("data: "))["result"]["task"]
+            more = Exchange(said("More", taskId=task["id"]))
+            second = await more.play(app, "/a2a/A", headers=version)
+        call = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
+        kept = await Exchange(call).play(app, "/a2a/A", headers=version)
+        return first.answer.text, second.text, kept.json()["result"]
+
+    first, second, kept = in_virtual_time(both)
+    assert "TASK_STATE_COMPLETED" in first
     assert (told(kept)[0], text_of(kept)) == ("COMPLETED", "The whole answer.")
     last = second.rstrip().splitlines()[-2:]
     assert last[0] == "event: error"
@@ -71,44 +74,30 @@ def test_silence_in_a_stream_is_filled_as_the_app_says() -> None:
         await anyio.sleep(0.5)
         return "Hi."
 
-    with listening(create_app(Agent("A", model=thinking), replace(SERVED, ping=0.1))) as url:
-        text = post(f"{url}/a2a/A", json.dumps(said("Hi")).encode()).text
+    app = create_app(Agent("A", model=thinking), replace(SERVED, ping=0.1))
+    text = asked(app, "/a2a/A", said("Hi"), headers={"a2a-version": "1.0"}, virtual=True).text
     assert ": ping\n\n" in text
     assert "TASK_STATE_COMPLETED" in text
 
 
 def test_a_stream_that_nobody_reads_is_given_up() -> None:
-    given_up = threading.Event()
+    given_up: list[str] = []
 
     @handler
     async def loud(request: Request) -> AsyncGenerator[str]:
         try:
             for _ in range(10):
-                yield "x" * 1_000_000
+                yield "x" * 1_000
                 await anyio.sleep(0.1)
         finally:
-            given_up.set()
+            given_up.append("loud")
 
     app = create_app(Agent("A", model=loud), replace(SERVED, timeout=0.9))
-    with listening(app) as base, _unread(f"{base}/a2a/A", said("Hi")) as connection:
-        assert given_up.wait(PATIENCE)
-        read = b""
-        while piece := connection.recv(1_000_000):
-            read += piece
-    assert b"TASK_STATE_WORKING" in read
-    assert b"TASK_STATE_COMPLETED" not in read, "cut off before that"
-
-
-def _unread(url: str, body: Any) -> socket.socket:
-    """Send a request whose answer waits in the buffers of the sockets."""
-    address, data = urlsplit(url), json.dumps(body).encode()
-    head = (
-        f"POST {address.path} HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-type: application/json\r\n"
-        f"a2a-version: 1.0\r\ncontent-length: {len(data)}\r\nconnection: close\r\n\r\n"
-    )
-    connection = socket.create_connection((address.hostname, address.port), PATIENCE)
-    connection.sendall(head.encode() + data)
-    return connection
+    headers = {"a2a-version": "1.0"}
+    answer = asked(app, "/a2a/A", said("Hi"), headers=headers, virtual=True, takes=4)
+    assert given_up == ["loud"]
+    assert "TASK_STATE_WORKING" in answer.text
+    assert "TASK_STATE_COMPLETED" not in answer.text, "cut off before that"
 
 
 # -- pieces --

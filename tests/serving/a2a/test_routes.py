@@ -14,6 +14,7 @@ import anyio
 import httpx
 import pytest
 from a2a_calls import SERVED, ask, post, rpc, task_of, text_of, told
+from asgi_client import asked
 from clients.a2a_cast import parrot, payer
 from clients.cast import Log, endless
 from scripted_agents import agent, requests
@@ -35,7 +36,7 @@ CARD = "/.well-known/agent-card.json"
 def test_the_first_agent_is_the_one_of_the_host() -> None:
     team = [agent("A B/ü", handoff_description="Knows it."), agent("C")]
     with listening(create_app(team, SERVED)) as url:
-        first, second = (httpx.get(url + path + CARD).json() for path in ("", "/a2a/C"))
+        first, second = (httpx.get(url + path + CARD, timeout=PATIENCE).json() for path in ("", "/a2a/C"))
         answered = ask(first["supportedInterfaces"][0]["url"])
     assert (first["name"], first["description"]) == ("A B/ü", "Knows it.")
     assert second["supportedInterfaces"][0]["url"] == f"{url}/a2a/C"
@@ -46,7 +47,7 @@ def test_a_card_tells_how_to_ask_and_nothing_of_the_inside() -> None:
     secret = Agent("A", "The secret plan.", model=ScriptedHandler([]), tools=[look_up])
     settings = ServeConfig(api_keys=["k"], a2a=A2A(url="https://agents.example.com/x/", version="7"))
     with listening(create_app(secret, settings)) as url:
-        response = httpx.get(url + CARD)
+        response = httpx.get(url + CARD, timeout=PATIENCE)
     card = response.json()
     assert [each["url"] for each in card["supportedInterfaces"]] == ["https://agents.example.com/x/a2a/A"] * 2
     assert [each["protocolVersion"] for each in card["supportedInterfaces"]] == ["1.0", "0.3"]
@@ -64,7 +65,7 @@ def look_up(order: int) -> str:
 
 def test_there_is_none_unless_it_is_asked_for() -> None:
     with listening(create_app(agent("A"))) as url:
-        assert httpx.get(url + CARD).status_code == 404
+        assert httpx.get(url + CARD, timeout=PATIENCE).status_code == 404
         assert post(f"{url}/a2a/A", b"{}").status_code == 404
 
 
@@ -100,8 +101,8 @@ def test_what_is_refused_is_an_error_of_json_rpc(why: str) -> None:
 def test_cards_are_refused_as_pages_are() -> None:
     settings = replace(SERVED, api_keys=["k"], allowed_hosts=["127.0.0.1"])
     with listening(create_app(agent("A"), settings)) as url:
-        elsewhere = httpx.get(url + CARD, headers={"host": "evil.example"})
-        nobody = httpx.get(f"{url}/a2a/nobody{CARD}")
+        elsewhere = httpx.get(url + CARD, headers={"host": "evil.example"}, timeout=PATIENCE)
+        nobody = httpx.get(f"{url}/a2a/nobody{CARD}", timeout=PATIENCE)
     assert (elsewhere.status_code, elsewhere.json()["error"]["code"]) == (403, "host_not_allowed")
     assert (nobody.status_code, nobody.json()["error"]["code"]) == (404, "model_not_found")
 
@@ -111,7 +112,7 @@ def test_cards_are_refused_as_pages_are() -> None:
 def test_an_address_may_end_in_a_slash(name: str, slash: str) -> None:
     """The protocol's own conformance kit asks so."""
     with listening(create_app([agent(name, "Hi."), agent("other")], SERVED)) as url:
-        address = httpx.get(f"{url}/a2a/{quote(name, safe='')}{slash}{CARD}").json()["url"]
+        address = httpx.get(f"{url}/a2a/{quote(name, safe='')}{slash}{CARD}", timeout=PATIENCE).json()["url"]
         answered = ask(address + slash)
     assert text_of(task_of(answered)) == "Hi."
 
@@ -134,7 +135,7 @@ def test_without_a_name_the_first_is_asked(path: str) -> None:
 def test_a_card_repeats_no_host_that_a_client_made_up(options: dict[str, Any], repeated: bool) -> None:
     """Its address is where other clients send their keys."""
     with listening(create_app(agent("A"), replace(SERVED, **options))) as url:
-        card = httpx.get(url + CARD, headers={"host": "app.localhost:81"}).json()
+        card = httpx.get(url + CARD, headers={"host": "app.localhost:81"}, timeout=PATIENCE).json()
     base = "http://app.localhost:81" if repeated else url
     assert {each["url"] for each in card["supportedInterfaces"]} == {f"{base}/a2a/A"}
 
@@ -165,7 +166,7 @@ async def _asked(app: Any, path: str, server: Any) -> bytes:
 
 def test_a_card_may_be_kept_for_a_while() -> None:
     with listening(create_app(agent("A"), SERVED)) as url:
-        one, two = (httpx.get(url + CARD).headers for _ in range(2))
+        one, two = (httpx.get(url + CARD, timeout=PATIENCE).headers for _ in range(2))
     assert one["cache-control"] == "max-age=300"
     assert one["etag"] == two["etag"]
 
@@ -301,8 +302,11 @@ def test_an_error_says_nothing_of_the_inside(reply: Exception, state: str, code:
 
 def test_a_run_that_takes_too_long_fails() -> None:
     log = Log()
-    with listening(create_app(endless(log), replace(SERVED, timeout=0.5))) as url:
-        state, code, text = told(task_of(ask(f"{url}/a2a/endless")))
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    app = create_app(endless(log), replace(SERVED, timeout=0.5))
+    answer = asked(app, "/a2a/endless", body, headers={"a2a-version": "1.0"}, virtual=True)
+    state, code, text = told(task_of(answer.json()))
     assert (state, code) == ("FAILED", "timeout")
     assert "0.5 seconds" in text
     assert log.cancelled == ["Hi"]

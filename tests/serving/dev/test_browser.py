@@ -13,7 +13,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 from browser_tabs import NARROW, contrasts, opened, say
-from dev_page import USED, dev_page, shop
+from dev_page import PATIENCE, USED, dev_page, shop
 
 from routelock import Agent, Retry, RunConfig, function_tool, handoff
 from routelock.errors import ConnectionFailed
@@ -152,7 +152,7 @@ def test_text_streams_and_stop_ends_it(browser: Any) -> None:
         assert tab.locator("#stop:focus").count() == 1, "the keyboard is where it is needed"
         tab.keyboard.press("Enter")
         tab.locator(".note", has_text="Stopped.").wait_for()
-        assert model.cancelled.wait(10)
+        assert model.cancelled.wait(PATIENCE)
         assert tab.locator(".running").count() == 0
         model.may.set()
         say(tab, "Again")

@@ -10,7 +10,8 @@ from typing import Any
 
 import anyio
 import pytest
-from dev_page import Page, dev_page, lines_of, shop
+from dev_page import PATIENCE, Page, dev_page, lines_of, shop
+from waiting import eventually
 
 from routelock import Agent, RunConfig, function_tool
 from routelock.errors import ConfigError, ConnectionFailed
@@ -193,17 +194,17 @@ def test_stop_cancels_the_run_and_keeps_what_was_said() -> None:
     with dev_page(Agent("a", model=model)) as page:
         conversation = page.begin()
         thread, lines = _said_meanwhile(page, conversation)
-        assert model.speaks.wait(10)
+        assert model.speaks.wait(PATIENCE)
         assert page.post(f"/talks/{conversation}/stop").status_code == 200
-        thread.join(10)
+        thread.join(PATIENCE)
         assert model.cancelled.is_set()
         assert lines[-1] == {"type": "end", "error": None, "stopped": True, "approvals": []}
         assert [line["message"]["content"] for line in lines if line["type"] == "item"] == ["Hi", "Well"]
         model.speaks.clear()
         again, lines = _said_meanwhile(page, conversation)
-        assert model.speaks.wait(10)
+        assert model.speaks.wait(PATIENCE)
         page.post(f"/talks/{conversation}/stop")
-        again.join(10)
+        again.join(PATIENCE)
     assert [line["message"]["content"] for line in lines if line["type"] == "item"][:3] == [
         "Hi",
         "Well",
@@ -216,11 +217,11 @@ def test_a_second_message_waits_for_no_answer() -> None:
     with dev_page(Agent("a", model=model)) as page:
         conversation = page.begin()
         thread, _ = _said_meanwhile(page, conversation)
-        assert model.speaks.wait(10)
+        assert model.speaks.wait(PATIENCE)
         refused = page.post(f"/talks/{conversation}/messages", {"text": "And?"})
         assert (refused.status_code, "Stop it first" in refused.json()["error"]) == (409, True)
         page.post(f"/talks/{conversation}/stop")
-        thread.join(10)
+        thread.join(PATIENCE)
 
 
 def test_a_page_that_is_closed_cancels_its_run() -> None:
@@ -230,12 +231,14 @@ def test_a_page_that_is_closed_cancels_its_run() -> None:
         path, body = f"/talks/{conversation}/messages", {"text": "Hi"}
         with page.client.stream("POST", path, json=body, headers=page.headers) as response:
             next(response.iter_raw())
-        assert model.cancelled.wait(10)
+            assert model.speaks.wait(PATIENCE)
+        assert model.cancelled.wait(PATIENCE)
+        eventually(lambda: not page.is_busy(conversation))
         model.speaks.clear()
         thread, lines = _said_meanwhile(page, conversation)  # whoever comes back may go on
-        assert model.speaks.wait(10)
+        assert model.speaks.wait(PATIENCE)
         page.post(f"/talks/{conversation}/stop")
-        thread.join(10)
+        thread.join(PATIENCE)
     told = [line["message"]["content"] for line in lines if line["type"] == "item"]
     assert told[:3] == ["Hi", "Well", "Hi"]
 
