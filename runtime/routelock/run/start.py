@@ -108,9 +108,9 @@ def start(
     _check_arguments(agent, max_turns, hooks, config)
     config, max_turns = _limited(config or _DEFAULTS, max_turns)
     if not isinstance(input, str) and is_state(input):
-        from routelock.state.resume import resumed  # noqa: PLC0415
+        from routelock.state.resume import restore_run  # noqa: PLC0415
 
-        return with_trace(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
+        return with_trace(restore_run(agent, input, context, max_turns, hooks, config, stream=stream))
     items, known = _first_items(input)
     default = handler_for(agent, config)
     run = Run(
@@ -157,9 +157,9 @@ def with_trace(run: Run) -> Run:
 
 
 def _captured(run: Run) -> RunState:
-    from routelock.state.resume import captured  # noqa: PLC0415
+    from routelock.state.capture import capture  # noqa: PLC0415
 
-    return captured(run)
+    return capture(run)
 
 
 def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int | None]:
