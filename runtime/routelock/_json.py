@@ -13,7 +13,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -27,6 +27,7 @@ __all__ = [
     "MAX_DEPTH",
     "AnyObject",
     "Compress",
+    "OrDefault",
     "check_json",
     "decode",
     "detached",
@@ -81,6 +82,27 @@ class AnyObject:
         from pydantic_core import core_schema  # noqa: PLC0415 - see `routelock.tools.schema`
 
         return core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema())
+
+
+class OrDefault:
+    """In `Annotated`: let pydantic read a value that does not fit as ``default``.
+
+    Args:
+        default: the value to use.
+        ge: the least number that fits.
+    """
+
+    __slots__ = ("_default", "_ge")
+
+    def __init__(self, default: object, *, ge: int | None = None) -> None:
+        self._default = default
+        self._ge = ge
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema  # noqa: PLC0415
+
+        schema = handler(source) if self._ge is None else core_schema.int_schema(ge=self._ge)
+        return core_schema.with_default_schema(schema, default=self._default, on_error="default", strict=True)
 
 
 def encode(value: object, *, compress: Compress = "auto", max_bytes: int = MAX_BYTES) -> bytes:
