@@ -53,7 +53,7 @@ _UNTRACED = {
 
 _MOST_TRACED = 12
 """Cases of one test on an event loop: the others take the same ways with other values."""
-_LOADED_LATE = ("routelock.state.document", "routelock.state.resume")
+_LOADED_LATE = ("routelock.state.capture", "routelock.state.document", "routelock.state.resume")
 """The first test that needs one of these may be one that is not traced."""
 _LOOP = "anyio_backend"
 _TRACED = pytest.StashKey[bool]()

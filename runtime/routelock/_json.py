@@ -13,14 +13,21 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy, deepcopy
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+from routelock._text import plain
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 __all__ = [
     "MAX_BYTES",
     "MAX_DEPTH",
+    "AnyObject",
     "Compress",
+    "OrDefault",
     "check_json",
     "decode",
     "detached",
@@ -29,6 +36,8 @@ __all__ = [
     "integral",
     "is_utf8",
     "json_line",
+    "misfit_text",
+    "misfits",
     "own_copy",
     "sendable",
     "sendable_json",
@@ -52,6 +61,10 @@ _GZIP_LEVEL = 6
 _MAX_VALUES = 1_000_000
 """In one document. A list of 20 million empty lists fits into 64 MB and takes 1.4 GB once it is read."""
 
+_MOST_MISFITS = 10_000
+
+_LONGEST_PLACE = 60
+
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 _FINITE = frozenset((str, int, bool, type(None)))
@@ -59,6 +72,38 @@ _FINITE = frozenset((str, int, bool, type(None)))
 _Path = tuple[str | int, ...]
 
 T = TypeVar("T")
+
+
+class AnyObject:
+    """In `Annotated`: let pydantic pass any JSON object here, because other code checks what is in it."""
+
+    __slots__ = ()
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> Any:
+        from pydantic_core import core_schema  # noqa: PLC0415 - see `routelock.tools.schema`
+
+        return core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema())
+
+
+class OrDefault:
+    """In `Annotated`: let pydantic read a value that does not fit as ``default``.
+
+    Args:
+        default: the value to use.
+        ge: the least number that fits.
+    """
+
+    __slots__ = ("_default", "_ge")
+
+    def __init__(self, default: object, *, ge: int | None = None) -> None:
+        self._default = default
+        self._ge = ge
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema  # noqa: PLC0415
+
+        schema = handler(source) if self._ge is None else core_schema.int_schema(ge=self._ge)
+        return core_schema.with_default_schema(schema, default=self._default, on_error="default", strict=True)
 
 
 def encode(value: object, *, compress: Compress = "auto", max_bytes: int = MAX_BYTES) -> bytes:
@@ -137,6 +182,36 @@ def check_json(value: object, max_depth: int = MAX_DEPTH) -> None:
         if len(path) >= max_depth:
             raise ValueError(f"{_shown(path[:5])}...: {_too_deep(max_depth)}")
         waiting += [(each, (*path, step)) for step, each in _inside(cast(Any, node)) if _is_work(each)]
+
+
+def misfits(error: ValidationError) -> list[str]:
+    """Return what pydantic found wrong: the place of each value and why it does not fit, but no value.
+
+    This goes to logs.
+    """
+    if error.error_count() > _MOST_MISFITS:  # to list them takes longer than to read the data
+        return [f"{error.error_count()} values do not fit"]
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [f"{_place(each['loc'])}: {_complaint(each['type'], each['msg'])}" for each in found]
+
+
+def misfit_text(error: ValidationError, most: int = 5) -> str:
+    """Return the first misfits as one line, and how many more there are."""
+    found = misfits(error)
+    more = len(found) - most
+    return "; ".join([*found[:most], f"and {more} more"] if more > 0 else found)
+
+
+def _place(path: Iterable[int | str]) -> str:
+    return plain(".".join(map(str, path)), _LONGEST_PLACE) or "the whole"
+
+
+def _complaint(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "there is no such field"
+    # what a validator of the app says, or pydantic about a tag, may quote the value
+    quotes = kind in ("value_error", "assertion_error") or "tag" in kind
+    return kind.replace("_", " ") if quotes else plain(message, 100)
 
 
 def sendable(value: T) -> T:

@@ -197,7 +197,7 @@ def test_what_is_no_object_is_no_request(data: Any) -> None:
         ({"metadata": {"a": {1}}}, "metadata.a: set is no JSON type"),
         ({"input": object()}, "input: object is no JSON type"),
         ({"payload": []}, "payload: Input should be a valid dictionary"),
-        ({"prioritiy": 1}, "prioritiy: a HandoffRequest has no such field"),
+        ({"prioritiy": 1}, "prioritiy: there is no such field"),
         ({5: 1}, "5: Keys should be strings"),
     ],
 )

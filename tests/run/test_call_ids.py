@@ -121,7 +121,7 @@ async def test_decision_is_gone_once_its_call_is_done() -> None:
     asks = clerk(till, twice("p", "q"))
     first = await run(asks, "Pay 5 twice.")
     second = await run(asks, first.state().approve(first.interruptions[0]))
-    assert "decisions" not in second.state().document
+    assert not second.state().document.decisions
 
 
 async def test_decision_on_a_call_of_an_asked_agent_is_gone_once_it_is_done() -> None:
@@ -132,7 +132,7 @@ async def test_decision_on_a_call_of_an_asked_agent_is_gone_once_it_is_done() ->
     )
     first = await run(boss, "Pay 5 twice.")
     second = await run(boss, first.state().approve(first.interruptions[0]))
-    assert "decisions" not in second.state().document
+    assert not second.state().document.decisions
 
 
 async def test_decision_stays_until_its_call_is_made() -> None:
@@ -141,7 +141,7 @@ async def test_decision_stays_until_its_call_is_made() -> None:
     asks = clerk(till, twice("p", "q"))
     state = (await run(asks, "Pay 5 twice.")).state()
     state = state.approve(state.interruptions[0])
-    assert RunState.from_json(state.to_json(), agents=[asks]).document.get("decisions")
+    assert RunState.from_json(state.to_json(), agents=[asks]).document.decisions
 
 
 async def test_decision_for_all_calls_of_a_tool_stays() -> None:
@@ -149,7 +149,7 @@ async def test_decision_for_all_calls_of_a_tool_stays() -> None:
     asks = clerk(till, twice("p", "q"), "Paid.")
     first = await run(asks, "Pay 5 twice.")
     second = await run(asks, first.state().approve(first.interruptions[0], always=True))
-    assert (till.paid, len(second.state().document.get("decisions", []))) == (2, 1)
+    assert (till.paid, len(second.state().document.decisions)) == (2, 1)
 
 
 async def test_what_waits_in_one_run_is_not_approved_in_another() -> None:
@@ -166,7 +166,7 @@ async def test_what_waits_in_one_run_is_not_approved_in_another() -> None:
 async def test_decision_of_another_run_counts_for_nothing() -> None:
     till = Till()
     one, other = (await run(clerk(till, twice("p")), "Pay.")), (await run(clerk(till, twice("p")), "Pay."))
-    said = one.state().approve(one.interruptions[0]).document.get("decisions")
+    said = json.loads(one.state().approve(one.interruptions[0]).to_json())["decisions"]
     document = json.loads(other.state().to_json())
     document |= {"decisions": said, "interruptions": []}
     asks = clerk(till, "Never.")

@@ -291,7 +291,7 @@ async def test_what_is_left_is_shown_and_not_counted(stream: bool) -> None:
     outputs = [(event.name, event.error) for event in events if isinstance(event, ToolOutput)]
     assert outputs == [("fail", "raised"), ("work", "not_run")]
     assert [each for each in hooks.calls if "work" in each] == []
-    assert caught.value.result.state().document.get("tool_calls") == 1
+    assert caught.value.result.state().document.tool_calls == 1
 
 
 async def test_what_was_cut_off_is_told_to_hooks() -> None:

@@ -1042,4 +1042,4 @@ async def test_a_request_among_other_things_is_the_tools_mistake() -> None:
     tools = [asks([HandoffRequest("B")])]
     result = await Runner.run(Agent("A", model=model, tools=tools, handoffs=[Agent("B", model=model)]), "Hi")
     assert (result.final_output, result.handoffs) == ("I stay.", ())
-    assert "only when it is returned by itself" in result.errors[0].message
+    assert "must be returned by itself" in result.errors[0].message

@@ -99,7 +99,7 @@ async def test_in_a_session_the_old_state_is_refused(stream: bool) -> None:
     made = till.agent("Both are paid.")
     state = await approved(made, session=session)
     result = await cut_off(till, made, state, stream=stream, session=session)
-    with pytest.raises(SessionConflict, match="not done twice"):
+    with pytest.raises(SessionConflict, match="resumed only once"):
         await Runner.run(made, state, session=session)
     await Runner.run(made, result.state(), session=session)
     assert till.paid == [1, 2]

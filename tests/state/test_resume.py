@@ -141,7 +141,7 @@ async def test_what_the_loop_guard_knows_is_the_same_in_every_process() -> None:
     """`hash` of a text is not: a state that holds such hashes would forget all that was done."""
     a = agent("A", call("look_up", {"order": 1}), tools=[look_up])
     state = (await run(a, max_turns=1, on_limit="return")).state()
-    assert state.document["progress"]["answers"] == {"13e72fa2ce5cf45793": "c31e94993b35f97334"}
+    assert state.document.progress.answers == {"13e72fa2ce5cf45793": "c31e94993b35f97334"}
 
 
 async def test_it_goes_on_after_the_loop_guard_ended_it() -> None:
@@ -586,7 +586,7 @@ async def test_the_scopes_are_those_of_whoever_goes_on() -> None:
     voice = Voice("voice", call("look_up", {"order": 1}), "Ahem.", expose=True, scope="owner")
     a = agent("A", call("transfer_to_voice"), handlers=[voice], tools=[look_up])
     state = written(await run(a, max_turns=2, on_limit="return", scopes=["owner"]), a)
-    with pytest.raises(ConfigError, match="not for whoever is asking"):
+    with pytest.raises(ConfigError, match="not with the scopes of this run"):
         await run(a, state)
     assert (await run(a, state, scopes=["owner"])).final_output == "Ahem."
 
@@ -740,7 +740,7 @@ async def test_what_an_error_says_is_written_without_secrets_though_the_run_went
     )
     result = await run(a, fallback=True)
     assert [one.kind for one in result.errors] == ["fallback", "tool"]
-    assert [one["message"] for one in written(result, a).document["errors"]] == [
+    assert [one.message for one in written(result, a).document.errors] == [
         "handler 'first' failed, 'second' answers instead: ConnectionError: "
         "postgresql://[redacted]@db is away",
         "Tool 'fail' failed: ValueError: password=[redacted]",

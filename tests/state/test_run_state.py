@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from typing import Any
 
@@ -12,19 +11,14 @@ from scripted_agents import TO_B, agent, look_up, pair
 
 from routelock import (
     Agent,
-    HandoffRequest,
     RunConfig,
     Runner,
     RunResult,
     RunState,
-    ToolContext,
-    function_tool,
     handoff,
 )
 from routelock.context import RunContext
-from routelock.errors import ConfigError
 from routelock.handlers.events import MessageDone
-from routelock.handoff_request import HandoffResponse
 from routelock.state.run_state import RunStatus
 from routelock.testing import ScriptedHandler, call
 
@@ -197,127 +191,3 @@ async def test_the_same_state_is_the_same_text() -> None:
     state = result.state()
     assert state == result.state() == RunState.from_json(state.to_json(), agents=[a])
     assert state.to_json() == RunState.from_json(state.to_json().encode(), agents=[a]).to_json()
-
-
-async def test_a_view_names_the_items_and_does_not_repeat_them() -> None:
-    """What grows is written once, however many agents wait and whatever they were shown."""
-    a, _ = pair(return_to_caller=True)
-    big = "x" * 10_000
-    state = (await stopped(a, big)).state()
-    assert state.to_json().count(big) == 1
-    assert state.document["callers"][0]["view"] == [0, 1]
-
-
-async def test_a_summary_is_the_same_summary() -> None:
-    """What it covers is the transcript's own, so the next nesting renders again from that."""
-    b = agent("B", call("look_up", {"order": 1}), "Done.", tools=[look_up])
-    a = agent("A", [call("look_up", {"order": 7}), TO_B], tools=[look_up], handoffs=[b])
-    state = (await stopped(a, nest_handoff_history=True)).state()
-    view = state.document["position"]["view"]
-    assert [item if isinstance(item, int) else item["kind"] for item in view] == ["summary", 0]
-    assert isinstance(view[0], dict)
-    assert view[0].get("covers") == [1, 2, 3]
-
-
-# -- what it must not hold --
-
-
-@pytest.mark.parametrize(
-    ("memory", "where"),
-    [
-        ({"basket": {"apple"}}, r"shared_memory\.basket: set is no JSON type"),
-        ({"user": {"born": object()}}, r"shared_memory\.user\.born: object is no JSON type"),
-        ({"pair": (1, 2)}, r"shared_memory\.pair: tuple is no JSON type; use a list"),
-        ({"n": float("nan")}, r"shared_memory\.n: nan is no JSON number"),
-        ({"by id": {1: "x"}}, r"shared_memory\.by id: a key must be text, not int"),
-    ],
-)
-async def test_memory_that_is_no_json_is_named(memory: Any, where: str) -> None:
-    result = await stopped(agent("A", call("look_up", {"order": 1}), tools=[look_up]), shared_memory=memory)
-    with pytest.raises(ConfigError, match=where):
-        result.state()
-
-
-async def test_half_a_surrogate_pair_is_no_obstacle() -> None:
-    """A model or a tool that cuts an emoji in two must not take the state away."""
-    a = agent("A", call("look_up", {"order": 1}, id="l"), "Done.", tools=[look_up])
-    result = await stopped(a, "half \ud83d", shared_memory={"k\ud83d": ["\ud83d!"], "é": "é"})
-    state = RunState.from_json(result.state().to_json(), agents=[a])
-    assert state.items[0].message.get("content") == "half \ufffd"
-    assert state.document["shared_memory"] == {"k\ufffd": ["\ufffd!"], "é": "é"}
-    assert (await Runner.run(a, state)).final_output == "Done."
-
-
-async def test_memory_that_is_within_itself_is_named() -> None:
-    memory: dict[str, Any] = {}
-    result = await stopped(
-        agent("A", call("look_up", {"order": 1}), tools=[look_up]), shared_memory={"m": memory}
-    )
-    result.context.shared_memory["m"]["self"] = result.context.shared_memory["m"]
-    with pytest.raises(ConfigError, match=r"shared_memory\.m\.self"):
-        result.state()
-
-
-async def test_secrets_are_not_written() -> None:
-    """Neither what the app shares, nor what is in its settings, its headers or its payloads."""
-    secret = "sk-abcdefghijklmnopqrstuvwxyz"
-    b = agent("B", call("look_up", {"order": 1}), tools=[look_up])
-    payload = {"handoff_type": "x", "api_key": secret, "page": "Moss."}
-    a = agent(
-        "A", TO_B, handoffs=[handoff(b, payload=payload)], model_settings={"extra_headers": {"X-Key": secret}}
-    )
-    memory = {"db_password": "hunter2", "note": f"the key is {secret}", "open": "yes"}
-    result = await stopped(a, shared_memory=memory, after=2, model_settings={"api_key": secret})
-    text = result.state().to_json()
-    assert secret not in text
-    assert "hunter2" not in text
-    assert (json.loads(text)["payload"]["context_data"]["page"], "yes" in text) == ("Moss.", True)
-    assert secret in result.state().to_json(include_secrets=True)
-
-
-def sharing() -> Agent[Any]:
-    """A team whose second agent sees one entry of the memory, and puts secrets into what it sees."""
-
-    @function_tool
-    def log_in(context: ToolContext[Any]) -> str:
-        """Log in."""
-        context.shared_memory["api_key"] = "narrow-secret"
-        context.shared_memory["creds"] = {"password": "nested-secret"}
-        return "ok"
-
-    def consent(request: HandoffRequest) -> HandoffResponse:
-        return HandoffResponse.accept(metadata={"api_key": "metadata-secret"})
-
-    b = agent("B", call("log_in"), "Done.", "Done.", tools=[log_in], on_handoff_request=consent)
-    return agent("A", TO_B, handoffs=[handoff(b, share=["order"])])
-
-
-async def test_secrets_in_a_part_of_the_memory_are_not_written_either() -> None:
-    result = await stopped(sharing(), after=2, shared_memory={"order": 1, "db_password": "outer-secret"})
-    assert "-secret" not in result.state().to_json()
-    assert result.state().to_json(include_secrets=True).count("-secret") == 4
-
-
-async def test_a_secret_in_a_part_of_the_memory_is_given_anew_or_missed_aloud() -> None:
-    a = sharing()
-    result = await stopped(a, after=2, shared_memory={"order": 1})
-    state = RunState.from_json(result.state().to_json(), agents=[a])
-    again = await Runner.run(a, state, run_config=RunConfig(shared_memory={"api_key": "k", "creds": {}}))
-    assert again.warnings == ()
-    missed = await Runner.run(a, state)
-    assert ["'api_key', 'creds'" in warning for warning in missed.warnings] == [True]
-
-
-async def test_a_secret_is_given_anew_or_missed_aloud() -> None:
-    a = agent("A", call("look_up", {"order": 1}), "Done.", "Done.", tools=[look_up])
-    result = await stopped(a, shared_memory={"db_password": "hunter2", "open": "yes"})
-    state = RunState.from_json(result.state().to_json(), agents=[a])
-    given = RunConfig(shared_memory={"db_password": "hunter3", "open": "no"})
-    again = await Runner.run(a, state, run_config=given)
-    assert again.context.shared_memory == {"db_password": "hunter3", "open": "yes"}
-    assert again.warnings == ()
-    missed = await Runner.run(a, state)
-    assert missed.warnings == (
-        "shared_memory: secrets in 'db_password' were redacted when the state was written; give them anew "
-        "with RunConfig(shared_memory=...)",
-    )

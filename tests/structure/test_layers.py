@@ -55,7 +55,7 @@ LAZY_AND_UPWARD = {
     # a run that is traced by a file, or that goes on from a state
     ("routelock.run.start", "routelock.tracing.recorder"),
     ("routelock.run.start", "routelock.state.resume"),
-    ("routelock.run.run", "routelock.state.resume"),
+    ("routelock.run.run", "routelock.state.capture"),
     ("routelock.run.loop", "routelock.state.resume"),
     ("routelock.run.subrun", "routelock.state.resume"),
 }
@@ -71,6 +71,7 @@ NEEDED_BY_FEW = {
     # is making dataclasses
     "routelock.cli.markdown",  # it needs an extra
     "routelock.handoffs.payload_types",
+    "routelock.state.capture",
     "routelock.state.document",
     "routelock.state.resume",
     "routelock.state.run_state",

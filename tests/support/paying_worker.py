@@ -12,7 +12,7 @@ from routelock import Agent, Request, function_handler, tool
 from routelock.state.durable import WorkerSettings, serve_runs
 from routelock.testing import call
 
-QUICK = WorkerSettings(poll=0.02, watch=0.1, lease=1.8, grace=0.3)
+QUICK = WorkerSettings(poll=0.02, watch=0.1, lease=3.0, grace=0.3)
 """A transaction may do nothing for a third of the lease; the engine keeps to that on a busy machine too."""
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, cast
 
 from typing_extensions import TypedDict
 
+from routelock._json import misfit_text
 from routelock._redaction import REDACTED, is_secret_name, redact_text
 from routelock._text import fit, plain, preview, shares
 from routelock.context import PAYLOAD_KEY
@@ -128,7 +129,7 @@ class HandoffPayload:
         except misfit() as error:
             named = getattr(model, "__name__", "value of the requested type")
             what = f"context_data of {loggable(self)} is no {named}"
-            raise PayloadError(f"{what}: {_misfit(error)}.") from None  # its own text shows values
+            raise PayloadError(f"{what}: {misfit_text(error, 3)}.") from None  # its own text shows values
 
     @property
     def has_content(self) -> bool:
@@ -223,27 +224,9 @@ def _validated(fields: dict[str, Any]) -> dict[str, Any]:
     try:
         return _contract().validate_python(fields, strict=True)
     except misfit() as error:
-        raise PayloadError(f"This is no handoff payload: {_misfit(error)}.") from None  # it shows values
-
-
-def _misfit(error: pydantic.ValidationError) -> str:
-    """Say which fields are wrong, and never what is in them: this goes to logs."""
-    count = error.error_count()
-    if count > _MOST_NODES:  # listing them takes longer than reading the data did
-        return f"{count} values do not fit"
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = [f"{_path(each['loc'])}: {_complaint(each['type'], each['msg'])}" for each in found[:3]]
-    return "; ".join([*shown, f"and {count - 3} more"] if count > 3 else shown)
-
-
-def _path(where: tuple[int | str, ...]) -> str:
-    return plain(".".join(map(str, where)), 60) or "all of it"
-
-
-def _complaint(kind: str, message: str) -> str:
-    # what a validator of the app says, or pydantic about a tag, may quote the value
-    quotes = kind in ("value_error", "assertion_error") or "tag" in kind
-    return kind.replace("_", " ") if quotes else plain(message, 100)
+        raise PayloadError(
+            f"This is no handoff payload: {misfit_text(error, 3)}."
+        ) from None  # it shows values
 
 
 def _parsed(earlier: object) -> list[HandoffPayload]:

@@ -17,7 +17,7 @@ import pydantic
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import TypedDict
 
-from routelock._json import check_json
+from routelock._json import check_json, misfits
 
 __all__ = ["as_wire", "from_wire"]
 
@@ -119,17 +119,8 @@ def _validated(given: dict[Any, Any]) -> tuple[dict[str, Any], list[str]]:
     try:
         checked = _contract().validate_python(given)
     except pydantic.ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        return {}, [f"{_where(each['loc'])}: {_what(each['type'], each['msg'])}" for each in found]
+        return {}, misfits(error)
     return {**checked}, []
-
-
-def _where(path: tuple[int | str, ...]) -> str:
-    return ascii(".".join(str(step) for step in path[:2]))[1:-1][:60]
-
-
-def _what(kind: str, message: str) -> str:
-    return "a HandoffRequest has no such field" if kind == "extra_forbidden" else message
 
 
 def _no_json(given: Mapping[str, Any]) -> Iterator[str]:

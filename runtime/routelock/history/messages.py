@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Required, TypedDict, TypeVar, cast
+from typing import Annotated, Any, Literal, Required, TypedDict, TypeVar, cast
 
-from routelock._json import detached, finite
+from routelock._json import AnyObject, detached, finite
 from routelock.errors import ConfigError
 from routelock.history.content import chat_part
 
@@ -112,11 +112,11 @@ class RunItem:
 
     id: int
     kind: ItemKind
-    message: Message
+    message: Annotated[Message, AnyObject()]
     agent: str | None = None
     origin: str | None = None
     covers: tuple[RunItem, ...] = ()
-    whole: tuple[Message, ...] = ()
+    whole: tuple[Annotated[Message, AnyObject()], ...] = ()
     asked_by: str | None = None
     line: str | None = field(default=None, init=False, repr=False, compare=False)
     """The message as a line of a summary, kept for the next summary."""

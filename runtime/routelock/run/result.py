@@ -287,7 +287,7 @@ class RunResult(Generic[T]):
         if self.capture is None:
             raise ConfigError("This result was not made by a run, so there is nothing to go on with.")
         state = self.capture()
-        if len(state.document["items"]) != len(self.items):
+        if len(state.items) != len(self.items):
             raise ConfigError("The run has gone on since this result was made: take stream.result.state().")
         return state
 

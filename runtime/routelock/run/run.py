@@ -609,6 +609,6 @@ class Run:
 
 def _captured(run: Run) -> RunState:
     """Return where a run stands."""
-    from routelock.state.resume import captured  # noqa: PLC0415 - for those who take a state
+    from routelock.state.capture import capture  # noqa: PLC0415 - for those who take a state
 
-    return captured(run)
+    return capture(run)

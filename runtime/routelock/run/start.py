@@ -111,9 +111,9 @@ def start(
     _check_arguments(agent, max_turns, hooks, config)
     config, max_turns = _limited(config or _DEFAULTS, max_turns)
     if not isinstance(input, str) and is_state(input):
-        from routelock.state.resume import resumed  # noqa: PLC0415
+        from routelock.state.resume import restore_run  # noqa: PLC0415
 
-        return with_trace(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
+        return with_trace(restore_run(agent, input, context, max_turns, hooks, config, stream=stream))
     items, known = _first_items(input)
     run_id = config.run_id or os.urandom(16).hex()
     run = Run(

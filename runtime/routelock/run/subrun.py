@@ -110,7 +110,7 @@ class Consultation:
             return
         most = self.asked.max_turns
         if share is not None:
-            share += 0 if stood is None else stood["turn"] + stood["turns_within"]
+            share += 0 if stood is None else stood.turn + stood.sub_run_turns
             most = share if most is None else min(most, share)
         if stood is not None:
             self.inner = _gone_on(run, self, most, stood)
@@ -228,9 +228,9 @@ def _begun(run: Run, one: Consultation, max_turns: int | None) -> Run:
 
 
 def _gone_on(run: Run, one: Consultation, max_turns: int | None, stood: RunDocument) -> Run:
-    from routelock.state.resume import resumed_within  # noqa: PLC0415 - for those that were stopped
+    from routelock.state.resume import restore_sub_run  # noqa: PLC0415 - for those that were stopped
 
-    inner = with_trace(resumed_within(run, one.asked.agent, stood, max_turns, _config(run, one)))
+    inner = with_trace(restore_sub_run(run, one.asked.agent, stood, max_turns, _config(run, one)))
     path = (*run.sub_runs.path, one.call["id"])
     earlier = run.calls.interruptions
     inner.calls.interruptions = tuple(each for each in earlier if each.path[: len(path)] == path)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, cast, get_args
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 from routelock._callables import error_text
-from routelock._json import check_json, finite
+from routelock._json import OrDefault, check_json, finite, is_utf8
 from routelock.errors import ConfigError, RoutelockError, SessionConflict, SessionError
 from routelock.history.messages import (
     ItemKind,
@@ -23,6 +24,9 @@ from routelock.history.messages import (
 )
 from routelock.sessions.import_messages import messages_of, readable
 from routelock.sessions.stores import Record, SessionStore
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 __all__ = [
     "NOTHING",
@@ -79,25 +83,38 @@ NOTHING = json.dumps({"format_version": FORMAT_VERSION, "messages": []})
 _KINDS: tuple[str, ...] = get_args(ItemKind)
 
 
+_Count = Annotated[int, OrDefault(0, ge=0)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a run added in one turn; or messages that came from elsewhere."""
+    """What a run added in one turn, or messages from elsewhere.
+
+    A field with a value that does not fit is read as its default: the items are worth more than the rest.
+    """
 
     items: Sequence[Any]
-    """Documents of items (see `item_document`); of messages from elsewhere, these as they are."""
-    run: str = ""
+    """Documents of items (see `item_document`), or the messages from elsewhere as they are."""
+    run: Annotated[str, OrDefault("")] = ""
     """Id of the run; empty for messages from elsewhere."""
-    turn: int = 0
-    history: int = 0
-    """How many items the run had been given out of the session."""
-    first: int = 0
-    """Where this belongs among what the run added: it takes the place of whatever was there and after."""
-    agent: str | None = None
-    """Name of the agent that answers the next message, if that is not left to the next run."""
-    claims: int = 0
-    """How often what a state of the run left to do was begun, with this time; 0 if this is no beginning."""
-    writer: str = ""
-    """Who stores it: what somebody else stored is never taken for one's own, although it says the same."""
+    turn: _Count = 0
+    history: _Count = 0
+    """How many items of the session the run was given."""
+    first: _Count = 0
+    """The place of the first of these items among those of the run. Items that were there before go."""
+    agent: Annotated[str | None, OrDefault(None)] = None
+    """Name of the agent that answers the next message; None leaves that to the next run."""
+    claims: _Count = 0
+    """How many times a saved state of the run was resumed, this time included; 0 if this is no resumption."""
+    writer: Annotated[str, OrDefault("")] = ""
+    """The name of the writer, so that an equal entry of another writer is not taken for its own."""
+
+
+@functools.cache
+def _entry_adapter() -> TypeAdapter[Entry]:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - see `routelock.tools.schema`
+
+    return TypeAdapter(Entry)
 
 
 def item_document(item: RunItem) -> dict[str, Any]:
@@ -140,22 +157,10 @@ def _why(value: object, error: Exception) -> str:
 
 
 def _document(entry: Entry) -> dict[str, Any]:
-    made: dict[str, Any] = {"format_version": FORMAT_VERSION}
-    if entry.writer:
-        made["writer"] = entry.writer
+    made = _entry_adapter().dump_python(entry, exclude_defaults=True)
     if not entry.run:
-        return {**made, "messages": [*entry.items]}
-    if entry.claims:
-        made["claims"] = entry.claims
-    return {
-        **made,
-        "run": entry.run,
-        "turn": entry.turn,
-        "history": entry.history,
-        "first": entry.first,
-        "agent": entry.agent,
-        "items": [*entry.items],
-    }
+        made["messages"] = made.pop("items")
+    return {"format_version": FORMAT_VERSION, **made}
 
 
 def entries_of(records: Iterable[Record]) -> tuple[list[Entry], list[str]]:
@@ -194,28 +199,11 @@ def _read(number: int, data: object) -> list[Entry]:
     if isinstance(within := document.get("entries"), list):
         return [entry for each in cast("list[object]", within) for entry in _read(number, each)]
     if isinstance(messages := document.get("messages"), list):
-        return [Entry(items=cast("list[object]", messages), writer=_text(document, "writer") or "")]
+        return [_entry_adapter().validate_python({"writer": document.get("writer"), "items": messages})]
     if isinstance(document.get("items"), list):
-        return [_entry(document)]
+        entry = _entry_adapter().validate_python(document)
+        return [entry if entry.run else replace(entry, run="unknown")]
     return [Entry(items=[document])]
-
-
-def _entry(document: Mapping[str, Any]) -> Entry:
-    return Entry(
-        items=document["items"],
-        run=_text(document, "run") or "unknown",
-        turn=_count(document, "turn"),
-        history=_count(document, "history"),
-        first=_count(document, "first"),
-        agent=_text(document, "agent"),
-        claims=_count(document, "claims"),
-        writer=_text(document, "writer") or "",
-    )
-
-
-def _count(document: Mapping[str, Any], name: str) -> int:
-    value = document.get(name)
-    return max(0, value) if isinstance(value, int) else 0
 
 
 def _text(document: Mapping[str, Any], name: str) -> str | None:
@@ -346,7 +334,7 @@ class SessionLog:
         grace: float = 5.0,
     ) -> None:
         given = cast(object, name)
-        if not isinstance(given, str) or not given.strip() or "\x00" in given or not _is_utf8(given):
+        if not isinstance(given, str) or not given.strip() or "\x00" in given or not is_utf8(given):
             raise ConfigError(f"The name of a session must be text and not empty, not {given!r:.80}.")
         if isinstance(store, type) or not callable(getattr(store, "load", None)):
             raise ConfigError(
@@ -445,11 +433,3 @@ class SessionLog:
 
 def _next_agent(parts: Sequence[Part | None]) -> str | None:
     return next((part.agent for part in reversed(parts) if part is not None and part.run), None)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

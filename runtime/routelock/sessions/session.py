@@ -36,7 +36,7 @@ from routelock.sessions.log import (
     item_document,
     record_text,
 )
-from routelock.state.document import RunDocument, items_of
+from routelock.state.document import RunDocument
 
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
@@ -247,8 +247,8 @@ def _history_of(run: Run, found: Loaded, session: str) -> int:
 def _is_begun(document: RunDocument, calls: Sequence[ToolCall]) -> bool:
     """Whether resuming makes or declines a call, or all calls that waited have been answered."""
     if not calls:
-        return document.get("answered", False)
-    waiting = {(*one["path"], one["call_id"]) for one in document.get("interruptions", ())}
+        return document.answered
+    waiting = {(*one.path, one.call_id) for one in document.interruptions}
     return not _all_wait(document, calls, waiting, ())
 
 
@@ -259,11 +259,10 @@ def _all_wait(
     path: tuple[str, ...],
 ) -> bool:
     """Whether all calls wait for a decision, each itself or through all open calls of its sub-run."""
-    within = document.get("within", {})
     return bool(calls) and all(
         (*path, call["id"]) in waiting
         or (
-            (inner := within.get(call["id"])) is not None
+            (inner := document.sub_runs.get(call["id"])) is not None
             and _all_wait(inner, _calls_left(inner), waiting, (*path, call["id"]))
         )
         for call in calls
@@ -271,9 +270,8 @@ def _all_wait(
 
 
 def _calls_left(document: RunDocument) -> Sequence[ToolCall]:
-    waiting = {caller["call"]["id"] for caller in document["callers"]}
-    left = left_over(items_of(document), document["first_of_turn"], document["turn"], waiting)
-    return [call for call in left.calls if call["id"] not in document["begun"]]
+    left = left_over(document.items, document.first_of_turn, document.turn, document.awaited_calls)
+    return [call for call in left.calls if call["id"] not in document.begun]
 
 
 def _check_same_input(run: Run, own: Part, session: str) -> None:

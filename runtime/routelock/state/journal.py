@@ -33,8 +33,8 @@ from routelock.run.executor import Call, InProcess, Outcome
 from routelock.run.result import RunResult
 from routelock.run.start import DEFAULT_MAX_TURNS, start
 from routelock.run.stream import RunStream, finish
-from routelock.state.document import is_behind
-from routelock.state.run_state import RunState
+from routelock.state.document import parse_document
+from routelock.state.run_state import RunState, is_behind
 from routelock.state.sqlite_file import SQLiteFile
 from routelock.state.steps import ModelStep, recorded_error
 from routelock.tools.tool import LOST
@@ -449,7 +449,7 @@ def _check_follows(given: RunState, kept: _Kept) -> None:
         raise ConfigError(
             f"The run {given.run_id!r:.80} goes on from another state already: leave the input out."
         )
-    if kept.status == "done" or is_behind(given.document, json.loads(kept.state or "{}")):
+    if kept.status == "done" or is_behind(given.document, parse_document(kept.state or "{}")):
         raise ConfigError(
             f"The run {given.run_id!r:.80} has gone on since this state was taken: take journal.state(...)."
         )

@@ -28,103 +28,57 @@ from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import Message, RunItem, ToolCall, checked_message
 from routelock.history.unfinished_turn import left_over
 from routelock.run.config import RunConfig
+from routelock.run.result import HandoffRecord
 from routelock.run.routing import offer
-from routelock.state.document import (
-    DecisionDocument,
-    ItemDocument,
-    RequestDocument,
-    ResponseDocument,
-    RunDocument,
-    check_waiting,
-    checked_document,
-    interruption_of,
-    items_of,
-    usage_of,
-)
+from routelock.state.document import RunDocument, StoredDecision, read_document, write_document
 from routelock.tools.approvals import Decision, Interruption, rejection
 from routelock.usage import Usage
 
-__all__ = ["RunState", "RunStatus", "answer_as_json", "checked_json", "redacted"]
+__all__ = ["RunState", "RunStatus", "agent_named", "is_behind", "redacted"]
 
 
 def redacted(document: RunDocument) -> RunDocument:
     """Return a document without the secrets in what it shares, and in what errors say.
 
-    What was said stays to the letter.
+    Messages stay to the letter.
     """
-    callers = [{**caller, "payload": redact(caller["payload"])} for caller in document["callers"]]
-    handoffs = [
-        {
-            **record,
-            "error": _words(record["error"]),
-            "request": _without(record["request"]),
-            "response": _without(record["response"]),
-        }
-        for record in document["handoffs"]
-    ]
-    narrowings = [{**each, "own": redact(each["own"])} for each in document["narrowings"]]
-    errors = [{**problem, "message": redact_text(problem["message"])} for problem in document["errors"]]
-    hidden: dict[str, Any] = {
-        "shared_memory": redact(document["shared_memory"]),
-        "payload": redact(document["payload"]),
-        "error": _words(document["error"]),
-        "errors": errors,
-        "callers": callers,
-        "handoffs": handoffs,
-        "narrowings": narrowings,
-    }
-    if inner := document.get("within"):
-        hidden["within"] = {call_id: redacted(each) for call_id, each in inner.items()}
-    return cast(RunDocument, {**document, **hidden})
+    return replace(
+        document,
+        error=_without_secrets(document.error),
+        errors=[replace(problem, message=redact_text(problem.message)) for problem in document.errors],
+        frames=[replace(frame, payload=redact(frame.payload)) for frame in document.frames],
+        handoffs=[_redacted_record(record) for record in document.handoffs],
+        memory_scopes=[replace(scope, own=redact(scope.own)) for scope in document.memory_scopes],
+        shared_memory=redact(document.shared_memory),
+        sub_runs={call_id: redacted(inner) for call_id, inner in document.sub_runs.items()},
+    )
 
 
-def _words(error: str | None) -> str | None:
+def _without_secrets(error: str | None) -> str | None:
     return None if error is None else redact_text(error)
 
 
-def _without(said: RequestDocument | ResponseDocument | None) -> dict[str, Any] | None:
-    """Return a request or a response without the secrets in its metadata."""
-    return None if said is None else {**said, "metadata": redact(said["metadata"])}
+def _redacted_record(record: HandoffRecord) -> HandoffRecord:
+    request, response = record.request, record.response
+    if request is not None:
+        request = replace(request, metadata=redact(request.metadata))
+    if response is not None:
+        response = replace(response, metadata=redact(response.metadata))
+    return replace(record, error=_without_secrets(record.error), request=request, response=response)
 
 
-def checked_json(document: RunDocument) -> RunDocument:
-    """Return a copy of a document that shares nothing with the run that it was made of.
-
-    Half a surrogate pair, which models and tools now and then write, becomes U+FFFD: UTF-8 cannot hold it.
-
-    Raises:
-        ConfigError: something in it is no JSON; the message says where.
-    """
-    try:
-        return _checked(document)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"This run has no state that another process could read: {error}. What a run shares "
-            "must be JSON; keep other objects in the context."
-        ) from error
-
-
-def answer_as_json(place: int, message: Message) -> Message:
-    """Return a copy of an answer of the caller's, as `checked_json` would.
+def _answer_as_json(place: int, message: Message) -> Message:
+    """Return a copy of an answer of the caller's, with U+FFFD for each half of a surrogate pair.
 
     Raises:
         ConfigError: something in it is no JSON; the message says where.
     """
     try:
-        return cast(Message, _checked(cast(Any, message)))
+        answer = sendable(detached(message))
+        check_json(answer)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"Answer {place} must be JSON: {error}.") from error
-
-
-def _checked(document: RunDocument) -> RunDocument:
-    try:
-        check_json(document)
-    except ValueError as error:
-        if "surrogate" not in str(error):
-            raise
-        document = sendable(document)
-        check_json(document)
-    return detached(document)
+    return answer
 
 
 class RunStatus(StrEnum):
@@ -173,7 +127,7 @@ class RunState:
         """
         with failing_as("Failed to serialize RunState"):
             document = self.document if include_secrets else redacted(self.document)
-            return encode(document, compress=False, max_bytes=max_bytes).decode()
+            return encode(write_document(document), compress=False, max_bytes=max_bytes).decode()
 
     @classmethod
     def from_json(
@@ -204,11 +158,10 @@ class RunState:
             if isinstance(cast(object, text), Mapping):  # a database has parsed it
                 raise ValueError("expected the text that to_json gave, not a dict: json.dumps makes it one")
             data = text.encode() if isinstance(text, str) else text
-            document = checked_document(decode(data, max_bytes=max_bytes, max_depth=max_depth))
+            document = read_document(decode(data, max_bytes=max_bytes, max_depth=max_depth))
         state = cls(document, _graph(agents))
-        for position in (document["position"], *document["callers"]):
-            agent_named(state.agents, position["agent"])
-        for name in (document["first"], document["speaker"]):
+        names = [document.first_agent, document.announced_agent, *(frame.agent for frame in document.frames)]
+        for name in names:
             if name is not None:
                 agent_named(state.agents, name)
         return state
@@ -218,47 +171,47 @@ class RunState:
     @property
     def run_id(self) -> str:
         """What the run is called in ids and idempotency keys; it stays the same."""
-        return self.document["run_id"]
+        return self.document.run_id
 
     @property
     def agent(self) -> str:
         """Name of the agent that is active."""
-        return self.document["position"]["agent"]
+        return self.document.active.agent
 
     @property
     def handler(self) -> str:
         """Name of the handler that answers for it."""
-        return self.document["position"]["handler"]
+        return self.document.active.handler
 
     @property
     def turn(self) -> int:
         """How many model calls there were, those of agents called as tools left out."""
-        return self.document["turn"]
+        return self.document.turn
 
     @property
     def usage(self) -> Usage:
         """What the run has consumed."""
-        return usage_of(self.document["usage"])
+        return self.document.usage
 
     @property
     def items(self) -> Sequence[RunItem]:
         """The transcript."""
-        return tuple(items_of(self.document))
+        return tuple(self.document.items)
 
     @property
     def pending(self) -> Sequence[ToolCall]:
         """Calls of the caller's own tools that wait for an answer, see `with_answers`."""
-        return tuple(cast("list[ToolCall]", detached(self.document["pending"])))
+        return tuple(detached(self.document.pending))
 
     @property
     def error(self) -> str | None:
         """What ended the run; None when nothing went wrong."""
-        return self.document["error"]
+        return self.document.error
 
     @property
     def status(self) -> RunStatus:
         """Where the run stands, in one word."""
-        stopped = self.document["stop_reason"]
+        stopped = self.document.stop_reason
         if stopped in ("error", "limit"):
             return RunStatus.FAILED
         if stopped == "done":
@@ -309,7 +262,7 @@ class RunState:
             agent=self.agent,
             turn=self.turn + 1,
             usage=self.usage,
-            shared_memory=detached(self.document["shared_memory"]),
+            shared_memory=detached(self.document.shared_memory),
             scopes=frozenset(config.scopes),
             user_id=config.user_id,
             conversation_id=config.conversation_id,
@@ -327,8 +280,8 @@ class RunState:
 
     @property
     def interruptions(self) -> Sequence[Interruption]:
-        """Calls that wait for somebody's approval, see `approve` and `reject`."""
-        return tuple(interruption_of(each, self.run_id) for each in self.document.get("interruptions", ()))
+        """Calls that wait for approval, see `approve` and `reject`."""
+        return tuple(replace(one, run_id=self.run_id) for one in self.document.interruptions)
 
     def approve(self, one: Interruption, *, always: bool = False) -> RunState:
         """Return the state in which a call may be carried out, once, with the arguments that it has.
@@ -356,18 +309,19 @@ class RunState:
         return self._decided(one, rejection(message), always)
 
     def _decided(self, one: Interruption, decision: Decision, always: bool) -> RunState:
-        waiting = self.document.get("interruptions", [])
-        check_waiting(one, self.run_id, waiting)
-        on = [one.agent, one.name] if always else [*one.path, one.call_id]
-        said: DecisionDocument = {
-            "on": on,
-            "approved": decision.approved,
-            "message": decision.message,
-            "fingerprint": "" if always else one.fingerprint,
-        }
-        left = [each for each in waiting if not _concerns(said, interruption_of(each, self.run_id), one)]
-        changed = {"interruptions": left, "decisions": [*self.document.get("decisions", []), said]}
-        return replace(self, document=cast(RunDocument, {**self.document, **changed}))
+        _check_waits(one, self.run_id, self.interruptions)
+        if always:
+            made = StoredDecision(on=(one.agent, one.name), decision=decision)
+        else:
+            exactly = replace(decision, fingerprint=one.fingerprint)
+            made = StoredDecision(on=(*one.path, one.call_id), decision=exactly)
+        left = [each for each in self.interruptions if not _is_decided(each, one, always)]
+        document = replace(
+            self.document,
+            interruptions=[replace(each, run_id="") for each in left],
+            decisions=[*self.document.decisions, made],
+        )
+        return replace(self, document=document)
 
     # -- answers --
 
@@ -380,43 +334,38 @@ class RunState:
         Raises:
             ConfigError: one is no such message or no JSON, its call is not pending, or is answered twice.
         """
-        pending = {call["id"]: call for call in self.document["pending"]}
-        items = [*self.document["items"]]
+        pending = {call["id"]: call for call in self.document.pending}
+        items = [*self.document.items]
         for place, given in enumerate(answers):
-            message = answer_as_json(place, checked_message(place, given))
+            message = _answer_as_json(place, checked_message(place, given))
             call_id = message.get("tool_call_id") or ""
             if message["role"] != "tool" or pending.pop(call_id, None) is None:
-                raise ConfigError(_no_answer(place, message, self.document["pending"], pending))
+                raise ConfigError(_no_answer(place, message, self.document.pending, pending))
             items.append(self._answer(len(items), message))
         return self._with(items, [*pending.values()])
 
-    def _answer(self, place: int, message: Message) -> ItemDocument:
-        item: ItemDocument = {"id": place, "kind": "tool", "message": {**message}, "agent": self.agent}
-        waits = [each for each in self.document["callers"] if not each.get("stands_by", False)]
-        if waits:
-            item["asked_by"] = waits[-1]["call"]["id"]
-        return item
+    def _answer(self, place: int, message: Message) -> RunItem:
+        waiting = [frame.call for frame in self.document.waiting if frame.call and not frame.stands_by]
+        asked_by = waiting[-1]["id"] if waiting else None
+        return RunItem(id=place, kind="tool", message=message, agent=self.agent, asked_by=asked_by)
 
-    def _with(self, items: list[ItemDocument], pending: list[dict[str, Any]]) -> RunState:
-        position = self.document["position"]
-        view = [*position["view"], *range(len(self.document["items"]), len(items))]
-        document = cast(
-            RunDocument,
-            {
-                **self.document,
-                "items": items,
-                "pending": pending,
-                "answered": True,
-                "position": {**position, "view": view},
-                "stop_reason": "requires_action" if pending or self.interruptions else "unfinished",
-            },
+    def _with(self, items: list[RunItem], pending: list[ToolCall]) -> RunState:
+        active = self.document.active
+        view = [*active.view, *range(len(self.document.items), len(items))]
+        document = replace(
+            self.document,
+            items=items,
+            pending=pending,
+            answered=True,
+            frames=[*self.document.waiting, replace(active, view=view)],
+            stop_reason="requires_action" if pending or self.interruptions else "unfinished",
         )
         return replace(self, document=document)
 
     def _open_calls(self) -> list[ToolCall]:
-        waiting = {caller["call"]["id"] for caller in self.document["callers"]}
-        left = left_over(self.items, self.document["first_of_turn"], self.turn, waiting)
-        return [call for call in left.calls if call["id"] not in self.document["begun"]]
+        document = self.document
+        left = left_over(document.items, document.first_of_turn, document.turn, document.awaited_calls)
+        return [call for call in left.calls if call["id"] not in document.begun]
 
     def _wanted(self) -> tuple[ToolCall, Handoff] | None:
         """Return the call of a transfer that is not made yet, and the way."""
@@ -427,9 +376,52 @@ class RunState:
         return None
 
 
-def _concerns(said: DecisionDocument, each: Interruption, one: Interruption) -> bool:
-    """Whether what was said of one call holds for another one as well."""
-    return each == one if said["fingerprint"] else (each.agent, each.name) == (one.agent, one.name)
+def _is_decided(each: Interruption, one: Interruption, always: bool) -> bool:
+    """Whether a decision on one call holds for another one as well."""
+    return (each.agent, each.name) == (one.agent, one.name) if always else each == one
+
+
+def _check_waits(one: Interruption, run_id: str, waiting: Sequence[Interruption]) -> None:
+    """Check that a call waits for a decision.
+
+    Args:
+        one: the call.
+        run_id: of the run that the state is of.
+        waiting: the calls that wait in that state.
+
+    Raises:
+        ConfigError: it does not wait there, or has other arguments, or belongs to another run.
+    """
+    if not isinstance(cast(object, one), Interruption):
+        raise ConfigError(
+            f"Pass one Interruption, such as result.interruptions[0] or one of state.interruptions, not "
+            f"{one!r:.80}."
+        )
+    called = f"The call {one.call_id!r:.80} of {one.name!r:.80}"
+    if one.run_id != run_id:
+        raise ConfigError(
+            f"{called} belongs to the run {one.run_id!r:.80}, and this is a state of {run_id!r:.80}. "
+            "Take one of this state's own interruptions."
+        )
+    if one not in waiting:
+        known = ", ".join(f"{each.name} ({each.call_id})" for each in waiting) or "none"
+        raise ConfigError(
+            f"{called} does not wait for approval in this state, or has other arguments there. Calls that "
+            f"wait: {known:.400}."
+        )
+
+
+def is_behind(given: RunDocument, kept: RunDocument) -> bool:
+    """Whether the run has gone on between the first state and the second, in the run or in a sub-run."""
+    here, there = ((each.turn, len(each.items)) for each in (given, kept))
+    if here != there:
+        return here < there
+    if not set(kept.begun) <= set(given.begun):
+        return True
+    return any(
+        call_id not in given.sub_runs or is_behind(given.sub_runs[call_id], inner)
+        for call_id, inner in kept.sub_runs.items()
+    )
 
 
 def agent_named(agents: Mapping[str, Agent[Any]], name: str) -> Agent[Any]:

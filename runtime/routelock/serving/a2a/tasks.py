@@ -18,6 +18,7 @@ import anyio
 
 from routelock.sessions.session import Session
 from routelock.sessions.stores import InMemorySessions, SessionStore
+from routelock.state.document import write_document
 from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Contexts:
 
 async def _measured(talk: OpenContext) -> int:
     kept = await talk.memory.load(talk.session.name) if talk.memory else ()
-    states = (json.dumps(state.document, default=str) for state in talk.waiting.values())
+    states = (json.dumps(write_document(state.document)) for state in talk.waiting.values())
     return sum(len(text) for _, text in kept) + sum(map(len, states))
 
 

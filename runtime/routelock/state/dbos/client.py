@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 import time
@@ -20,8 +19,8 @@ from routelock.history.messages import Message, RunInput, to_messages
 from routelock.run.executor import Call, Outcome
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.state.dbos.database import EVENTS, STEPS_VERSION, WORKFLOW, engine, queue_of, running_client
-from routelock.state.document import is_behind
-from routelock.state.run_state import RunState
+from routelock.state.document import parse_document
+from routelock.state.run_state import RunState, is_behind
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowHandleAsync
@@ -365,7 +364,7 @@ class RunClient:
         segment = await self._segment(last)
         before = _job(segment)
         newest = ended.state_json or before["state"]
-        if state is not None and newest is not None and is_behind(state.document, json.loads(newest)):
+        if state is not None and newest is not None and is_behind(state.document, parse_document(newest)):
             raise ConfigError(
                 f"The run {ended.run_id!r:.80} has gone on since this state was taken: take ended.state(...)."
             )

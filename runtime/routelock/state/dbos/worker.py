@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 import uuid
@@ -39,6 +38,7 @@ from routelock.state.dbos.database import (
 )
 from routelock.state.dbos.reaper import Reaper
 from routelock.state.dbos.steps import RecordedSteps, recorded_entries, taken_over
+from routelock.state.document import parse_document
 from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:
@@ -238,13 +238,9 @@ class _Elsewhere:
 
 def _stub(name: str, state: str | None) -> Agent[Any]:
     """Return what stands for an agent elsewhere, with the handlers at which it waits for an answer."""
-    callers = json.loads(state)["callers"] if state else ()
-    waits = {
-        each[which]: 0
-        for which in ("default_handler", "handler")
-        for each in callers
-        if each["agent"] == name
-    }
+    waiting = parse_document(state).waiting if state else ()
+    frames = [frame for frame in waiting if frame.agent == name]
+    waits = dict.fromkeys([each.default_handler for each in frames] + [each.handler for each in frames])
     first, *others = map(_Elsewhere, waits or [name])
     return Agent(name, model=first, handlers=others)
 

@@ -1,0 +1,263 @@
+"""A `RunState` made of a run, with all that another process needs to go on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from routelock.context import PAYLOAD_KEY, MemoryScope
+from routelock.errors import ConfigError
+from routelock.handlers.port import family_of
+from routelock.handoff_request import HandoffStatus, recordable
+from routelock.handoffs.payload import HandoffPayload
+from routelock.history.messages import RunItem
+from routelock.run.frames import Frame
+from routelock.run.loop_guard import Progress
+from routelock.run.result import HandoffRecord
+from routelock.run.run import Run
+from routelock.state.document import (
+    FORMAT_VERSION,
+    RunDocument,
+    ShownItem,
+    StoredDecision,
+    StoredFrame,
+    StoredProgress,
+    copy_document,
+)
+from routelock.state.memory import stored_scope, without_payload
+from routelock.state.run_state import RunState
+from routelock.tools.approvals import Approvals
+
+__all__ = ["capture"]
+
+
+_NOT_TAKEN_OVER = "the run was interrupted before the target took over"
+
+
+def capture(run: Run) -> RunState:
+    """Return where a run stands.
+
+    Raises:
+        ConfigError: something that it shares is no JSON, or it is a run within another one.
+    """
+    if run.sub_runs.depth:
+        raise ConfigError(
+            "This run answers a call of another run, and goes on with that one only: take the state of the "
+            "outer result."
+        )
+    try:
+        document = copy_document(_without_spent_decisions(_with_shared(run, _document(run))))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"This run has no state that another process could read: {error}. What a run shares "
+            "must be JSON; keep other objects in the context."
+        ) from error
+    return RunState(document, {**run.graph})
+
+
+def _document(run: Run) -> RunDocument:
+    """Return what a run holds, without what it shares with its sub-runs. They have their data in common."""
+    scopes, payload = _scopes_and_payload(run)
+    numbers = _Numbers(run.transcript.items)
+    active = _active_frame(run, numbers, scopes=len(scopes), payload=payload)
+    waiting = [_waiting_frame(caller, numbers) for caller in run.callers]
+    return RunDocument(
+        format_version=FORMAT_VERSION,
+        run_id=run.run_id,
+        stop_reason=run.ending.stop_reason,
+        error=run.ending.failure,
+        first_agent=run.first.name,
+        announced_agent=None if run.announced_agent is None else run.announced_agent.name,
+        started=run.agent_started,
+        frames=[*waiting, active],
+        turn=run.turn,
+        first_of_turn=run.first_of_turn,
+        sub_run_turns=run.budget.turns_within,
+        mistakes=run.progress.mistakes,
+        empty_replies=run.progress.empty_replies,
+        over_limit=run.progress.over_limit,
+        warned_of_many=run.report.warned_of_many,
+        input_count=run.transcript.input_count,
+        items=[replace(item, covers=(), whole=()) for item in run.transcript.items],
+        shown_items=numbers.shown,
+        pending=[*run.calls.pending],
+        begun=sorted(run.calls.begun - _answered(run.transcript.items)),
+        usage=run.budget.usage,
+        usage_by_agent=run.budget.usage_by_agent,
+        usage_by_handoff=run.handoffs.spent,
+        handoffs=[_stored_record(record) for record in _reopened(run)],
+        errors=[replace(problem, error=None) for problem in run.report.errors],
+        repairs=[*run.report.repairs],
+        warnings=[*run.report.warnings],
+        failed=sorted(run.failed_handlers),
+        progress=_stored_progress(run.progress),
+        memory_scopes=[stored_scope(scope) for scope in scopes],
+        tool_calls=run.budget.tool_calls,
+        claims=run.calls.claims,
+        sub_runs={**run.sub_runs.to_resume, **_sub_documents(run)},
+    )
+
+
+def _with_shared(run: Run, document: RunDocument) -> RunDocument:
+    """Add what a run shares with its sub-runs."""
+    scopes, _ = _scopes_and_payload(run)
+    memory = scopes[0].outer if scopes else run.memory.shared
+    return replace(
+        document,
+        shared_memory=without_payload(memory),
+        # the app gives what was deleted again when the run is resumed
+        deleted_keys=[key for key in run.config.shared_memory if key not in memory],
+        interruptions=[replace(one, run_id="") for one in run.calls.interruptions],
+        decisions=_decisions(run.calls.decisions),
+    )
+
+
+def _sub_documents(run: Run) -> dict[str, RunDocument]:
+    return {call_id: _sub_document(inner) for call_id, inner in run.sub_runs.waiting.items()}
+
+
+def _sub_document(inner: Run) -> RunDocument:
+    """Return where a sub-run stands. A payload that is not of its own is in the outer run."""
+    document = _document(inner)
+    if document.memory_scopes:
+        return document
+    active = replace(document.active, payload=None)
+    return replace(document, frames=[*document.waiting, active])
+
+
+def _scopes_and_payload(run: Run) -> tuple[Sequence[MemoryScope], Any]:
+    return run.memory.at_end or (run.memory.scopes, run.memory.shared.get(PAYLOAD_KEY))
+
+
+def _active_frame(run: Run, numbers: _Numbers, *, scopes: int, payload: Any) -> StoredFrame:
+    done, frame = run.ending.stop_reason == "done", run.frame
+    return replace(
+        _stored_frame(frame, numbers),
+        payload_note=None if done else frame.payload_note,
+        payload=None if done else payload,
+        scopes=scopes,
+        rendered=frame.view.rendered_for(family_of(frame.handler), run.audience()),
+    )
+
+
+def _waiting_frame(frame: Frame, numbers: _Numbers) -> StoredFrame:
+    wait = frame.wait
+    assert wait is not None
+    return replace(
+        _stored_frame(frame, numbers),
+        payload=wait.payload,
+        scopes=wait.memory_level,
+        call=wait.call,
+        seconds=wait.seconds,
+        stands_by=wait.stands_by,
+    )
+
+
+def _stored_frame(frame: Frame, numbers: _Numbers) -> StoredFrame:
+    return StoredFrame(
+        agent=frame.agent.name,
+        handler=frame.handler.name,
+        default_handler=frame.default_handler,
+        handler_override=frame.handler_override,
+        agent_turns=frame.turns,
+        open_handoff=frame.handoff_id,
+        source_prompt=frame.source_prompt,
+        payload_note=frame.payload_note,
+        view=numbers.of(frame.view.items),
+    )
+
+
+class _Numbers:
+    """Numbers of the items that views show: from 0 up in the transcript, from -1 down for all others."""
+
+    def __init__(self, items: Sequence[RunItem]) -> None:
+        self._items = items
+        self._known: dict[int, int] = {}
+        self.shown: list[ShownItem] = []
+
+    def of(self, view: Iterable[RunItem]) -> list[int]:
+        return [self._number(item) for item in view]
+
+    def _number(self, item: RunItem) -> int:
+        if 0 <= item.id < len(self._items) and item == self._items[item.id]:
+            return item.id
+        if id(item) not in self._known:
+            covers = self.of(item.covers)
+            self.shown.append(ShownItem(item=replace(item, covers=()), covers=covers))
+            self._known[id(item)] = -len(self.shown)
+        return self._known[id(item)]
+
+
+def _answered(items: Iterable[RunItem]) -> set[str | None]:
+    return {item.message.get("tool_call_id") for item in items}
+
+
+def _reopened(run: Run) -> Iterable[HandoffRecord]:
+    """Return the records as they were before the end of the run closed those of agents that were at work.
+
+    A transfer to which the turn did not come is still to be made, so it has none.
+    """
+    still_open = {run.frame.handoff_id, *(frame.handoff_id for frame in run.callers)}
+    settled = run.calls.begun | _answered(run.transcript.items)
+    for one in run.handoffs.records:
+        if one.call_id not in settled:
+            continue
+        if one.id in still_open:
+            yield replace(one, status=HandoffStatus.ACCEPTED, error=None, ended=None, usage=None)
+        elif one.status is HandoffStatus.ACCEPTED and one.id not in run.handoffs.spent:
+            yield replace(one, status=HandoffStatus.FAILED, error=_NOT_TAKEN_OVER)
+        else:
+            yield one
+
+
+def _stored_record(record: HandoffRecord) -> HandoffRecord:
+    """Return a record with the data that it passed along as far as JSON can say it."""
+    request, response = record.request, record.response
+    if request is not None:
+        payload = cast("HandoffPayload | None", request.payload)
+        request = replace(
+            request,
+            to_agent=record.target,
+            input=None,
+            payload=None if payload is None else payload.to_dict(),
+            context_snapshot=None,
+            metadata=recordable(dict(request.metadata)),
+        )
+    if response is not None:
+        response = replace(response, metadata=recordable(dict(response.metadata)))
+    return replace(record, input=recordable(record.input), request=request, response=response)
+
+
+def _stored_progress(seen: Progress) -> StoredProgress:
+    seen.read_all()
+    return StoredProgress(
+        answers=seen.answers,
+        times=seen.times,
+        edges=sorted(seen.edges),
+        refused=seen.refused,
+        idle=seen.idle,
+        names=[*seen.names],
+        told=seen.told,
+    )
+
+
+def _decisions(approvals: Approvals) -> list[StoredDecision]:
+    made = [*approvals.by_call.items(), *approvals.by_tool.items()]
+    return [StoredDecision(on=on, decision=decision) for on, decision in made]
+
+
+def _without_spent_decisions(document: RunDocument) -> RunDocument:
+    """Leave out decisions on calls that were answered or begun: each counts once."""
+    spent = [one.decision.fingerprint and _is_settled(document, one.on) for one in document.decisions]
+    left = [one for one, is_spent in zip(document.decisions, spent, strict=True) if not is_spent]
+    return replace(document, decisions=left)
+
+
+def _is_settled(document: RunDocument, path: Sequence[str]) -> bool:
+    """Whether the call at the end of a path of calls was answered or begun."""
+    call_id, *rest = path
+    if call_id in document.begun or call_id in _answered(document.items):
+        return True
+    inner = document.sub_runs.get(call_id)
+    return bool(rest) and inner is not None and _is_settled(inner, rest)
