@@ -306,7 +306,7 @@ class ResponseFilter:
         value = json_or_none(fixed)
         if isinstance(value, dict) and fix_completion(self.provider, cast("dict[str, Any]", value)):
             fixed = encode_json(cast("object", value))
-        self._record(cast(object, value), fixed)
+        self._record(value, fixed)  # pyright: ignore[reportUnknownArgumentType]
         return fixed
 
     def feed(self, data: bytes) -> bytes:
@@ -418,7 +418,7 @@ class ResponseFilter:
                 self._name = b""  # litellm may take the name of a chunk for the end
             if fix_chunk(self.provider, event):
                 line = b"data: " + encode_json(event)
-        self._record(cast(object, value), line[5:])
+        self._record(value, line[5:])  # pyright: ignore[reportUnknownArgumentType]
         return b"" if self.is_broken else self._framed(fix_event(self.provider, line))
 
     def _framed(self, line: bytes) -> bytes:
