@@ -55,7 +55,7 @@ class Answer:
     """An HTTP answer: status (None if only an error object is known), headers and the text of the body."""
 
     status: int | None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=lambda: {})
     body: str = ""
 
     @property

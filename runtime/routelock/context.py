@@ -38,7 +38,7 @@ class RunContext(Generic[T]):
     """Number of the model call, counted from 1 over all agents of the run."""
     usage: Usage = field(default_factory=Usage)
     """Tokens and cost of the run so far."""
-    shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    shared_memory: dict[str, Any] = field(default_factory=lambda: {})
     """Data that the agents and tools of one run share; deleted when the run ends."""
     scopes: frozenset[str] = frozenset()
     """The scopes granted to the run, see ``RunConfig.scopes`` and `routelock.scopes`."""
@@ -69,7 +69,7 @@ class ToolContext(RunContext[T]):
     tool_call_id: str = ""
     tool_arguments: str = ""
     """JSON text as the model wrote it."""
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arguments: Mapping[str, Any] = field(default_factory=lambda: {})
     """The validated arguments, for the tool itself; hooks get ``tool_arguments``."""
 
     @classmethod

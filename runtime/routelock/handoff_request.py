@@ -107,7 +107,7 @@ class HandoffResponse:
     handoff_id: str = ""
     """The id in the store, if there is one; otherwise, on a record, that of the transfer."""
     rejection_reason: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = field(default_factory=lambda: {})
     """More data from the target; it is kept with the record."""
     from_agent: str = ""
     """Name of the target that responded; filled in by the run, and empty without a response."""
@@ -179,7 +179,7 @@ class HandoffRequest:
     priority: int = field(default=0, kw_only=True)
     """Urgency for stores and targets that decide, such as a `routelock.handoffs.HandoffStore`: lower first. A
     run tries the transfers of a reply in the order of the calls."""
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+    metadata: Mapping[str, Any] = field(default_factory=lambda: {}, kw_only=True)
 
     def __post_init__(self) -> None:
         required: object = self.capabilities_required

@@ -125,7 +125,7 @@ class CallConnection:
     """Returns the error for a redirect, from status, headers and the address that was asked."""
     is_filtered: bool = True
     """Whether the response filter reads the answer before litellm does."""
-    parts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parts: Mapping[str, Any] = field(default_factory=lambda: {})
     """The parts that replace marks in the request, see `routelock_providers.litellm.fixes`."""
     failure: httpx.TransportError | ProviderError | None = None
     response: Sent | None = None

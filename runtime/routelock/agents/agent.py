@@ -263,7 +263,7 @@ class Agent(AsTool, Generic[T]):
     agent will see, and the `RunContext` if it takes two arguments."""
     handoff_note: bool = field(default=True, kw_only=True)
     """Whether the system prompt of this agent describes the payload of a handoff to it."""
-    model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+    model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=lambda: {}, kw_only=True)
     output_type: Any = field(default=None, kw_only=True)
     """The type of the final output; it may be a union or a literal. None is text."""
     output_mode: OutputMode = field(default="auto", kw_only=True)

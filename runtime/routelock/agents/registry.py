@@ -82,9 +82,7 @@ class Registered:
     tools: tuple[Tool, ...] = ()
     sections: tuple[PromptSection, ...] = ()
     """The prompts of skills and of handlers, by priority."""
-    hooks: Mapping[str, tuple[Callable[..., Any], ...]] = field(
-        default_factory=dict[str, tuple[Callable[..., Any], ...]]
-    )
+    hooks: Mapping[str, tuple[Callable[..., Any], ...]] = field(default_factory=lambda: {})
     """The hooks by event; each takes the arguments of that method of `routelock.AgentHooks`."""
 
     def get(self, name: str) -> RegisteredHandler | None:

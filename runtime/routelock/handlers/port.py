@@ -130,7 +130,7 @@ class Request:
     messages: Sequence[Message]
     tools: Sequence[ToolSpec] = ()
     tool_choice: ToolChoice | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    settings: Mapping[str, Any] = field(default_factory=lambda: {})
     output_schema: OutputSchema | None = None
     stream: bool = False
     """A hint: whether the run is streamed. If not, a complete reply without deltas is enough."""

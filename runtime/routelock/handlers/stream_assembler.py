@@ -232,9 +232,9 @@ class _Call:
     """Whether the vendor gave the call an index."""
     id: str = ""
     name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
-    extra: dict[str, Any] = field(default_factory=dict[str, Any])
-    function_extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    arguments: list[str] = field(default_factory=lambda: [])
+    extra: dict[str, Any] = field(default_factory=lambda: {})
+    function_extra: dict[str, Any] = field(default_factory=lambda: {})
     signature: str = ""
 
     @property

@@ -79,12 +79,12 @@ class HandoffContext:
     the very lists and dicts that it is given; `of` and `from_dict` copy them.
     """
 
-    conversation_history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    conversation_history: list[dict[str, Any]] = field(default_factory=lambda: [])
     """Messages. An entry may also have a ``timestamp`` (text, ISO 8601) and ``metadata`` (a dict)."""
-    tool_state: dict[str, Any] = field(default_factory=dict[str, Any])
+    tool_state: dict[str, Any] = field(default_factory=lambda: {})
     """See `ToolState`. ``on_handoff_received`` is given what tools keep under ``"tool_state"`` in the shared
     memory of the run."""
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    metadata: dict[str, Any] = field(default_factory=lambda: {})
 
     @classmethod
     def of(

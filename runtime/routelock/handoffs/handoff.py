@@ -194,7 +194,7 @@ class Handoff:
     """Whether the transfer needs approval first: the run ends with it, see docs/approvals.md."""
     priority: int = 0
     """Urgency for stores and targets that decide: lower first, see ``HandoffRequest.priority``."""
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = field(default_factory=lambda: {})
     """More data for the target's ``on_handoff_request``; it is on the record."""
 
     def __post_init__(self) -> None:

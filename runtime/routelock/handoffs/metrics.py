@@ -57,7 +57,7 @@ class TransferRecord(Protocol):
 class HandoffTally:
     """Sums over transfers; ``a + b`` adds two of them, and the order makes no difference."""
 
-    by_status: Mapping[str, int] = field(default_factory=dict[str, int])
+    by_status: Mapping[str, int] = field(default_factory=lambda: {})
     """The number of transfers by status, spelled as in the records."""
     timed: int = 0
     """The number of transfers with a known duration."""
@@ -110,7 +110,7 @@ class HandoffTotals(HandoffTally):
     the total alone; `HandoffMetrics.merge` keeps the pairs.
     """
 
-    edges: Mapping[tuple[str, str], HandoffTally] = field(default_factory=dict[tuple[str, str], HandoffTally])
+    edges: Mapping[tuple[str, str], HandoffTally] = field(default_factory=lambda: {})
     """The sums by source and target."""
 
     @classmethod

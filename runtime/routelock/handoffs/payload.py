@@ -68,7 +68,7 @@ class HandoffPayload:
     """Name of the agent that hands over; a run fills it in, see `sent_by`."""
     handoff_type: str
     """The kind of work for the target, such as ``"research_delegation"``; see `HandoffTypes`."""
-    context_data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    context_data: Mapping[str, Any] = field(default_factory=lambda: {})
     """The data, by name. The mapping is copied, its values are not."""
     handoff_reason: str | None = None
     expected_output: str | None = None

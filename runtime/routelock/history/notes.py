@@ -53,7 +53,7 @@ class Audience:
     """The names of the tools and handoffs that the agent is offered."""
     stands_in: bool = False
     """Whether it is a handler that took over from another handler of the same agent."""
-    transfers: Mapping[str, tuple[str, bool]] = field(default_factory=dict[str, tuple[str, bool]])
+    transfers: Mapping[str, tuple[str, bool]] = field(default_factory=lambda: {})
     """The handoffs of the run by call id: the target, and whether it took over."""
 
 

@@ -32,14 +32,14 @@ class Budget:
     max_turns: int | None
     outer: Budget | None = None
     """That of the run that this one is within."""
-    inner: dict[str, Budget] = field(default_factory=dict[str, "Budget"])
+    inner: dict[str, Budget] = field(default_factory=lambda: {})
     """Those of the agents that are being called as tools, by call id."""
     turns_within: int = 0
     """Turns of the runs within this one that have ended."""
     turns_counted: int = 0
     """Of a resumed run within another one: how many of its turns that one has counted already."""
     usage: Usage = NO_USAGE
-    usage_by_agent: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    usage_by_agent: dict[str, Usage] = field(default_factory=lambda: {})
     tool_calls: int = 0
     """Tools that were run, in the runs within this one too."""
     in_flight: bool = False

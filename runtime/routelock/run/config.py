@@ -118,7 +118,7 @@ class RunConfig:
     """The app's name for the user. Tools and hooks find it in their context; no model is told."""
     conversation_id: str | None = None
     """The app's name for the conversation, alike."""
-    model_settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    model_settings: Mapping[str, Any] = field(default_factory=lambda: {})
     """Added to each agent's own settings, which win key by key."""
     agents: Sequence[Agent[Any]] = ()
     """More agents that handoffs may name, for graphs that objects alone do not connect."""
@@ -190,7 +190,7 @@ class RunConfig:
     external_tools: Sequence[Tool | ToolSpec] = ()
     """Tools that the caller runs. Every agent is offered them, before a tool of its own with the same
     name. A call of one ends the run, see ``RunResult.pending``."""
-    shared_memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    shared_memory: Mapping[str, Any] = field(default_factory=lambda: {})
     """What ``RunContext.shared_memory`` starts with. The run works on a copy."""
     input_guardrails: Sequence[Guardrail] = ()
     output_guardrails: Sequence[Guardrail] = ()

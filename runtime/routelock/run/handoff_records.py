@@ -19,12 +19,12 @@ class HandoffLog:
     """The handoffs of one run."""
 
     run_id: str
-    records: list[HandoffRecord] = field(default_factory=list[HandoffRecord])
-    spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    records: list[HandoffRecord] = field(default_factory=lambda: [])
+    spent: dict[str, Usage] = field(default_factory=lambda: {})
     """What each target consumed so far, by the id of its handoff."""
-    slots: dict[str, Slot] = field(default_factory=dict[str, Slot])
+    slots: dict[str, Slot] = field(default_factory=lambda: {})
     """The capacity slots that targets hold, by the id of their handoff; see ``RunConfig.capacity``."""
-    completed: list[HandoffCompleted] = field(default_factory=list[HandoffCompleted])
+    completed: list[HandoffCompleted] = field(default_factory=lambda: [])
     """Events that were not yielded yet."""
 
     def next_id(self) -> str:

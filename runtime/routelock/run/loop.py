@@ -114,9 +114,10 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
     raised: Exception | None = None
     try:
         await _open(run)
-        turn = await _first_turn(run)
+        rest = await _unfinished_turn(run)
         while run.ending.stop_reason == "unfinished":
             failed: HandoffFailed | None = None
+            turn, rest = rest or take_turn(run), None
             try:
                 async with aclosing(turn) as happening:
                     async for event in happening:
@@ -128,7 +129,6 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
                     yield each
             if run.store is not None:
                 await run.store.append(run)
-            turn = take_turn(run)
     except Exception as error:
         raised = await _fail(run, error)
     finally:
@@ -145,12 +145,12 @@ def run_events(run: Run) -> AsyncGenerator[RunEvent]:
     return loop(run) if run.config.timeout is None else _in_time(run, loop(run), run.config.timeout)
 
 
-async def _first_turn(run: Run) -> AsyncGenerator[RunEvent]:
-    """Return the first turn, or what is left of the turn in which a resumed run stood."""
+async def _unfinished_turn(run: Run) -> AsyncGenerator[RunEvent] | None:
+    """Return what is left of the turn in which a resumed run stood; None for a run that begins."""
     if run.turn:
         return _rest_of_turn(run, await _restore(run))
     await _check_run_input(run)
-    return take_turn(run)
+    return None
 
 
 def _tell_caller(run: Run, error: Exception) -> HandoffFailed:

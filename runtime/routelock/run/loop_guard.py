@@ -48,22 +48,22 @@ class Progress:
     something new; going round from the start, in a circle of ``n`` turns, it ends in turn ``2n + 4``.
     """
 
-    answers: dict[str, str] = field(default_factory=dict[str, str])
+    answers: dict[str, str] = field(default_factory=lambda: {})
     """How each call was answered the last time; both as digests, which are the same in every process. And
     what was handed over to whom, with no answer."""
-    times: dict[str, int] = field(default_factory=dict[str, int])
+    times: dict[str, int] = field(default_factory=lambda: {})
     """How often each call was made since the last progress."""
-    edges: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    edges: set[tuple[str, str]] = field(default_factory=lambda: set())
     """Transfers taken since the last progress."""
     refused: int = 0
     """Transfers refused as going round since the last progress."""
     idle: int = 0
     """Turns in a row without anything new."""
-    names: dict[str, None] = field(default_factory=dict[str, None])
+    names: dict[str, None] = field(default_factory=lambda: {})
     """What they called, in order."""
-    unread: list[tuple[list[_Result], bool]] = field(default_factory=list[tuple[list[_Result], bool]])
+    unread: list[tuple[list[_Result], bool]] = field(default_factory=lambda: [])
     """Turns that brought something new, which shows without reading their calls; and whether those count."""
-    outputs: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    outputs: set[tuple[str, str]] = field(default_factory=lambda: set())
     """What each tool has given, as long as it was noted from the beginning."""
     told: int | None = None
     """The value of ``idle`` when the model was told; it is told once."""

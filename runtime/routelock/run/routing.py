@@ -74,7 +74,7 @@ class Offer:
     """Whether nothing in it depends on the moment, so that the next turn may use it again."""
     handoffs: int
     """How many of the routes hand over."""
-    disabled: dict[str, Route] = field(default_factory=dict[str, Route])
+    disabled: dict[str, Route] = field(default_factory=lambda: {})
     """What the agent has and is not offered now, by name."""
 
     def with_disabled(self) -> Offer:
@@ -95,22 +95,22 @@ class Wanted(NamedTuple):
 class Plan:
     """What a reply's calls lead to, each in the order in which the model made them."""
 
-    tools: list[tuple[ToolCall, Tool]] = field(default_factory=list[tuple[ToolCall, Tool]])
-    transfers: list[Wanted] = field(default_factory=list[Wanted])
-    unknown: list[ToolCall] = field(default_factory=list[ToolCall])
-    external: list[ToolCall] = field(default_factory=list[ToolCall])
+    tools: list[tuple[ToolCall, Tool]] = field(default_factory=lambda: [])
+    transfers: list[Wanted] = field(default_factory=lambda: [])
+    unknown: list[ToolCall] = field(default_factory=lambda: [])
+    external: list[ToolCall] = field(default_factory=lambda: [])
     """Those that the caller of the run answers, after the run has ended with them."""
     transfer: Wanted | None = None
     """The one to make."""
-    not_taken: list[tuple[Wanted, str]] = field(default_factory=list[tuple[Wanted, str]])
+    not_taken: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
     """Transfers that are answered and not tried, with the answer."""
-    unknown_targets: list[tuple[Wanted, str]] = field(default_factory=list[tuple[Wanted, str]])
+    unknown_targets: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
     """What tools asked to hand over to and the run does not have, with the reason. Others may be tried."""
-    declined: list[tuple[Wanted, str]] = field(default_factory=list[tuple[Wanted, str]])
+    declined: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
     """Those that somebody did not approve, with the answer."""
-    unavailable: list[tuple[Wanted, str]] = field(default_factory=list[tuple[Wanted, str]])
+    unavailable: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
     """Those that were offered and are disabled by now, with the answer."""
-    waiting: list[Interruption] = field(default_factory=list[Interruption])
+    waiting: list[Interruption] = field(default_factory=lambda: [])
     """Calls that wait for somebody to approve them, and are not answered."""
 
     def choose(self, multiple: Literal["first", "reject"]) -> None:

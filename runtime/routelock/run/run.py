@@ -152,7 +152,7 @@ class ModelCallState:
     shown: Shown | None = None
     reply: MessageDone | None = None
     """The complete reply, until it is in the transcript."""
-    text: list[str] = field(default_factory=list[str])
+    text: list[str] = field(default_factory=lambda: [])
     """The text of a reply that is still arriving; not empty as soon as anything was shown."""
 
     def forget_reply(self) -> None:
@@ -169,7 +169,7 @@ class CallsState:
     """Approvals and denials; runs within this one have the same."""
     interruptions: Sequence[Interruption] = ()
     """Calls that wait for an approval, here and in the runs within this one."""
-    begun: set[str] = field(default_factory=set[str])
+    begun: set[str] = field(default_factory=lambda: set())
     """Ids of the calls that were begun: those have an effect, or may have one."""
     pending: Sequence[ToolCall] = ()
     """Calls that the caller has to answer."""
@@ -195,14 +195,14 @@ class SubRuns:
     """Those that wait for an approval, by call id."""
     to_resume: dict[str, RunDocument] = field(default_factory=lambda: {})
     """Where such runs stood when this one was stopped, by call id."""
-    ended: dict[str, RunResult[Any]] = field(default_factory=dict[str, RunResult[Any]])
+    ended: dict[str, RunResult[Any]] = field(default_factory=lambda: {})
 
 
 @dataclass(slots=True, eq=False)
 class Report:
     """What goes on the result beside the transcript."""
 
-    calls: list[ModelCall] = field(default_factory=list[ModelCall])
+    calls: list[ModelCall] = field(default_factory=lambda: [])
     """The model calls that have ended."""
     errors: tuple[Problem, ...] = ()
     repairs: tuple[str, ...] = ()
@@ -239,7 +239,7 @@ class Run:
     transcript: Transcript
     frame: Frame
     """The active agent and handler, and what they see: the top of the stack."""
-    callers: list[Frame] = field(default_factory=list[Frame])
+    callers: list[Frame] = field(default_factory=lambda: [])
     """The frames below it, the innermost last: agents that wait for the active one."""
     budget: Budget
     handoffs: HandoffLog

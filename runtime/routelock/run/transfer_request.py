@@ -98,7 +98,7 @@ class Agreed:
 
     target: Target
     place: Slot | None = None
-    passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    passed_over: list[tuple[str, str]] = field(default_factory=lambda: [])
     response: HandoffResponse | None = None
     """What it said, if it was asked."""
 

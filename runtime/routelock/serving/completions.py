@@ -79,7 +79,7 @@ class _Texts:
     begun: bool = False
     open: bool = False
     """Whether the present text has said something."""
-    blank: list[str] = field(default_factory=list[str])
+    blank: list[str] = field(default_factory=lambda: [])
     half: str = ""
     """The first half of a character, of which the second is to come."""
 

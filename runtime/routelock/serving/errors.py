@@ -40,7 +40,7 @@ class Refusal(Exception):
     message: str
     code: str
     param: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=lambda: {})
     for_log: str = ""
     """What the server's log is told besides, and the client is not."""
 

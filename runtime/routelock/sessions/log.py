@@ -221,7 +221,7 @@ class Part:
     run: str
     first: int
     """How many items of the run came before these."""
-    items: list[Any] = field(default_factory=list[Any])
+    items: list[Any] = field(default_factory=lambda: [])
     history: int = 0
     agent: str | None = None
     claimed: int = 0

@@ -85,7 +85,7 @@ class ShownItem:
     """An item that models were shown and that is not in the transcript: a summary, or a filter's message."""
 
     item: RunItem
-    covers: list[int] = field(default_factory=list[int])
+    covers: list[int] = field(default_factory=lambda: [])
     """The items that a summary stands for, by number; see ``StoredFrame.view``."""
 
 
@@ -179,7 +179,7 @@ class RunDocument:
     input_count: _Count
     items: Annotated[list[RunItem], pydantic.Field(min_length=1)]
     """The transcript."""
-    shown_items: list[ShownItem] = field(default_factory=list[ShownItem])
+    shown_items: list[ShownItem] = field(default_factory=lambda: [])
     pending: list[_Call]
     begun: list[str]
     """Ids of calls that were begun and have no answer."""
@@ -194,19 +194,19 @@ class RunDocument:
     failed: list[tuple[str, str]]
     """Agents with handlers of theirs that failed."""
     progress: StoredProgress
-    shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    shared_memory: dict[str, Any] = field(default_factory=lambda: {})
     """The outermost one, without the payload of a handoff."""
     memory_scopes: list[StoredScope]
     tool_calls: _Count = 0
-    deleted_keys: list[str] = field(default_factory=list[str])
+    deleted_keys: list[str] = field(default_factory=lambda: [])
     """Keys of the shared memory that the app gave and the run deleted."""
     claims: _Count = 0
     """How many times a session was told that the rest of a saved state is being done."""
     answered: bool = False
     """True if the caller has answered calls since the run stopped."""
-    interruptions: list[Interruption] = field(default_factory=list[Interruption])
+    interruptions: list[Interruption] = field(default_factory=lambda: [])
     """Calls without a decision, here and in sub-runs."""
-    decisions: list[StoredDecision] = field(default_factory=list[StoredDecision])
+    decisions: list[StoredDecision] = field(default_factory=lambda: [])
     sub_runs: dict[str, RunDocument] = field(default_factory=lambda: {})
     """Runs within this one that were stopped, by the id of the call that they answer."""
 

@@ -25,11 +25,9 @@ __all__ = ["ModelStep", "recorded_error"]
 class ModelStep:
     """What a model step gave, so far: all of it that a run goes on with."""
 
-    attempts: list[tuple[ModelStep, AttemptFailed]] = field(
-        default_factory=list[tuple["ModelStep", AttemptFailed]]
-    )
+    attempts: list[tuple[ModelStep, AttemptFailed]] = field(default_factory=lambda: [])
     """Those that failed, and what each had given; all that is kept of its text is whether there was any."""
-    text: list[str] = field(default_factory=list[str])
+    text: list[str] = field(default_factory=lambda: [])
     """That of the attempt that goes on, in pieces; of one that comes to its end the message has it."""
     done: MessageDone | None = None
     error: Exception | None = None

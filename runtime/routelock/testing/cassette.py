@@ -179,7 +179,7 @@ class Cassette:
 
     path: Path
     mode: CassetteMode
-    misses: list[CassetteMiss] = field(default_factory=list[CassetteMiss])
+    misses: list[CassetteMiss] = field(default_factory=lambda: [])
     """Requests that were not in the file, even if a client swallowed the error."""
     allow_unplayed: bool = False
     """Whether the block may leave out recorded requests."""

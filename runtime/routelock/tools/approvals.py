@@ -74,9 +74,9 @@ class Decision:
 class Approvals:
     """All decisions of a run and of its sub-runs."""
 
-    by_call: Mapping[tuple[str, ...], Decision] = field(default_factory=dict[tuple[str, ...], Decision])
+    by_call: Mapping[tuple[str, ...], Decision] = field(default_factory=lambda: {})
     """Decisions about single calls, by the path and the id of the call."""
-    by_tool: Mapping[tuple[str, str], Decision] = field(default_factory=dict[tuple[str, str], Decision])
+    by_tool: Mapping[tuple[str, str], Decision] = field(default_factory=lambda: {})
     """Decisions about tools for the rest of the run, by agent and tool name."""
     asked: frozenset[tuple[str, ...]] = frozenset()
     """The calls that were waiting when the run stopped, by the path and the id."""

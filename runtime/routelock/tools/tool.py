@@ -157,7 +157,7 @@ class Tool:
     """1 to 64 letters, digits, underscores and dashes."""
     description: str = ""
     """What the tool does, for the model."""
-    params_json_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    params_json_schema: Mapping[str, Any] = field(default_factory=lambda: {})
     """The JSON schema of the arguments, which are an object; empty means no arguments."""
     on_invoke_tool: Callable[[ToolContext[Any], str], Any] = field(repr=False)
     strict: bool = True

@@ -94,13 +94,13 @@ class TracedRun:
     """All of them, in order."""
     end: RunEnded | None = None
     """None when the run was killed, or still goes on."""
-    items: Mapping[int, ItemTraced] = field(default_factory=dict[int, ItemTraced])
+    items: Mapping[int, ItemTraced] = field(default_factory=lambda: {})
     """All messages by number: the transcript, and below 0 what only models saw."""
     calls: Sequence[TracedCall] = ()
     tools: Sequence[TracedTool] = ()
     handoffs: Sequence[HandoffTraced] = ()
     """Each as it ended, or stands."""
-    nested: Mapping[str, TracedRun] = field(default_factory=dict[str, "TracedRun"])
+    nested: Mapping[str, TracedRun] = field(default_factory=lambda: {})
     """The runs of agents that were called as tools, by call id."""
 
     @property

@@ -105,7 +105,7 @@ class AgentTraced:
     handlers: Sequence[str] = ()
     """Names of those that the run may reach; the first is the default, and usually the model."""
     tools: Sequence[str] = ()
-    agent_tools: Mapping[str, str] = field(default_factory=dict[str, str])
+    agent_tools: Mapping[str, str] = field(default_factory=lambda: {})
     """Those of the tools that are agents, and the agents' names."""
     handoffs: Sequence[EdgeTraced] = ()
 
@@ -154,7 +154,7 @@ class ItemTraced:
     kind: str = ""
     """As of a `RunItem`; ``system`` for a system prompt, ``view`` for a message that was repaired or had
     parts left out that only another provider can read."""
-    message: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    message: Mapping[str, Any] = field(default_factory=lambda: {})
     agent: str | None = None
     asked_by: str | None = None
     covers: Sequence[Span] = NO_SPANS
@@ -206,7 +206,7 @@ class ModelStarted:
     tools: int | None = None
     """The `ToolsTraced` with this id were offered."""
     tool_choice: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    settings: Mapping[str, Any] = field(default_factory=lambda: {})
     output_schema: Mapping[str, Any] | None = None
     request: Any = field(default=None, repr=False, compare=False)
     """The `routelock.Request` itself; only in the process where it happened."""
@@ -359,7 +359,7 @@ class RunEnded:
     """Who answers the user's next message."""
     turns: int = 0
     usage: Usage = NO_USAGE
-    usage_by_agent: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
+    usage_by_agent: Mapping[str, Usage] = field(default_factory=lambda: {})
     warnings: Sequence[str] = ()
     pending: Sequence[Mapping[str, Any]] = ()
     """Calls that the caller has to answer."""

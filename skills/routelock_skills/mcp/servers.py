@@ -36,7 +36,7 @@ class WebServer:
     """A server that is reached over HTTP."""
 
     url: str
-    headers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: dict[str, str] = field(default_factory=lambda: {}, repr=False)
 
     @property
     def label(self) -> str:

@@ -37,7 +37,7 @@ class OpenContext:
     memory: InMemorySessions | None
     """Where it is kept, if that is nowhere else."""
     lock: anyio.Lock = field(default_factory=anyio.Lock)
-    waiting: dict[str, RunState] = field(default_factory=dict[str, RunState])
+    waiting: dict[str, RunState] = field(default_factory=lambda: {})
     """Where the run stands that waits for approval, by its task: none or one."""
     users: int = 0
     size: int = 0

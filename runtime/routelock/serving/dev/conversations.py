@@ -62,7 +62,7 @@ class DevConversation:
     """With whom it began: whoever else speaks may hand over to it by name."""
     agent: Agent[Any]
     """Who answers the next message."""
-    messages: list[Message] = field(default_factory=list[Message])
+    messages: list[Message] = field(default_factory=lambda: [])
     running: anyio.CancelScope | None = None
     """The run that goes on, if there is one."""
     waiting: tuple[Agent[Any], RunState] | None = None
