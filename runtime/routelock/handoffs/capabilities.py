@@ -25,7 +25,6 @@ __all__ = [
     "Choice",
     "Named",
     "Slot",
-    "Slots",
     "first_to_accept",
     "missing_capability",
 ]
@@ -266,44 +265,6 @@ class Slot:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
-
-
-class Slots:
-    """The slots that one run holds: that of the active agent, and those of the agents that wait for it."""
-
-    __slots__ = ("_held",)
-
-    def __init__(self) -> None:
-        self._held: list[Slot | None] = [None]
-        """One for each agent, the active one last; None for an agent without a slot."""
-
-    def acquire(self, slot: Slot | None, *, waits: bool) -> None:
-        """Hold the slot of the next active agent; release that of the last one, unless that agent waits."""
-        if waits:
-            self._held.append(slot)
-        elif slot is not self._held[-1]:
-            _release(self._held.pop())
-            self._held.append(slot)
-
-    def come_back(self) -> None:
-        """Release the slot of the active agent; the one that waited for it goes on with its own."""
-        _release(self._held.pop())
-
-    def forget(self, first: int, end: int) -> None:
-        """Release the slots of the waiting agents from ``first`` on, up to ``end``."""
-        for slot in self._held[first:end]:
-            _release(slot)
-        del self._held[first:end]
-
-    def release(self) -> None:
-        """Release all slots. A second call does nothing."""
-        self.forget(0, len(self._held))
-        self._held.append(None)
-
-
-def _release(slot: Slot | None) -> None:
-    if slot is not None:
-        slot.release()
 
 
 def _name(agent: Named | str) -> str:
