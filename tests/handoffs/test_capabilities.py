@@ -18,7 +18,6 @@ from routelock.handoffs.capabilities import (
     CapabilityRouter,
     Capacity,
     Choice,
-    first_to_accept,
     missing_capability,
 )
 
@@ -171,41 +170,6 @@ def test_choice_is_the_first_available_agent_with_all_capabilities(
     choice = CapabilityRouter(workers, lambda each: int(each.name) not in busy).choose(required)
     assert choice.agent is expected
     assert (choice.reason is None) == (expected is not None)
-
-
-async def test_agents_after_the_first_acceptance_are_not_tried() -> None:
-    asked: list[str] = []
-
-    async def accepts(agent: Worker) -> str | None:
-        await anyio.lowlevel.checkpoint()
-        asked.append(agent.name)
-        return "not today" if agent is SQL else None
-
-    choice = await first_to_accept([SQL, BOTH, CHARTS], accepts)
-    assert choice == Choice(agent=BOTH, passed_over=(("sql", "not today"),))
-    assert asked == ["sql", "both"]
-
-
-async def test_all_decline() -> None:
-    choice = await first_to_accept([SQL, BOTH], lambda agent: agent is CHARTS)
-    assert choice == Choice(
-        reason="All preferred agents unavailable",
-        passed_over=(("sql", "Agent unavailable: sql"), ("both", "Agent unavailable: both")),
-    )
-
-
-async def test_refusal_of_a_router_fits_first_to_accept() -> None:
-    router = CapabilityRouter([SQL, BOTH])
-    choice = await first_to_accept([SQL, BOTH], lambda agent: router.refusal(agent, ["charts"]))
-    assert choice.agent is BOTH
-
-
-async def test_error_in_accepts_names_the_agent() -> None:
-    async def accepts(agent: Worker) -> bool:
-        raise OSError("no route")
-
-    with pytest.raises(CallbackError, match=r"accepts\('sql'\) raised OSError"):
-        await first_to_accept([SQL], accepts)
 
 
 # capacity

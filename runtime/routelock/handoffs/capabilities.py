@@ -25,7 +25,6 @@ __all__ = [
     "Choice",
     "Named",
     "Slot",
-    "first_to_accept",
     "missing_capability",
 ]
 
@@ -142,32 +141,6 @@ class CapabilityRouter(Generic[T]):
     def find(self, required: Collection[str]) -> T | None:
         """Return the agent that `choose` chooses, or None."""
         return self.choose(required).agent
-
-
-async def first_to_accept(
-    preferred: Iterable[T], accepts: Callable[[T], MaybeAwaitable[bool | str | None]]
-) -> Choice[T]:
-    """Try agents in order and return the first that accepts; no agent after it is tried.
-
-    Args:
-        preferred: the best one first.
-        accepts: sync or async. True or None accepts; a text or False declines, so that
-            `CapabilityRouter.refusal` fits.
-
-    Returns:
-        The agent, or the reason ``"All preferred agents unavailable"``.
-
-    Raises:
-        CallbackError: ``accepts`` raised.
-    """
-    passed_over: list[tuple[str, str]] = []
-    for agent in preferred:
-        answer = await call_user_code(f"accepts({agent.name!r})", accepts, agent)
-        reason = _refusal_in(answer is None or answer, agent.name)
-        if reason is None:
-            return Choice(agent=agent, passed_over=tuple(passed_over))
-        passed_over.append((agent.name, reason))
-    return Choice(reason=NONE_AVAILABLE, passed_over=tuple(passed_over))
 
 
 def _refusal_in(answer: bool | str, name: str) -> str | None:

@@ -18,7 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, cast
 
-from routelock._callables import callback_errors, error_text, resolve
+from routelock._callables import call_user_code, error_text
 from routelock._concurrency import ask_all
 from routelock._json import detached
 from routelock.errors import (
@@ -560,8 +560,8 @@ async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None
         return None
     error.result = run.result()
     try:
-        with callback_errors("The on_limit function of the run"):
-            run.ending.final_output = await resolve(run.config.on_limit(error))
+        what = "The on_limit function of the run"
+        run.ending.final_output = await call_user_code(what, run.config.on_limit, error)
         await _put_in(run, run.ending.final_output)
     except RoutelockError as failed:
         run.ending.stop_reason = "error"

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import anyio
 
-from routelock._callables import MaybeAwaitable, callback_errors, name_of, resolve
+from routelock._callables import MaybeAwaitable, call_user_code, callback_errors, name_of
 from routelock._json import unshared
 from routelock.agents.agent import Agent
 from routelock.context import PAYLOAD_KEY
@@ -230,10 +230,9 @@ async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
             tool_state=_kept_by_tools(run),
             metadata=payload,
         )
-    with callback_errors(f"on_handoff_received of agent {target.name!r}"):
-        hook: Any = target.on_handoff_received
-        told = (context, run.now()) if "on_handoff_received" in target.told_context else (context,)
-        await resolve(hook(*told))
+    given = (context, run.now()) if "on_handoff_received" in target.told_context else (context,)
+    what = f"on_handoff_received of agent {target.name!r}"
+    await call_user_code(what, cast(Any, target.on_handoff_received), *given)
 
 
 def _kept_by_tools(run: Run) -> dict[str, Any]:

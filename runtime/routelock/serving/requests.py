@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, cast
 import pydantic
 from pydantic_core import from_json
 
-from routelock._callables import callback_errors, resolve
+from routelock._callables import call_user_code
 from routelock._json import finite
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
@@ -344,8 +344,7 @@ async def context_for(config: ServeConfig, about: ServedRequest) -> Any:
     """Return the object that is passed as ``context=`` to the run of a request."""
     if config.context is None:
         return None
-    with callback_errors("ServeConfig.context"):
-        return await resolve(config.context(about))
+    return await call_user_code("ServeConfig.context", config.context, about)
 
 
 def _says_something(delta: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import anyio
 
-from routelock._callables import MaybeAwaitable, callback_errors, resolve
+from routelock._callables import MaybeAwaitable, call_user_code
 from routelock._redaction import redact
 from routelock.agents.agent import Agent
 from routelock.handlers.events import ReasoningDelta, TextDelta
@@ -155,8 +155,7 @@ class DevConversations:
     ) -> None:
         context = None
         if self._context is not None:
-            with callback_errors("The context function of the dev page"):
-                context = await resolve(self._context())
+            context = await call_user_code("The context function of the dev page", self._context)
         config = replace(
             self._config,
             trace=[*_listed(self._config.trace), _Lines(tell)],
