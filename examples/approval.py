@@ -29,7 +29,7 @@ triage = Agent("triage", "You route requests.", model=model, handoffs=[handoff(r
 
 
 async def customer_writes() -> str:
-    """Run until somebody has to decide; return where the run stands."""
+    """Run until a decision is needed; return the state of the run as JSON."""
     result = await Runner.run(triage, "My cup came broken. I want my money back.")
     return result.state().to_json()
 

@@ -45,7 +45,7 @@ def show(question: str, result: RunResult) -> None:
 
 
 async def main() -> None:
-    """Ask for what somebody knows and what nobody knows, and then three times at once."""
+    """Require a capability that exists and one that does not, then run three transfers at once."""
     for words in ("SQL?", "COBOL?"):
         show(words, await Runner.run(front, words, run_config=config))
     away.add("Bob")

@@ -8,7 +8,7 @@ from routelock.testing import ScriptedHandler, call
 
 @dataclass
 class Customer:
-    """Who is asking: known from the log-in, not from what somebody says in a chat."""
+    """The customer, known from the log-in and not from the text of a chat."""
 
     name: str
     orders: dict[str, str]

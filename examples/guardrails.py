@@ -18,12 +18,12 @@ def no_cards(context: RunContext[Any], agent: Agent[Any], value: object) -> Guar
 
 
 def no_doses(context: RunContext[Any], agent: Agent[Any], value: object) -> GuardrailResult:
-    """Of the pharmacist: it does not say how much of a medicine to take."""
+    """Of the pharmacist, who must not say how much of a medicine to take."""
     return GuardrailResult(re.search(r"\d+ ?mg", str(value)) is not None, "a dose")
 
 
 def short(context: RunContext[Any], agent: Agent[Any], value: object) -> GuardrailResult:
-    """Of the reception, and not inherited by whoever takes over."""
+    """Of the reception; the agents it hands over to do not inherit it."""
     return GuardrailResult(len(str(value)) > 60, "a long answer")
 
 

@@ -1,4 +1,4 @@
-"""Shows who answers the next message: the same agent again (reset), or whoever answered last (sticky)."""
+"""Shows which agent answers the next message: the first one (reset), or the last active one (sticky)."""
 
 from routelock import Agent, Message, RunConfig, Runner
 from routelock.history import ToolCall

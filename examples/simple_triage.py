@@ -1,4 +1,4 @@
-"""Simple triage: a front desk hands each question to whoever it is for, and answers the rest itself.
+"""Simple triage: a front desk hands each question to the right agent, and answers the rest itself.
 
 python examples/simple_triage.py                               replays a recording: no network, no key
 python examples/simple_triage.py --live openai/gpt-4o-mini     a model answers

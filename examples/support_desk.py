@@ -56,7 +56,7 @@ class Views(RunHooks):
         self._new_here = False
 
     async def on_handoff(self, context: RunContext[Any], from_agent: object, to_agent: object) -> None:
-        """Note that somebody took over."""
+        """Note that another agent took over."""
         self._new_here = True
 
     async def on_llm_start(self, context: RunContext[Any], agent: object, request: Request) -> None:
@@ -84,10 +84,10 @@ def chat(
         model: answers for all agents.
         desk: what the tools work on.
         screen: shows everything.
-        sticky: whether the next question goes to whoever answered the last one.
+        sticky: whether the next question goes to the agent that answered the last one.
         go_on: whether an error ends one answer only, which is best when a person is typing.
     """
-    # Every run starts at triage again, whoever had the last word, unless the chat is sticky.
+    # Every run starts at triage again, unless the chat is sticky.
     config = RunConfig(model=model, agents=[TRIAGE], next_agent="sticky" if sticky else "reset")
     agent, history, results = TRIAGE, list[Message](), list[RunResult[Any]]()
     with start_blocking_portal() as portal:  # one event loop for all runs; this thread may wait for input
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         screen.end_line()
         return 130
-    except BrokenPipeError:  # whoever read our output has seen enough, as in `... | head`
+    except BrokenPipeError:  # the reader of our output has closed it, as in `... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (RoutelockError, CassetteMiss, UnplayedInteractions, OSError) as error:

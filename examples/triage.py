@@ -21,6 +21,6 @@ for record in first.handoffs:
     print(f"{record.source} -> {record.target} ({record.status})")
 print(f"{first.last_agent.name}: {first.final_output}")
 
-# A run starts where you start it. To stay with whoever spoke last, pass first.last_agent instead.
+# A run starts where you start it. To stay with the last active agent, pass first.last_agent instead.
 second = Runner.run_sync(triage, [*first.to_input_list(), {"role": "user", "content": "Thank you!"}])
 print(f"{second.last_agent.name}: {second.final_output}")

@@ -46,7 +46,7 @@ class Postgres:
         self.stop()
 
     def stop(self) -> None:
-        """End it, whoever is still connected."""
+        """Stop the server, also with open connections."""
         self._running.close()
 
 
@@ -136,7 +136,7 @@ def _running(command: list[str], folder: Path, **who: Any) -> Generator[subproce
         try:
             yield server
         finally:
-            server.send_signal(2)  # to PostgreSQL: end now, whoever is still connected
+            server.send_signal(2)  # to PostgreSQL: stop now, also with open connections
             server.wait(timeout=_LONGEST_START)
 
 
