@@ -988,8 +988,29 @@ async def test_run_is_not_repeated_after_another_run(session: Session) -> None:
     assert await stored(session) == ["Pay.", "Done.", "Thanks.", "Welcome."]
 
 
+class LoadTogether:
+    """A store whose first two loads return together, so that neither caller has stored anything."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self.store = store
+        self.loads = 0
+        self.both = anyio.Event()
+
+    async def load(self, session: str, *, newest: int | None = None) -> Sequence[Record]:
+        found = await self.store.load(session, newest=newest)
+        self.loads += 1
+        if self.loads == 2:
+            self.both.set()
+        await self.both.wait()
+        return found
+
+    async def append(self, session: str, after: int, text: str, *, alone: bool = False) -> None:
+        await self.store.append(session, after, text, alone=alone)
+
+
 async def test_concurrent_runs_of_one_id_conflict(session: Session) -> None:
-    """They say the same, and each would think that the other's words are its own."""
+    """They send the same messages, which neither may take for its own."""
+    session = Session(session.name, LoadTogether(session.store))
     ended: list[str] = []
 
     async def begin() -> None:
