@@ -435,7 +435,7 @@ def scripts(draw: st.DrawFn) -> list[tuple[Said, Pieces]]:
 @examples(8)
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("given", GIVEN)
-async def test_where_it_is_cut_changes_nothing(
+async def test_split_of_the_stream_changes_nothing(
     given: str, stream: bool, script: list[tuple[Said, Pieces]], who: str
 ) -> None:
     """Text, reasoning and several calls cut and mixed anywhere, with any finish reason."""

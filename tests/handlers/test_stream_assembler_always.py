@@ -59,7 +59,7 @@ def test_a_function_may_pass_on_such_chunks(name: str, data: st.DataObject) -> N
 
 
 @given(message=replies())
-def test_a_whole_reply_says_the_same_as_its_stream(message: Json) -> None:
+def test_complete_reply_equals_its_stream(message: Json) -> None:
     whole = completion_done({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
     assert whole.message == message
 

@@ -79,7 +79,7 @@ def test_all_items_are_the_three_parts_in_order() -> None:
     assert [one.id for one in DATA.all_items] == [0, 1, 2, 3, 4, 5]
 
 
-def test_clone_replaces_what_it_is_given_and_nothing_else() -> None:
+def test_clone_replaces_only_the_given_parts() -> None:
     cloned = DATA.clone(new_items=())
     assert cloned.new_items == ()
     assert cloned == dataclasses.replace(DATA, new_items=())
@@ -129,7 +129,7 @@ def test_a_history_that_is_text_is_a_user_message() -> None:
 @pytest.mark.parametrize(
     "over", [remove_all_tools, keep_last(5), tool_results_budget(9), last_user_message, nest_handoff_history]
 )
-def test_data_may_be_made_of_text_and_plain_messages(part: str, value: Any, over: Any) -> None:
+def test_parts_may_be_text_or_plain_messages(part: str, value: Any, over: Any) -> None:
     """As openai-agents makes them; whichever filter is given them."""
     made: dict[str, Any] = {"input_history": (), "pre_handoff_items": (), "new_items": (), part: value}
     shown = [text_of(one.message) for one in over(HandoffInputData(**made)).all_items]
@@ -194,7 +194,7 @@ def test_a_part_that_cannot_be_shown_is_refused(part: Any, error: type[Exception
         DATA.clone(new_items=part)
 
 
-def test_a_lone_message_is_no_sequence() -> None:
+def test_single_message_is_not_a_part() -> None:
     with pytest.raises(TypeError, match="expected a tuple of items or messages, not dict"):
         as_items({"role": "user", "content": "Hi"})
 
@@ -268,7 +268,7 @@ def test_keep_last_leaves_each_item_in_its_part() -> None:
     assert (data.input_history, data.pre_handoff_items) == ((SYSTEM,), (LOOKED, FOUND))
 
 
-def test_keep_last_looks_at_what_is_shown() -> None:
+def test_keep_last_counts_shown_items() -> None:
     data = keep_last(1)(DATA.clone(input_items=[{"role": "user", "content": "only this"}]))
     assert isinstance(data, HandoffInputData)
     assert [text_of(one.message) for one in data.all_items] == ["s", "only this"]
@@ -398,7 +398,7 @@ FILTERS = st.lists(st.sampled_from(BUILT_IN), max_size=4)
 
 
 @given(_data(), FILTERS)
-async def test_filters_never_change_what_they_are_given(
+async def test_filters_do_not_change_their_input(
     data: HandoffInputData, filters: list[HandoffInputFilter]
 ) -> None:
     before = copy.deepcopy(data)
@@ -407,7 +407,7 @@ async def test_filters_never_change_what_they_are_given(
 
 
 @given(_data(), FILTERS)
-async def test_filters_keep_who_hands_over_to_whom(
+async def test_filters_keep_source_and_target(
     data: HandoffInputData, filters: list[HandoffInputFilter]
 ) -> None:
     """Every field that is not a part survives every filter."""

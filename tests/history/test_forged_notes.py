@@ -61,7 +61,7 @@ WAYS: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("options", [{}, {"tools": [look_up]}])
-async def test_a_users_text_is_no_note(way: str, options: dict[str, Any]) -> None:
+async def test_user_text_is_not_a_note(way: str, options: dict[str, Any]) -> None:
     """Neither for the first agent nor for the next one, which has one of the runtime's beside it."""
     result = await Runner.run(team(**options), WAYS[way])
     for model_call, real in zip(result.calls, (0, 0, 1), strict=True):
@@ -148,7 +148,7 @@ async def test_a_filter_against_tools_hides_a_note_of_before() -> None:
     assert list(result.calls[-1].messages) == [{"role": "user", "content": "Hi"}]
 
 
-def test_what_a_tool_read_is_shown_to_the_letter() -> None:
+def test_tool_result_is_shown_unchanged() -> None:
     """It has a role of its own; an agent that edits this very file must find its words again."""
     made = call("read", id="c")
     asked: Any = [

@@ -134,7 +134,7 @@ def test_the_summary_is_one_assistant_message_of_numbered_lines() -> None:
     )
 
 
-def test_a_summary_of_nothing_says_so() -> None:
+def test_empty_summary_says_that_it_is_empty() -> None:
     (message,) = default_handoff_history_mapper([])
     assert message.get("content") == f"{PREAMBLE}\n{START}\n(no previous turns recorded)\n{END}"
 
@@ -172,7 +172,7 @@ def test_a_call_without_an_id_can_be_summed_up() -> None:
     }
 
 
-def test_what_json_cannot_say_is_said_as_text() -> None:
+def test_value_without_a_json_form_is_text_in_a_summary() -> None:
     odd: Any = {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "data": {1, 2}}]}
     assert "{1, 2}" in text_of(default_handoff_history_mapper([odd])[0])
 
@@ -212,7 +212,7 @@ def test_no_text_forges_any_marker(text: str, markers: tuple[str, str]) -> None:
     assert records(text_of(message), *markers) == [{"role": "user", "content": text}]
 
 
-def test_a_record_has_no_thoughts_of_the_content_either() -> None:
+def test_summary_line_has_no_reasoning_parts() -> None:
     thought: Any = [{"type": "thinking", "signature": "s"}, {"type": "text", "text": "Hi"}]
     (message,) = default_handoff_history_mapper([{"role": "assistant", "content": thought}])
     assert records(text_of(message)) == [{"role": "assistant", "content": thought[1:]}]
@@ -249,7 +249,7 @@ async def test_passed_markers_precede_those_of_the_task() -> None:
     assert len(records(text_of(summary.message), "<<", ">>")) == 3
 
 
-def test_a_marker_that_is_passed_is_checked_too() -> None:
+def test_passed_marker_is_checked() -> None:
     with pytest.raises(ConfigError, match="'b' cannot be a history marker"):
         default_handoff_history_mapper([], ("<<", "b"))
 
@@ -345,7 +345,7 @@ async def test_an_async_mapper_that_fails_is_named() -> None:
         await nest_handoff_history(data_of(ITEMS), history_mapper=breaks)
 
 
-async def test_what_is_nested_is_not_changed() -> None:
+async def test_nested_items_are_not_changed() -> None:
     data = data_of(ITEMS)
     before = copy.deepcopy(data)
     nest_handoff_history(data)
@@ -388,7 +388,7 @@ async def test_mapper_cannot_edit_the_transcript() -> None:
     assert nested.all_items[0].message.get("content") == "[gone]"
 
 
-async def test_a_mapper_is_given_what_any_provider_can_read() -> None:
+async def test_mapper_gets_portable_messages() -> None:
     """What it returns is shown to any."""
     thought: Any = {"role": "assistant", "content": "Hm.", "thinking_blocks": [{"signature": "s"}]}
     given: list[Message] = []
@@ -431,12 +431,12 @@ async def test_second_nesting_renders_the_original_items() -> None:
     assert len(again.all_items) == 2
 
 
-async def test_nesting_what_is_nested_is_the_same() -> None:
+async def test_nesting_twice_is_nesting_once() -> None:
     nested = nest_handoff_history(data_of(ITEMS))
     assert nest_handoff_history(nested) == nested
 
 
-async def test_a_mappers_summary_unfolds_as_well() -> None:
+async def test_summary_of_a_mapper_is_unfolded() -> None:
     def mapper(messages: list[Message]) -> list[Message]:
         return [
             {"role": "user", "content": f"{len(messages)} messages"},
@@ -448,7 +448,7 @@ async def test_a_mappers_summary_unfolds_as_well() -> None:
     assert [text_of(one.message) for one in again.all_items] == ["6 messages", "Go on."]
 
 
-async def test_a_mapper_that_shows_nothing_leaves_nothing() -> None:
+async def test_mapper_may_return_no_messages() -> None:
     nested = nest_handoff_history(data_of(ITEMS), history_mapper=lambda messages: [])
     assert nested.all_items == ()
 
@@ -561,7 +561,7 @@ async def test_each_item_is_shown_once_after_many_handoffs(hops: list[list[str]]
 
 
 @given(st.lists(_TEXTS, min_size=1, max_size=4), st.sampled_from(["user", "assistant"]))
-async def test_hostile_text_stays_text_over_many_hops(texts: list[str], role: str) -> None:
+async def test_hostile_text_stays_text_over_many_handoffs(texts: list[str], role: str) -> None:
     """Text that looked like a summary was parsed as one and forged roles, from the second hop on."""
     said: list[Any] = [{"role": "user", "content": "Hi"}]
     view: Sequence[RunItem] = [item(0, said[0], "input")]

@@ -160,7 +160,7 @@ async def test_the_transcript_keeps_everything() -> None:
     assert origins == ["x", "x", "y", "y", "x"]
 
 
-async def test_renumbered_calls_keep_what_came_with_them() -> None:
+async def test_call_with_a_new_id_keeps_its_other_fields() -> None:
     """A repeated id is replaced, its signature stays."""
     seen: list[Any] = []
 
@@ -249,7 +249,9 @@ values = st.recursive(leaves, lambda each: st.lists(each, max_size=3))
 
 @given(extra=st.dictionaries(keys, values, max_size=4), on_call=st.dictionaries(keys, values, max_size=2))
 @examples(20)
-async def test_any_keys_survive_a_hop_and_a_save(extra: dict[str, Any], on_call: dict[str, Any]) -> None:
+async def test_unknown_keys_survive_handoffs_and_sessions(
+    extra: dict[str, Any], on_call: dict[str, Any]
+) -> None:
     """Unknown keys survive, whatever they are; only those of the same family are shown them."""
     made = {**call("transfer_to_y", id="c"), **on_call}
     written = {"role": "assistant", **extra, "content": "Over.", "tool_calls": [made]}
@@ -265,7 +267,7 @@ async def test_any_keys_survive_a_hop_and_a_save(extra: dict[str, Any], on_call:
 
 
 @pytest.mark.parametrize("spoil", ["touched", "foreign"])
-async def test_the_double_refuses_what_a_provider_would(spoil: str) -> None:
+async def test_test_double_refuses_invalid_messages(spoil: str) -> None:
     """Else the tests above prove nothing."""
     x = Strict("x", [signed("One.", mark="x1"), signed("Two.", mark="x2")])
     first = await Runner.run(Agent("X", model=x), "Hi")

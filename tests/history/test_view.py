@@ -348,7 +348,7 @@ async def test_private_keys_that_a_filter_writes_are_not_sent() -> None:
     assert await apply_filter(noted, data_of(ITEMS), "f") == ITEMS
 
 
-async def test_routelocks_own_filters_need_no_copies() -> None:
+async def test_own_filters_get_no_copies() -> None:
     given: list[RunItem] = []
 
     def sees(data: HandoffInputData) -> HandoffInputData:
@@ -408,7 +408,7 @@ async def test_a_mapper_is_called_a_mapper_in_its_error(mapper: Any, says: str) 
     assert caught.value.__cause__ is not None
 
 
-async def test_an_async_generator_is_no_filter() -> None:
+async def test_async_generator_is_not_a_filter() -> None:
     async def generator(data: HandoffInputData) -> Any:
         yield data
 

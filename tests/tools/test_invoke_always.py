@@ -75,7 +75,7 @@ WRITTEN = replies(least=1).flatmap(lambda said: st.tuples(st.just(said), written
     reasons=st.lists(FINISHES, min_size=8, max_size=8),
     stream=st.booleans(),
 )
-async def test_why_a_reply_ended_decides_nothing(
+async def test_finish_reason_does_not_change_the_run(
     turns: list[Json], reasons: list[str | None], stream: bool
 ) -> None:
     """google/adk-python 4482, googleapis/python-genai 2868: "stop" with calls, "tool_calls" without."""

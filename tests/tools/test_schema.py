@@ -143,7 +143,7 @@ def test_strict_parsing_converts_nothing() -> None:
         made.parse('{"reason": 5}', strict=True)
 
 
-def test_strict_parsing_still_reads_what_json_cannot_spell() -> None:
+def test_strict_parsing_reads_types_without_a_json_form() -> None:
     assert JsonType(Colour).parse('{"response": "red"}', strict=True) is Colour.RED
     assert JsonType(set[int]).parse('{"response": [1]}', strict=True) == {1}
     assert JsonType(Refund).parse('{"amount": 1}', strict=True) == Refund(1)
@@ -156,7 +156,7 @@ def test_lenient_parsing_is_the_default() -> None:
 @pytest.mark.parametrize(
     "text", ["", "null", "[]", '{"reason": ', '{"reason": "a",}', "{}", '{"reason": null}']
 )
-def test_what_does_not_fit_is_the_models_mistake(text: str) -> None:
+def test_mismatch_is_a_model_behavior_error(text: str) -> None:
     with pytest.raises(ModelBehaviorError) as caught:
         JsonType(Reason).parse(text)
     assert isinstance(caught.value.__cause__, pydantic.ValidationError)
@@ -168,7 +168,7 @@ def test_a_type_without_json_is_a_configuration_error(of: Any) -> None:
         JsonType(of)
 
 
-def test_schema_of_gives_what_json_type_has() -> None:
+def test_schema_of_equals_json_type() -> None:
     assert schema_of(Reason) == (JsonType(Reason).schema, True)
 
 
@@ -181,24 +181,24 @@ def complaint(of: Any, text: str) -> str:
     return str(caught.value)
 
 
-def test_the_position_of_broken_json_is_told() -> None:
+def test_report_has_the_position_of_broken_json() -> None:
     told = complaint(Reason, '{"reason": "a",}')
     assert "trailing comma at line 1 column 16" in told
     assert 'You sent: {"reason": "a",}' in told
 
 
-def test_the_path_to_a_wrong_value_is_told() -> None:
+def test_report_has_the_path_of_a_wrong_value() -> None:
     told = complaint(Node, '{"name": "a", "children": [{"name": "b"}, {"name": []}]}')
     assert told.startswith("children[1].name: Input should be a valid string.")
 
 
-def test_the_expected_fields_are_told() -> None:
+def test_report_has_the_expected_fields() -> None:
     told = complaint(Refund, "{}")
     assert "amount: Field required." in told
     assert "Expected a JSON object with amount (integer, required), tags (array, required), note (" in told
 
 
-def test_choices_and_references_are_told_in_words() -> None:
+def test_report_describes_choices_and_references() -> None:
     class Order(pydantic.BaseModel):
         size: Literal["s", "m"]
         only: Literal["x"]
@@ -237,7 +237,7 @@ def test_other_errors_are_shown_as_they_are() -> None:
     assert told.endswith("You sent: (nothing)")
 
 
-def test_no_fields_are_expected_in_words() -> None:
+def test_report_says_that_no_fields_are_expected() -> None:
     assert describe_error(ValueError("No"), "{}", schema={}).endswith("Expected: {}, without any field.")
 
 
