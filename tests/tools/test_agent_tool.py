@@ -35,8 +35,7 @@ from routelock.errors import (
 from routelock.handlers.port import Request
 from routelock.run.events import NestedEvent
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.tools.agent_tool import AsTool
-from routelock.tools.tool import ToolResult
+from routelock.tools.tool import Tool, ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +109,7 @@ async def test_is_enabled_applies_to_an_agent_tool() -> None:
 
 
 def test_every_agent_can_be_a_tool() -> None:
-    assert isinstance(agent("A"), AsTool)
+    assert isinstance(agent("A").as_tool(), Tool)
 
 
 # -- what the agent is asked, and what it answers --

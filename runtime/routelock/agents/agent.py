@@ -11,7 +11,7 @@ from typing import Any, Generic, cast, get_args
 from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
-from routelock._tool_names import frozen_list
+from routelock._tool_names import frozen_list, slug
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect_errors, register
 from routelock.agents.skill import Skill, register_all
@@ -30,11 +30,12 @@ from routelock.handlers.port import (
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.context import HandoffContext
 from routelock.handoffs.handoff import Handoff, fill_in, is_list
-from routelock.scopes import permits
-from routelock.tools.agent_tool import AgentCall, AsTool
+from routelock.scopes import Scope, permits
+from routelock.tools.agent_tool import AgentCall
+from routelock.tools.approvals import NeedsApproval
 from routelock.tools.decorators import is_function, tool, with_functions
 from routelock.tools.schema import JsonType
-from routelock.tools.tool import Tool
+from routelock.tools.tool import IsEnabled, OnError, Tool
 
 __all__ = [
     "Agent",
@@ -224,7 +225,7 @@ def _as_handoff(given: Agent[Any] | Handoff | Handler | str) -> Handoff:
 
 
 @dataclass(frozen=True, eq=False)
-class Agent(AsTool, Generic[T]):
+class Agent(Generic[T]):
     """An agent: instructions, a model, tools, and the targets of its handoffs.
 
     Agents are immutable: `dataclasses.replace` makes a changed copy. ``T`` is the type of the object that a
@@ -296,6 +297,61 @@ class Agent(AsTool, Generic[T]):
         wrong += colliding_names(self.name, [*tools, *registered.tools], self.edges)
         if wrong:
             raise in_one(wrong)
+
+    def as_tool(
+        self,
+        tool_name: str | None = None,
+        tool_description: str | None = None,
+        *,
+        input_type: type[Any] | None = None,
+        max_turns: int | None = 10,
+        output: Callable[[Any], MaybeAwaitable[Any]] | None = None,
+        is_enabled: IsEnabled = True,
+        scope: Scope = "all",
+        timeout: float | None = None,
+        on_error: OnError = "report",
+        needs_approval: NeedsApproval = False,
+    ) -> Tool:
+        """Return a tool with which another agent calls this one and stays active.
+
+        The agent answers in a sub-run, see "Agents as tools" in docs/agents.md. It sees only what the model
+        passes, and its final output is the result of the call.
+
+        Args:
+            tool_name: the name of the tool; by default the agent's name, in the letters that tool names
+                allow.
+            tool_description: the purpose of the agent; by default its ``handoff_description``.
+            input_type: a pydantic model, dataclass or TypedDict that the model must pass instead of
+                ``{"input": "..."}``. The agent gets it as JSON.
+            max_turns: the most model calls of one sub-run, never more than the outer run has left.
+            output: a sync or async function that makes the result of the call from the `routelock.RunResult`.
+            is_enabled: a bool, or a function of the context and the agent, called in each turn and before a
+                call.
+            scope: which runs may use the tool, see `routelock.scopes`.
+            timeout: the time limit of one sub-run in seconds. The time that the reader of a stream takes does
+                not count.
+            on_error: ``"report"`` reports an error to the calling model, ``"raise"`` stops the run, and a
+                function of the context and the error makes the text for the model.
+            needs_approval: whether a call needs approval: a bool, or a function of the context and the
+                arguments. The agent's own tools have their own setting.
+
+        Raises:
+            ConfigError: an argument is invalid.
+        """
+        call = AgentCall(agent=self, input_type=input_type, max_turns=max_turns, output=output)
+        description = f"Ask the {self.name} agent. {self.handoff_description or ''}".strip()
+        return Tool(
+            name=slug(self.name) if tool_name is None else tool_name,
+            description=description if tool_description is None else tool_description,
+            params_json_schema=call.takes.schema,
+            strict=call.takes.strict,
+            on_invoke_tool=call,
+            timeout=timeout,
+            is_enabled=is_enabled,
+            scope=scope,
+            on_error=on_error,
+            needs_approval=needs_approval,
+        )
 
     async def get_system_prompt(self, context: RunContext[T]) -> str | None:
         """Return the instructions for the next model call of a run."""
