@@ -41,14 +41,14 @@ __all__ = [
     "Agent",
     "Instructions",
     "agent_problems",
-    "collected",
+    "as_list",
+    "collect",
     "colliding_names",
+    "combine_errors",
     "connected",
+    "duplicate_name_error",
     "find_agent",
     "guardrail_problems",
-    "in_list",
-    "in_one",
-    "two_of_a_name",
 ]
 
 
@@ -121,13 +121,13 @@ def guardrail_problems(declared: Any) -> list[str]:
     return [
         f"{name} are functions, not {guardrail!r:.80}"
         for name in ("input_guardrails", "output_guardrails")
-        for guardrail in in_list(getattr(declared, name))
+        for guardrail in as_list(getattr(declared, name))
         if not callable(guardrail)
     ]
 
 
 def _tool_problems(agent: Any, where: str) -> list[str]:
-    tools: list[Any] = in_list(agent.tools)
+    tools: list[Any] = as_list(agent.tools)
     wrong = [f"{where}: {_tool_problem(tool)}" for tool in tools if not isinstance(tool, Tool)]
     return wrong + [
         f"{where}: tool {tool.name!r} calls an agent: give the guardrails to that agent"
@@ -141,14 +141,14 @@ def _list_problem(given: object) -> str:
     return "not a dict: pass its values" if isinstance(given, Mapping) else f"not {given!r:.80}"
 
 
-def in_list(given: Any) -> list[Any]:
+def as_list(given: Any) -> list[Any]:
     """Return the elements of a declared list; an empty list if it is not a list, which is reported
     elsewhere.
     """
     return list(given) if is_list(given) else []
 
 
-def collected(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iterable[Any]) -> list[Each]:
+def collect(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iterable[Any]) -> list[Each]:
     """Return what ``make`` returns for each element, and append its ConfigErrors to ``wrong``."""
     made: list[Each] = []
     for each in given:
@@ -157,7 +157,7 @@ def collected(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iter
     return made
 
 
-def in_one(wrong: Sequence[ConfigError]) -> ConfigError:
+def combine_errors(wrong: Sequence[ConfigError]) -> ConfigError:
     """Return one error with the texts of all errors; a single error is returned as it is."""
     if len(wrong) == 1:
         return wrong[0]
@@ -168,7 +168,7 @@ def in_one(wrong: Sequence[ConfigError]) -> ConfigError:
     return error
 
 
-def two_of_a_name(name: str) -> ConfigError:
+def duplicate_name_error(name: str) -> ConfigError:
     """Return the error for two different agents with the same name."""
     return ConfigError(f"Two different agents are named {name!r}; give each its own name.")
 
@@ -284,8 +284,8 @@ class Agent(Generic[T]):
         if isinstance(self.tools, tuple):
             fill_in(self, "tools", with_functions(self.tools))
         wrong = agent_problems(self)
-        declared = collected(wrong, _as_handoff, in_list(self.handoffs))
-        registered = register_all(self.name, self.model, in_list(self.handlers), in_list(self.skills), wrong)
+        declared = collect(wrong, _as_handoff, as_list(self.handoffs))
+        registered = register_all(self.name, self.model, as_list(self.handlers), as_list(self.skills), wrong)
         exposed = [
             Handoff(target=each.handler, scope=each.scope)
             for each in registered.handlers
@@ -293,10 +293,10 @@ class Agent(Generic[T]):
         ]
         fill_in(self, "registered", registered)
         fill_in(self, "edges", (*declared, *exposed))
-        tools = [each for each in in_list(self.tools) if isinstance(each, Tool)]
+        tools = [each for each in as_list(self.tools) if isinstance(each, Tool)]
         wrong += colliding_names(self.name, [*tools, *registered.tools], self.edges)
         if wrong:
-            raise in_one(wrong)
+            raise combine_errors(wrong)
 
     def as_tool(
         self,
@@ -365,7 +365,7 @@ class Agent(Generic[T]):
         return wants(self.instructions, 2)
 
     @cached_property
-    def told_context(self) -> Collection[str]:
+    def hooks_with_context(self) -> Collection[str]:
         """Which of ``on_handoff_request`` and ``on_handoff_received`` take the `RunContext` too."""
         hooks: dict[str, Any] = {name: getattr(self, name) for name in HANDOFF_HOOKS}
         return {name for name, hook in hooks.items() if hook is not None and wants(hook, 2) == 2}
@@ -391,12 +391,12 @@ class Agent(Generic[T]):
         return [each for each in self.registered.handlers if permits(each.scope, ())]
 
     @cached_property
-    def hooked(self) -> bool:
+    def has_hooks(self) -> bool:
         """Whether the agent or one of its skills has hooks."""
         return self.hooks is not None or bool(self.registered.hooks)
 
     @cached_property
-    def worked_out(self) -> dict[Any, Any]:
+    def cache(self) -> dict[Any, Any]:
         """A cache of values that follow from the declaration alone, shared by all runs."""
         return {}
 
@@ -443,7 +443,7 @@ class Agent(Generic[T]):
             else:
                 twice[agent.name] = None
         if twice:
-            raise in_one([two_of_a_name(name) for name in twice])
+            raise combine_errors([duplicate_name_error(name) for name in twice])
         return found
 
 
@@ -463,7 +463,7 @@ def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str,
             if graph.setdefault(name, other) is not other:
                 twice[name] = None
     if twice:
-        raise in_one([two_of_a_name(name) for name in twice])
+        raise combine_errors([duplicate_name_error(name) for name in twice])
     return graph
 
 

@@ -307,12 +307,12 @@ async def _offer(run: Run) -> Offer:
     """Return what the model may call. What nothing can change is worked out once, for all or for this run."""
     agent, handler = run.frame.agent, run.frame.handler.name
     for_all = not (run.scopes or run.config.external_tools or run.config.agents)
-    offered: Offer | None = agent.worked_out.get((offer, handler)) if for_all else None
+    offered: Offer | None = agent.cache.get((offer, handler)) if for_all else None
     if offered is None:
         external = run.config.external_tools
         offered = await offer(agent, run.now(), run.graph, handler=handler, external=external)
         if for_all and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
-            agent.worked_out[offer, handler] = offered
+            agent.cache[offer, handler] = offered
     if offered.fixed:
         run.frame.offered = offered
     _warn_of_many(run, offered)

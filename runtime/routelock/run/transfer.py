@@ -232,7 +232,7 @@ async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
         )
     with callback_errors(f"on_handoff_received of agent {target.name!r}"):
         hook: Any = target.on_handoff_received
-        told = (context, run.now()) if "on_handoff_received" in target.told_context else (context,)
+        told = (context, run.now()) if "on_handoff_received" in target.hooks_with_context else (context,)
         await resolve(hook(*told))
 
 
