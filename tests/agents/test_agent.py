@@ -74,7 +74,7 @@ def test_a_handoff_is_named_after_its_target() -> None:
 
 
 def test_default_description_names_the_target() -> None:
-    """No trailing blank where there is nothing more to say."""
+    """There is no trailing blank without a handoff_description."""
     assert handoff(Agent("B")).tool_description == "Handoff to the B agent to handle the request."
 
 

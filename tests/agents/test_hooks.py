@@ -88,7 +88,7 @@ async def test_an_agents_hooks_hear_of_that_agent_only() -> None:
 
 
 class Handoffs(AgentHooks):
-    """Writes down of which handoffs it is told, and by which context."""
+    """Records its handoff calls and their contexts."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
@@ -170,7 +170,7 @@ async def test_call_without_a_tool_has_no_tool_hooks() -> None:
 
 
 class Seeing(RunHooks):
-    """Keeps what the hooks are given."""
+    """Records the arguments of its hooks."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -267,7 +267,7 @@ async def test_errors_of_tool_hooks_are_in_the_order_of_calls(stream: bool) -> N
 
 
 class Sync:
-    """Hooks need neither be async nor inherit; what is missing is noted like any other failure."""
+    """Hooks may be sync and need no base class; a missing method is recorded as an error."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

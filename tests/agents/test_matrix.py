@@ -131,7 +131,7 @@ def test_agent_reached_twice_has_its_rows_once() -> None:
 
 
 def test_agent_tool_may_have_a_graph_with_the_same_names() -> None:
-    """It has a run of its own."""
+    """It has a sub-run with its own agents."""
     inner = Agent("inner", handoffs=[Agent("b", handoffs=["inner"])])
     found = rows(Agent("outer", tools=[inner.as_tool()], handoffs=[B]))
     assert [row[:2] for row in found[2:]] == [("inner", ("b",)), ("b", ("inner",))]

@@ -105,7 +105,7 @@ def test_handler_name_from_another_source_is_an_error() -> None:
 
 @pytest.mark.parametrize("model", [None, ScriptedHandler([], name="h")], ids=["handlers", "model"])
 def test_two_declared_handlers_of_one_name_are_refused(model: Any) -> None:
-    """One would be lost without a word, and a fallback with it."""
+    """One of them would be lost without an error, and a fallback with it."""
     handlers = [Voice("h"), *([] if model else [Voice("h")])]
     with pytest.raises(ConfigError, match="two handlers are named 'h'"):
         Agent("A", model=model, handlers=handlers)
@@ -256,7 +256,7 @@ def test_a_hook_of_no_event_is_refused() -> None:
 
 
 def test_closed_registry_refuses_additions() -> None:
-    """Agents are immutable: what is registered in a run would be another run's."""
+    """Agents are immutable: a part that one run registers would be in other runs too."""
     made = Registry("A")
     made.close()
     for add in (

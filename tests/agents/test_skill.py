@@ -273,7 +273,7 @@ def test_skill_without_super_init_works() -> None:
 
 
 def test_settings_that_nobody_gave_are_nobodys() -> None:
-    """What a careless skill writes would else be in every other's."""
+    """Otherwise a write of one skill would appear in all others."""
 
     class Careless(Skill):
         def __init__(self) -> None: ...

@@ -40,7 +40,7 @@ async def run(agent: Agent[Any], watched: bool, **settings: Any) -> RunResult[An
 
 
 async def refused(model: Handler, watched: bool) -> ContentRefused:
-    """Run an agent whose reply is refused, on the usual terms for trying again."""
+    """Run an agent whose reply is refused, with the default retries."""
     with pytest.raises(ContentRefused) as caught:
         await run(Agent("a", model=model), watched)
     return caught.value

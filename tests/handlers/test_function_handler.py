@@ -87,7 +87,7 @@ def test_family_is_the_name_by_default() -> None:
 
 
 async def test_it_is_still_the_function() -> None:
-    """Documentation, signature and a unit test find what they know."""
+    """Documentation, `inspect.signature` and unit tests find the function's own attributes."""
     made = handler(name="desk")(answer)
     assert made.__doc__ == "Answer with a greeting."
     assert (made.__name__, made.__qualname__, made.__module__) == ("answer", "answer", __name__)  # type: ignore[attr-defined]
@@ -272,7 +272,7 @@ async def test_a_generator_is_closed_when_the_reader_leaves() -> None:
 
 
 class Connected:
-    """As openai's: the iterator is a generator of its own, and only the stream has the connection."""
+    """Like openai's stream: the iterator is a separate generator, and only the stream has the connection."""
 
     def __init__(self, pieces: int = 99) -> None:
         self.pieces = pieces
@@ -402,7 +402,7 @@ async def test_a_method_can_play_an_agent() -> None:
 
 
 async def test_a_function_can_play_an_agent() -> None:
-    """A run with nothing but a function: tools, then the answer, and usage that says it is a guess."""
+    """A run with only a function: tools, then the answer, and usage marked as an estimate."""
 
     @function_tool
     async def look(at: int) -> str:

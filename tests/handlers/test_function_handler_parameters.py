@@ -252,7 +252,7 @@ def says_either_for_type_checkers(request: Request) -> dict[str, State] | abc.Aw
 
 
 class Forwarding:
-    """An object whose call says that it returns something async."""
+    """An object whose ``__call__`` has an async return annotation."""
 
     def __call__(self, request: Request) -> AsyncIterator[str]:
         return words()
@@ -480,7 +480,7 @@ async def test_function_may_have_no_parameters() -> None:
 
 
 async def test_optional_parameters_get_values_of_the_handoff_input() -> None:
-    """What `request_handoff(name, city="Rome")` says reaches the handler's call."""
+    """The input of a handoff reaches the parameters of the handler's function."""
 
     async def answer(request: Request, city: str = "Oslo", *, country: str = "Norway") -> Any:
         return city, country
@@ -497,7 +497,7 @@ async def test_positional_parameter_with_default_is_filled() -> None:
 
 
 async def test_variadic_parameter_gets_the_other_keys() -> None:
-    """What the function has under a name of its own cannot be replaced from outside."""
+    """The handoff input cannot replace parameters that have another source."""
 
     async def answer(request: Request, city: str = "Oslo", **rest: Any) -> Any:
         assert request is REQUEST
@@ -529,7 +529,7 @@ async def test_bound_arguments_are_not_replaced(function: Any, rest: str) -> Non
 
 
 async def test_a_partials_own_arguments_stay() -> None:
-    """They are the app's, even if their names are those of what a handler can have."""
+    """Bound arguments stay, even if they have names that a handler fills."""
 
     async def answer(request: Request, context: str, city: str) -> str:
         return f"{context} {city}"
@@ -549,7 +549,7 @@ async def test_handoff_input_must_be_a_mapping_to_fill_parameters(passed: Any) -
 
 
 async def test_a_wrapper_is_called_with_its_own_parameters() -> None:
-    """It is what is called, whatever functools.wraps says of the function inside."""
+    """The wrapper is called, so its own parameters count."""
 
     @functools.wraps(prefixed)
     async def wrapper(request: Request) -> str:

@@ -495,13 +495,13 @@ async def test_reply_with_complete_arguments_needs_no_finish_reason(place: int) 
 
 @pytest.mark.parametrize("end", [{"finish_reason": "length"}, {"finish_reason": "stop"}, {"usage": USAGE}])
 async def test_finish_reason_proves_that_a_reply_is_complete(end: Any) -> None:
-    """The run tells the model that its arguments are broken, as it does for every provider."""
+    """The run reports invalid arguments to the model, as for every provider."""
     done = await done_by(giving(*cut_call('{"at": ')[:1], end))
     assert calls_of(done.message)[0]["function"]["arguments"] == '{"at": '
 
 
 async def test_text_that_ends_is_the_reply() -> None:
-    """A function that returns has said what it had to say."""
+    """A function that has returned has given its complete reply."""
     assert (await done_by(giving(chunk(content="Hello")))).message == HELLO
 
 

@@ -21,7 +21,7 @@ from routelock.testing import ScriptedHandler
 
 
 class Named:
-    """A handler that says what it asks."""
+    """A handler with a model and a provider."""
 
     name = "named"
 

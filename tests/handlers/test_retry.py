@@ -153,7 +153,7 @@ async def test_jitter_spreads_waits_over_the_upper_half() -> None:
 
 
 async def test_retry_after_is_waited_for() -> None:
-    """What the provider asks for replaces our own guess, without jitter."""
+    """The delay that the provider asks for replaces the computed one, without jitter."""
     clock = Clock()
     failed, _ = await events([RateLimited("x", retry_after=7), DONE], clock.retry(jitter=lambda: 0.0))
     assert clock.slept == [7]
@@ -281,7 +281,7 @@ async def test_tools_run_once_despite_retries() -> None:
 
 
 async def test_failed_attempts_are_on_the_result() -> None:
-    """Nothing is swallowed: a run that went well still says what had to be tried again."""
+    """A successful run still reports its failed attempts."""
     error = RateLimited("slow down")
     result = await run([error, "Hi"], Clock().retry())
     (problem,) = result.errors
@@ -309,7 +309,7 @@ async def test_attempt_of_unknown_cost_makes_the_price_unknown(first: Any) -> No
 
 
 async def test_a_defect_in_a_library_is_not_retried() -> None:
-    """An ImportError dressed up as a connection error fails the same way for ever."""
+    """An ImportError that looks like a connection error would fail again each time."""
     with pytest.raises(ProviderDefect):
         await run([ProviderDefect("No module named 'mcp'")], Clock().retry())
 

@@ -36,7 +36,7 @@ def assemble(*deltas: Delta) -> MessageDone:
 
 
 def calls(*pieces: Delta) -> list[tuple[str, str, str]]:
-    """Return (id, name, arguments) of each call, when every piece comes in a chunk of its own."""
+    """Return (id, name, arguments) of each call if each piece comes in a separate chunk."""
     made = assemble(*({"tool_calls": [piece]} for piece in pieces)).message.get("tool_calls", [])
     return [(made["id"], made["function"]["name"], made["function"]["arguments"]) for made in made]
 
@@ -480,7 +480,7 @@ def test_a_completion_with_an_empty_delta_beside_its_message() -> None:
 
 
 def test_labels_are_not_joined() -> None:
-    """Groq says the channel again in every delta."""
+    """Groq repeats the channel in each delta."""
     message: Any = assemble({"channel": "analysis", "reasoning": "a"}, {"channel": "analysis"}).message
     assert message["channel"] == "analysis"
 
@@ -669,7 +669,7 @@ def test_a_whole_message_keeps_its_calls(message: Delta) -> None:
     ],
 )
 def test_repeated_arguments_count_once(pieces: list[str], arguments: str) -> None:
-    """litellm makes up a stream like this; two different objects stay what they are."""
+    """litellm simulates a stream like this; two different objects stay two."""
     assembler = Assembler()
     for index, piece in enumerate(pieces):
         delta = {"index": 0, "function": {"name": "weather" if not index else None, "arguments": piece}}

@@ -54,7 +54,7 @@ def test_a_store_can_be_two_functions() -> None:
 
 
 def test_words_are_never_looked_into() -> None:
-    """Whatever they look like: they were said."""
+    """Text is text, even if it looks like binary data."""
     store: dict[str, str] = {}
     light = externalize_binary(MESSAGES, store)
     assert light[0] == MESSAGES[0]

@@ -96,7 +96,7 @@ def test_clone_knows_no_other_parts() -> None:
 
 
 def test_input_items_replace_the_new_items() -> None:
-    """The model's input is replaced; what is stored keeps its part."""
+    """The model's input is replaced; the stored items stay in their part."""
     cloned = DATA.clone(input_items=())
     assert cloned.new_items == (MOVED, ACCEPTED)
     assert cloned.all_items == (SYSTEM, ASKED, LOOKED, FOUND)
@@ -143,7 +143,7 @@ def test_text_as_a_history_can_be_nested() -> None:
 
 
 def test_plain_messages_keep_their_place_in_each_part() -> None:
-    """A later nesting handoff sorts by id: a message must not move before what it followed."""
+    """A later nesting handoff sorts by id, so a message must not move before the item that it follows."""
     note: Message = {"role": "user", "content": "note"}
     assert [each.id for each in DATA.clone(input_history=[note]).input_history] == [-1]
     assert DATA.clone(pre_handoff_items=[note]).pre_handoff_items[0].id == ASKED.id
@@ -153,7 +153,7 @@ def test_plain_messages_keep_their_place_in_each_part() -> None:
 
 
 def test_plain_assistant_message_keeps_portable_fields() -> None:
-    """Nothing says who wrote it; the user's are the app's own."""
+    """The author of an assistant message is unknown; a user message is the app's own."""
     assert as_items([WORDS])[0].message == {
         "role": "assistant",
         "content": "I look.",
@@ -232,7 +232,7 @@ def test_remove_all_tools_twice_is_once() -> None:
 
 
 async def test_remove_all_tools_before_and_after_nesting() -> None:
-    """A summary is words and stays; tools that are removed before it is made are not in it."""
+    """A summary is text and stays; tools that are removed before it is made are not in it."""
     after = remove_all_tools(nest_handoff_history(DATA))
     assert "secret" in text_of(after.all_items[1].message)
     before = await resolve(compose(remove_all_tools, nest_handoff_history)(DATA))
@@ -300,7 +300,7 @@ def test_without_user_message_only_system_messages_stay() -> None:
 
 
 def test_a_nudge_is_not_the_users_message() -> None:
-    """The runtime speaks in the user's role when it nudges; the target needs what the user asked."""
+    """A nudge of the runtime has the user's role; the target needs the user's own question."""
     nudge = item(4, {"role": "user", "content": "You have made the same call 3 times."}, "nudge")
     data = last_user_message(DATA.clone(pre_handoff_items=[LOOKED, FOUND, nudge]))
     assert data.all_items == (SYSTEM, ASKED)
@@ -429,7 +429,7 @@ async def test_after_remove_all_tools_no_tool_is_left(
 
 @given(_data(), st.integers(0, 8))
 def test_keep_last_keeps_pairs_together(data: HandoffInputData, count: int) -> None:
-    """What had no problem before has none after, but that nothing may be left."""
+    """A valid history stays valid, except that no message may be left."""
     shown = data.clone(input_history=(), pre_handoff_items=())
     kept = keep_last(count)(shown)
     assert isinstance(kept, HandoffInputData)

@@ -58,7 +58,7 @@ def test_any_mapping_is_a_message() -> None:
 
 
 def test_unknown_keys_survive() -> None:
-    """What a provider sent is what it gets back."""
+    """A provider gets back the fields that it sent."""
     assert to_messages([{**USER, "vendor_says": 1}]) == [{**USER, "vendor_says": 1}]
 
 
@@ -157,7 +157,8 @@ def test_a_call_without_an_id_is_left_to_repair() -> None:
 
 @pytest.mark.parametrize("bare", [{}, {"arguments": None}, {"arguments": {}}])
 def test_a_call_without_arguments_has_empty_ones(bare: Any) -> None:
-    """Some tools write none where there are none; a run takes such replies, so the next run must, too."""
+    """Some libraries write no arguments at all; a run accepts such replies, so the next run must accept them
+    too."""
     given: Any = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", **bare}}]}
     (taken,) = to_messages([given])
     assert calls_of(taken)[0]["function"] == {"name": "f", "arguments": "{}"}

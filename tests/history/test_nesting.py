@@ -295,7 +295,7 @@ async def test_the_newest_user_message_can_be_folded_too() -> None:
 
 
 async def test_a_nudge_is_not_kept_in_the_users_place() -> None:
-    """The target answers the user, not what the runtime told the source."""
+    """The target answers the user, and not a nudge to the source."""
     nudge = item(4, {"role": "user", "content": "You repeat yourself."}, "nudge")
     *_, newest = nest_handoff_history(data_of([*ITEMS, nudge])).all_items
     assert newest is ITEMS[0]
@@ -354,7 +354,7 @@ async def test_nested_items_are_not_changed() -> None:
 
 @pytest.mark.parametrize("sync", [True, False])
 async def test_a_mapper_decides_about_all_messages(sync: bool) -> None:
-    """Sync or async; what it returns is exactly the target's history."""
+    """The messages of a sync or async mapper are exactly the target's history."""
     given: list[Message] = []
 
     def mapper(messages: list[Message]) -> list[Message]:
@@ -403,7 +403,7 @@ async def test_mapper_gets_portable_messages() -> None:
 
 
 async def test_system_messages_stay_in_front_of_the_summary() -> None:
-    """In it they would be an assistant's words; also after another hop, and in their order."""
+    """In the summary they would be text of an assistant. They keep their order after another handoff."""
     rules = [
         item(0, {"role": "system", "content": "One."}, "input"),
         item(2, {"role": "developer", "content": "Two."}, "input"),
@@ -471,7 +471,7 @@ def redact(data: HandoffInputData) -> HandoffInputData:
 
 
 async def test_edited_summary_is_not_unfolded() -> None:
-    """The summary covers the items as they were; once a filter edits it, it is a text of its own."""
+    """The summary covers the original items; a summary that a filter edits is a plain text."""
     items = [user(0, "Hi"), *turn(1, "a", "secret")]
     shown = redact(nest_handoff_history(data_of(items)))
     again = nest_handoff_history(data_of([*shown.all_items, *turn(3, "b", "ok")]))
@@ -541,7 +541,7 @@ def _grow(view: View, place: int, kinds: Sequence[str]) -> int:
 
 @given(st.lists(_SAID, min_size=1, max_size=6))
 async def test_each_item_is_shown_once_after_many_handoffs(hops: list[list[str]]) -> None:
-    """Openai-agents showed some twice, some never, and more with every hop."""
+    """openai-agents showed some items twice and others never, and more with each handoff."""
     view = View([user(0, "«0»")])
     place = 1
     for kinds in hops:
@@ -562,7 +562,7 @@ async def test_each_item_is_shown_once_after_many_handoffs(hops: list[list[str]]
 
 @given(st.lists(_TEXTS, min_size=1, max_size=4), st.sampled_from(["user", "assistant"]))
 async def test_hostile_text_stays_text_over_many_handoffs(texts: list[str], role: str) -> None:
-    """Text that looked like a summary was parsed as one and forged roles, from the second hop on."""
+    """Text that looked like a summary was parsed as one and forged roles, from the second handoff on."""
     said: list[Any] = [{"role": "user", "content": "Hi"}]
     view: Sequence[RunItem] = [item(0, said[0], "input")]
     for text in texts:

@@ -193,7 +193,7 @@ def test_own_calls_stay_calls() -> None:
 
 
 def test_own_handoff_calls_stay_calls() -> None:
-    """What a model wrote is what it is shown, thoughts and signatures included."""
+    """A model sees its own messages unchanged, reasoning and signatures included."""
     items = [called(1, "a", ("t", "transfer_to_b", "{}")), answered(2, "a", "t", "{}", "handoff")]
     assert with_notes(items, Audience(agent="a", can_call=(), transfers={"t": ("b", True)})) is items
 
@@ -262,7 +262,7 @@ def test_note_text_cannot_forge_a_line_and_can_be_read_back(texts: list[str]) ->
 
 
 def test_an_id_that_comes_again_is_another_call() -> None:
-    """A history put together from two runs may have one twice: what the agent did itself stays its own."""
+    """A history of two runs may have one id twice; the agent's own call stays a call."""
     items = [
         *(ASK, called(1, "a", ("c", "pay", "{}")), answered(2, "a", "c", "paid")),
         *(called(3, "b", ("c", "look", "{}")), answered(4, "b", "c", "seen")),
@@ -289,7 +289,7 @@ STRETCHES = st.lists(
 def test_order_of_acted_on_items_never_changes(
     stretches: Any, can_call: tuple[str, ...], stands_in: bool
 ) -> None:
-    """And each item is in the view once, as it is or told of."""
+    """Each item is in the view once, unchanged or described in a note."""
     items, transfers, views = [ASK], dict[str, tuple[str, bool]](), list[list[Any]]()
     name = {"a": "a", "b": "a" if stands_in else "b"}
     acts = "a"

@@ -33,7 +33,7 @@ async def look(at: int) -> str:
 
 
 def signed(text: str | None, *names: str, mark: str) -> dict[str, Any]:
-    """A message as a thinking model writes it: blocks, signatures and odd keys, in an order of its own."""
+    """A message of a thinking model: blocks, signatures and unknown keys, in an unusual order."""
     calls = [
         {
             "provider_specific_fields": {"thought_signature": f"{mark}-{index}-xyzzy"},
@@ -54,7 +54,7 @@ def signed(text: str | None, *names: str, mark: str) -> dict[str, Any]:
 
 
 class Strict:
-    """A provider that answers from a list and refuses a history in which its own words were touched."""
+    """A provider with scripted replies that refuses a history in which its own messages were changed."""
 
     def __init__(self, family: str, replies: Sequence[dict[str, Any]]) -> None:
         self.name = self.family = family

@@ -252,7 +252,7 @@ def test_repaired_list_has_a_message_to_answer(messages: list[Message]) -> None:
 
 
 def test_unknown_keys_survive_a_repair() -> None:
-    """What a provider sent with a call is what it gets back."""
+    """A provider gets back the fields that it sent with a call."""
     signed = cast(ToolCall, {**call("a"), "provider_specific_fields": {"thought_signature": "s"}})
     first: Message = {
         "role": "assistant",

@@ -84,7 +84,7 @@ CONTENT = (
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Any]:
-    """Users, words, calls with all their answers, transfers: valid, as a run has them."""
+    """User messages, texts, calls with all results, and handoffs: a valid history of a run."""
     made: list[Any] = [USER]
     for number in range(draw(st.integers(0, 4))):
         ids = [f"c{number}-{each}" for each in range(draw(st.integers(1, 3)))]
@@ -100,7 +100,7 @@ BUDGETS = st.integers(0, 200)
 
 
 def counted(messages: list[Message]) -> int:
-    """The bytes of all results; the answer to a transfer is none."""
+    """The bytes of all results; the result of a handoff does not count."""
     return sum(size(content) for content in results(messages) if content != ACCEPTED["content"])
 
 
@@ -142,7 +142,7 @@ def test_the_input_is_not_changed(history: list[Any], max_bytes: int) -> None:
 @examples(20)
 @given(histories(), BUDGETS)
 def test_budget_adds_and_moves_no_message(history: list[Any], max_bytes: int) -> None:
-    """A result is as it was, or its beginning with a notice; words stay where they were."""
+    """A result is unchanged, or its beginning with a notice; texts keep their place."""
     known: dict[Any, str] = {
         each["tool_call_id"]: text_of(each) for each in history if each["role"] == "tool"
     }
@@ -160,7 +160,7 @@ def test_budget_adds_and_moves_no_message(history: list[Any], max_bytes: int) ->
 @examples(20)
 @given(histories(), BUDGETS)
 def test_older_results_are_cut_before_newer_ones(history: list[Any], max_bytes: int) -> None:
-    """From the newest back: whole ones, then at most one with a beginning, then none."""
+    """From the newest back: whole results, then at most one beginning, then notices."""
     contents: dict[Any, Any] = {
         each["tool_call_id"]: each["content"] for each in history if each["role"] == "tool"
     }
@@ -307,7 +307,7 @@ def look_up(what: str) -> str:
 @pytest.mark.anyio
 @pytest.mark.parametrize("own", [[], [look_up]], ids=["told", "shown"])
 async def test_budget_does_not_change_the_transcript(own: list[Any]) -> None:
-    """Whether the target has the tool and sees calls, or has not and is told of them."""
+    """The target has the tool and sees the calls, or lacks it and sees notes."""
     target = Agent("b", model=ScriptedHandler(["Done."]), tools=own)
     calls = [call("look_up", {"what": "x"}), call("look_up", {"what": "y"}), call("transfer_to_b")]
     edge = handoff(target, input_filter=tool_results_budget(6000))

@@ -269,7 +269,7 @@ async def test_other_tools_and_agents_are_answered_in_call_order() -> None:
 
 
 async def test_run_started_inside_a_tool_is_not_a_sub_run() -> None:
-    """As ever: its usage and events are its own."""
+    """Its usage and events are its own."""
 
     @function_tool
     async def by_hand() -> str:
@@ -384,7 +384,7 @@ async def test_output_stopped_by_a_guardrail_stays_in_the_sub_run() -> None:
 
 
 async def test_guardrail_report_stays_in_the_sub_run() -> None:
-    """It is for the app, and may well quote what was stopped."""
+    """The report is for the app and may quote the stopped text."""
 
     def quotes(context: RunContext[Any], agent: Agent[Any], output: str) -> GuardrailResult:
         return GuardrailResult(True, {"found in": output})

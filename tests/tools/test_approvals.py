@@ -97,7 +97,7 @@ async def test_other_calls_of_the_reply_are_carried_out() -> None:
 @WATCHED
 @pytest.mark.parametrize("approved", [True, False])
 async def test_result_of_an_approved_call_follows_the_others(watched: bool, approved: bool) -> None:
-    """The transcript only grows: what comes later stands later, for the model and in a session."""
+    """The transcript only grows: a later result has a later place, for the model and in a session."""
     session = Session("s", InMemorySessions())
     asks = agent("A", [PAY, call("look", id="l")], "Done.", "Yes?", tools=[named("look"), Till().tool()])
     first = await run(asks, "Hi", watched, session=session)
@@ -154,7 +154,7 @@ async def test_invalid_call_needs_no_approval(arguments: str) -> None:
 @pytest.mark.parametrize("needs", [True, lambda context, arguments: True], ids=["always", "by a function"])
 @pytest.mark.parametrize("arguments", ["", "null", "{}"])
 async def test_odd_arguments_do_not_get_round_the_approval(arguments: str, needs: Any) -> None:
-    """A tool without parameters and a plain transfer take them for none."""
+    """A tool without parameters and a plain handoff treat them as no arguments."""
     done: list[str] = []
 
     @tool(needs_approval=needs)
@@ -481,7 +481,7 @@ async def test_removed_agent_tool_is_reported(watched: bool, by_now: str) -> Non
 
 
 async def test_conversation_may_continue_without_a_decision() -> None:
-    """The next run is told that the call was not made."""
+    """The next run reports to the model that the call was not made."""
     till = Till()
     asks = clerk(till, PAY, "As you like.")
     first = await run(asks, "Hi")
@@ -506,7 +506,7 @@ async def test_call_with_half_a_surrogate_pair_can_be_approved() -> None:
 
 
 def team(till: Till, *, replies: tuple[Any, ...] = ("Paid.",), **options: Any) -> Agent[Any]:
-    """A boss that asks a clerk, who pays."""
+    """A boss agent that calls a clerk agent, which pays."""
     helper = agent("clerk", call("pay", {"amount": 5}, id="p"), *replies, tools=[till.tool()])
     return agent(
         "boss", call("clerk", {"input": "Pay."}, id="c"), "All paid.", tools=[helper.as_tool(**options)]
@@ -529,7 +529,7 @@ async def test_call_in_a_sub_run_can_wait(watched: bool) -> None:
 @pytest.mark.virtual_time
 @pytest.mark.parametrize(("watched", "at_once"), [(True, None), (False, 1)])
 async def test_approved_sub_run_that_timed_out_continues_later(watched: bool, at_once: int | None) -> None:
-    """The time was up before; what it had done is not done again."""
+    """The run timed out before; its finished calls are not made again."""
     till, done = Till(), list[str]()
 
     @tool

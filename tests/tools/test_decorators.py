@@ -101,7 +101,7 @@ def test_the_original_function_stays_reachable() -> None:
 
 
 async def test_function_of_a_tool_can_be_called() -> None:
-    """A type checker need not be told that a tool was made from a function."""
+    """A type checker accepts the function of a tool without a cast."""
     assert await lookup.function("a", limit=2) == "a 2"
 
 

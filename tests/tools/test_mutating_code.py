@@ -61,7 +61,7 @@ def inside(value: Any) -> list[Any]:
 
 
 class Vandal:
-    """Spoils what it is given at one place, and lets all else pass."""
+    """Edits its input at one place and passes everything else on."""
 
     def __init__(self, place: str | None) -> None:
         self.place = place
@@ -105,7 +105,7 @@ def shown(request: Request) -> str:
 
 
 class Company:
-    """Two agents with all that an app may hang on them, and what their models were shown."""
+    """Two agents with all callbacks that an app may set, and the requests of their models."""
 
     def __init__(self, vandal: Vandal) -> None:
         self.vandal = vandal
@@ -114,7 +114,7 @@ class Company:
         self.parts: list[Any] = []
 
     def scripted(self, *replies: Any) -> Any:
-        """What answers without a look of its own: it only writes down what it was shown."""
+        """A handler with scripted replies that records its requests."""
         script, company = ScriptedHandler(replies), self
 
         class Model:
@@ -250,7 +250,7 @@ PLACES = [
 
 
 async def played(place: str | None, stream: bool) -> tuple[dict[str, Any], int]:
-    """Two runs in one session, and all that must not depend on who edits what."""
+    """Two runs in one session, and everything that edits must not change."""
     vandal, session = Vandal(place), Session("s", InMemorySessions())
     company = Company(vandal)
     agent = company.agents()
@@ -328,7 +328,7 @@ async def test_calls_that_the_caller_has_to_answer_are_copies() -> None:
 
 
 async def test_inherited_hooks_get_no_copies() -> None:
-    """Copies cost time. A hook that an object has of its own is called all the same."""
+    """Copies cost time. A hook that is set on the instance is still called."""
     copied: list[str] = []
 
     class Copied(Moment):
@@ -356,7 +356,7 @@ async def test_inherited_hooks_get_no_copies() -> None:
 
 @dataclasses.dataclass
 class Payment:
-    """What a model says in a type of the app's."""
+    """A model's output in a type of the app."""
 
     amounts: list[int]
 

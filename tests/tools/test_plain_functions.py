@@ -33,7 +33,7 @@ async def slow_add(a: int, b: int) -> int:
 
 
 async def who(context: RunContext[str]) -> str:
-    """Say who asks."""
+    """Return the caller's name."""
     return context.context
 
 
@@ -105,7 +105,7 @@ def test_two_of_one_name_are_refused() -> None:
 
 
 def untellable(shop: Shop) -> str:
-    """Take what no model can write."""
+    """Take an argument that no model can write."""
     return shop.name
 
 

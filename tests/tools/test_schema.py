@@ -108,7 +108,7 @@ def test_type_that_is_not_an_object_is_wrapped() -> None:
 
 
 def test_a_wrapped_value_must_come_wrapped() -> None:
-    """What was asked for is what is taken: nothing is guessed."""
+    """Strict parsing accepts only the exact types and converts nothing."""
     with pytest.raises(ModelBehaviorError, match="Expected a JSON object with response"):
         JsonType(list[str]).parse('["a"]')
 
@@ -211,7 +211,7 @@ def test_report_describes_choices_and_references() -> None:
 
 
 def test_long_text_is_shown_by_its_two_ends() -> None:
-    """A reply that was cut off shows what is wrong at its end."""
+    """The error of a cut-off reply is at its end."""
     told = complaint(Reason, '{"reason": "' + "x" * 5000 + " the end")
     assert '{"reason": "xxx' in told
     assert "the end (5020 characters)" in told

@@ -133,7 +133,7 @@ def test_strict_form_of_each_keyword(schema: dict[str, Any], expected: dict[str,
 
 
 def test_a_union_with_a_discriminator_becomes_any_of() -> None:
-    """OpenAI refuses `oneOf`; the discriminator makes it say the same."""
+    """OpenAI refuses `oneOf`; with a discriminator `anyOf` means the same."""
     cat, dog = ({"type": "object", "properties": {"k": {"const": k}}, "required": ["k"]} for k in "cd")
     schema = an_object(
         it={

@@ -114,7 +114,7 @@ async def test_tool_method_without_an_instance_is_an_error() -> None:
 
 
 async def test_class_method_cannot_be_decorated_as_a_tool() -> None:
-    """The model would be asked for ``cls``."""
+    """The schema would contain ``cls``."""
     unchecked: Any = tool
     with pytest.raises(ConfigError, match=r"write tool\(TheClass\.of_today\) where"):
 
