@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.tools.schema import JsonType, describe_error, plain_schema, schema_of
+from routelock.tools.schema import JsonType, describe_error, plain_schema
 
 
 class Reason(pydantic.BaseModel):
@@ -166,10 +166,6 @@ def test_mismatch_is_a_model_behavior_error(text: str) -> None:
 def test_a_type_without_json_is_a_configuration_error(of: Any) -> None:
     with pytest.raises(ConfigError, match="cannot be a JSON type"):
         JsonType(of)
-
-
-def test_schema_of_equals_json_type() -> None:
-    assert schema_of(Reason) == (JsonType(Reason).schema, True)
 
 
 # -- describe_error --
