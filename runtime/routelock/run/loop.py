@@ -36,7 +36,7 @@ from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Request, ToolChoice, family_of, json_in, model_of
 from routelock.handlers.replies import (
     filtered_out,
-    has_thoughts,
+    has_reasoning,
     missing_deltas,
     reply_problem,
     was_cut_short,
@@ -260,7 +260,7 @@ def _is_answer(run: Run) -> bool:
         LoopDetected: it was asked, and said nothing again.
     """
     items, name = run.transcript.items, run.frame.agent.name
-    but = ", but for a thought, which may have been cut" if has_thoughts(items[-1].message) else ""
+    but = ", but for a thought, which may have been cut" if has_reasoning(items[-1].message) else ""
     run.warn(f"turn {run.turn}: the reply is empty{but}")
     first = len(items) == run.transcript.input_count + 1 and items[-2].message["role"] != "tool"
     if first or run.frame.agent.output is not None or not run.config.detect_loops:
