@@ -74,7 +74,7 @@ def test_a_handoff_is_named_after_its_target() -> None:
 
 
 def test_default_description_names_the_target() -> None:
-    """No trailing blank where there is nothing more to say."""
+    """There is no trailing blank without a handoff_description."""
     assert handoff(Agent("B")).tool_description == "Handoff to the B agent to handle the request."
 
 
@@ -286,7 +286,7 @@ def test_an_input_type_needs_no_callback() -> None:
 
 
 @pytest.mark.parametrize("target", [5, None, "", object(), Ticket, b"B", {"B": B}, Agent])
-def test_what_is_no_target_is_refused(target: Any) -> None:
+def test_object_that_is_not_a_target_is_an_error(target: Any) -> None:
     """Not an agent, not a handler, not a name."""
     with pytest.raises(ConfigError, match="The target of a handoff must be an Agent"):
         handoff(target)
@@ -294,7 +294,7 @@ def test_what_is_no_target_is_refused(target: Any) -> None:
         Agent("A", handoffs=[target])
 
 
-def test_something_with_a_name_alone_is_no_handler() -> None:
+def test_object_with_a_name_is_not_a_handler() -> None:
     with pytest.raises(ConfigError, match="has no stream method"):
         handoff(cast(Any, look_up))
 
@@ -327,12 +327,12 @@ def test_options_that_cannot_work_are_refused(options: dict[str, Any], wrong: st
         handoff(B, **options)
 
 
-def test_what_decides_about_the_target_must_be_a_function() -> None:
+def test_on_invoke_handoff_must_be_a_function() -> None:
     with pytest.raises(ConfigError, match="on_invoke_handoff must be a function, not 5"):
         Handoff(target=B, on_invoke_handoff=cast(Any, 5))
 
 
-def test_all_problems_of_a_handoff_are_told_at_once() -> None:
+def test_all_errors_of_a_handoff_are_in_one_message() -> None:
     with pytest.raises(ConfigError, match=r"not both; .*instead of ask_reason"):
         handoff(B, input_filter=remove_all_tools, preserve_context=False, input_type=Ticket, ask_reason=True)
 
@@ -365,12 +365,12 @@ def test_an_agent_needs_a_name(name: Any) -> None:
         ({"output_type": Callable[[int], int]}, "cannot be a JSON type"),
     ],
 )
-def test_what_an_agent_cannot_have_is_refused(options: dict[str, Any], wrong: str) -> None:
+def test_invalid_field_of_an_agent_is_an_error(options: dict[str, Any], wrong: str) -> None:
     with pytest.raises(ConfigError, match=f"(?s)Agent 'A'.*{wrong}"):
         Agent("A", **options)
 
 
-def test_several_problems_of_an_agent_are_told_at_once() -> None:
+def test_several_errors_of_an_agent_are_in_one_message() -> None:
     with pytest.raises(ConfigError, match=r"not a Tool.*; .*instructions must be"):
         Agent("A", cast(Any, 5), tools=[cast(Any, "len")])
 
@@ -440,7 +440,7 @@ def test_a_single_problem_is_the_error_itself() -> None:
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_a_mapping_is_no_list() -> None:
+def test_mapping_is_not_a_list() -> None:
     """Others take skills as a dict; the keys were taken for skills."""
     skills: Any = {"s": Skill(name="s")}
     with pytest.raises(ConfigError, match=r"skills must be a list, not a dict: pass its values"):
@@ -464,12 +464,12 @@ def test_all_errors_of_a_graph_are_in_one_message() -> None:
         assert text in str(caught.value)
 
 
-def test_agents_without_a_model_are_told_together() -> None:
+def test_agents_without_a_model_are_in_one_message() -> None:
     with pytest.raises(NoHandlerError, match=r"Agent 'A' has no model.*Agent 'B' has no model"):
         run_graph(Agent("A", handoffs=[Agent("B")]), RunConfig())
 
 
-def test_all_names_that_two_agents_have_are_told_together() -> None:
+def test_all_duplicate_names_are_in_one_message() -> None:
     def two(name: str) -> list[Agent[Any]]:
         return [
             Agent(f"first {name}", handoffs=[Agent(name)]),
@@ -505,7 +505,7 @@ def test_an_override_settles_a_collision() -> None:
     assert [edge.tool_name for edge in edges] == ["transfer_to_b", "transfer_to_small_b"]
 
 
-def test_all_collisions_are_told_at_once() -> None:
+def test_all_colliding_tool_names_are_in_one_message() -> None:
     with pytest.raises(ConfigError, match=r"hands off to itself; .*'transfer_to_b'"):
         Agent("A", handoffs=["A", B, "b"])
 
@@ -524,7 +524,7 @@ def test_an_agent_does_not_hand_off_to_itself(edge: Any) -> None:
         (ScriptedHandler([], name="A"), "handler"),
     ],
 )
-def test_another_one_of_the_same_name_is_told_so(edge: Any, kind: str) -> None:
+def test_target_with_the_agents_own_name_is_an_error(edge: Any, kind: str) -> None:
     wrong = f"Agent 'A' hands off to another {kind} that is also named 'A'; give each its own name"
     with pytest.raises(ConfigError, match=wrong):
         Agent("A", handoffs=[edge])
@@ -597,7 +597,7 @@ def test_an_output_type_parses() -> None:
 # -- the graph --
 
 
-def test_the_graph_is_everybody_who_can_be_reached() -> None:
+def test_graph_has_all_reachable_agents() -> None:
     """Also over several ways, and in a circle by name."""
     last = Agent("D", handoffs=["A"])
     start = Agent("A", handoffs=[Agent("B", handoffs=[last]), handoff(Agent("C", handoffs=[last])), "E"])

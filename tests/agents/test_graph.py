@@ -41,7 +41,7 @@ def test_target_by_capability_is_an_open_node() -> None:
     assert (outline.nodes[1].name, outline.nodes[1].kind) == ("agent with law", "open")
 
 
-def test_everyone_who_is_asked_in_turn_is_a_target() -> None:
+def test_all_targets_of_a_handoff_are_in_its_row() -> None:
     edge = handoff([Agent("first"), Agent("second")])
     assert _ways(Agent("a", handoffs=[edge])) == [("a", "first", "handoff"), ("a", "second", "handoff")]
 

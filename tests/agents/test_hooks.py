@@ -88,7 +88,7 @@ async def test_an_agents_hooks_hear_of_that_agent_only() -> None:
 
 
 class Handoffs(AgentHooks):
-    """Writes down of which handoffs it is told, and by which context."""
+    """Records its handoff calls and their contexts."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
@@ -97,7 +97,7 @@ class Handoffs(AgentHooks):
         self.told.append((source.name, agent.name, context.agent))
 
 
-async def test_source_and_target_are_told_of_a_handoff() -> None:
+async def test_handoff_calls_hooks_of_source_and_target() -> None:
     """As in openai-agents, where it is the source's hooks that are called."""
     of_a, of_b = Handoffs(), Handoffs()
     b = agent("B", "B here.", hooks=of_b)
@@ -105,7 +105,7 @@ async def test_source_and_target_are_told_of_a_handoff() -> None:
     assert (of_a.told, of_b.told) == ([("A", "B", "A")], [("A", "B", "B")])
 
 
-async def test_hooks_that_both_share_are_told_once() -> None:
+async def test_shared_hooks_are_called_once_per_handoff() -> None:
     both_of = Handoffs()
     b = agent("B", "B here.", hooks=both_of)
     await Runner.run(agent("A", TO_B, handoffs=[b], hooks=both_of), "Hi")
@@ -170,7 +170,7 @@ async def test_call_without_a_tool_has_no_tool_hooks() -> None:
 
 
 class Seeing(RunHooks):
-    """Keeps what the hooks are given."""
+    """Records the arguments of its hooks."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -187,7 +187,7 @@ class Seeing(RunHooks):
         self.contexts.append(context)
 
 
-async def test_model_hooks_see_exactly_what_goes_in_and_out() -> None:
+async def test_model_hooks_get_the_request_and_the_reply() -> None:
     hooks = Seeing()
     script = ScriptedHandler([call("look", {"at": 1}), "Done."])
     result = await Runner.run(Agent("A", "Be brief.", model=script, tools=[look]), "Hi", hooks=hooks)
@@ -267,7 +267,7 @@ async def test_errors_of_tool_hooks_are_in_the_order_of_calls(stream: bool) -> N
 
 
 class Sync:
-    """Hooks need neither be async nor inherit; what is missing is noted like any other failure."""
+    """Hooks may be sync and need no base class; a missing method is recorded as an error."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

@@ -131,7 +131,7 @@ def test_agent_reached_twice_has_its_rows_once() -> None:
 
 
 def test_agent_tool_may_have_a_graph_with_the_same_names() -> None:
-    """It has a run of its own."""
+    """It has a sub-run with its own agents."""
     inner = Agent("inner", handoffs=[Agent("b", handoffs=["inner"])])
     found = rows(Agent("outer", tools=[inner.as_tool()], handoffs=[B]))
     assert [row[:2] for row in found[2:]] == [("inner", ("b",)), ("b", ("inner",))]
@@ -154,12 +154,12 @@ def test_agent_tool_may_have_a_graph_with_the_same_names() -> None:
         ),
     ],
 )
-def test_what_is_shown_of_the_conversation(edge: Handoff, shown: str) -> None:
+def test_row_describes_the_shown_history(edge: Handoff, shown: str) -> None:
     """The first of filter, preserve_context and nesting counts."""
     assert only(edge).context == (shown,)
 
 
-def test_what_the_run_says_about_the_conversation_counts() -> None:
+def test_row_uses_the_run_config() -> None:
     assert only(B, handoff_input_filter=remove_all_tools).context[0].endswith("through remove_all_tools")
     assert only(B, nest_handoff_history=True).context == ("a summary and the newest user message",)
     assert only(B, nest_handoff_history=True, nest_keep_last_user=False).context == ("a summary",)
@@ -203,7 +203,7 @@ def test_a_payload_that_cannot_be_sent_is_a_mistake() -> None:
         (Handoff(target=B, share=[]), "of the shared memory: nothing"),
     ],
 )
-def test_what_else_holds(edge: Handoff, said: str) -> None:
+def test_row_has_the_conditions(edge: Handoff, said: str) -> None:
     assert only(edge).context == (WHOLE, said)
 
 

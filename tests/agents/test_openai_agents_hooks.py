@@ -53,7 +53,7 @@ async def test_streaming() -> None:
     assert text == result.final_output == "Knock, knock."
 
 
-async def test_a_stream_gives_what_the_next_run_needs() -> None:
+async def test_result_of_a_stream_starts_the_next_run() -> None:
     script = model(call("transfer_to_b"), "Done.")
     agent = Agent(name="A", handoffs=[Agent(name="B", model=script)], model=script)
     result = Runner.run_streamed(agent, input="Hi")
@@ -168,7 +168,7 @@ def test_appending_to_an_agent_is_refused(name: str) -> None:
         getattr(agent, name).append(None)
 
 
-def test_a_list_that_is_none_is_refused() -> None:
+def test_field_that_is_not_a_list_is_an_error() -> None:
     with pytest.raises(Exception, match="input_guardrails must be a list, not 5"):
         Agent(name="A", input_guardrails=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

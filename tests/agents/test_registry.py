@@ -55,11 +55,11 @@ def test_the_order_is_by_priority_and_then_by_registration(priorities: list[int]
     assert names(made) == [str(n) for n in expected]
 
 
-def test_a_handler_that_does_not_say_has_50() -> None:
+def test_default_priority_of_a_handler_is_50() -> None:
     assert register(ScriptedHandler([])).priority == Priority.CUSTOM == 50
 
 
-def test_a_model_that_does_not_say_has_10() -> None:
+def test_default_priority_of_a_model_is_10() -> None:
     agent = Agent(
         "A", model=ScriptedHandler([], name="m"), handlers=[Voice("a", priority=11), Voice("b", priority=9)]
     )
@@ -67,7 +67,7 @@ def test_a_model_that_does_not_say_has_10() -> None:
     assert agent.registered.handlers[1].priority == 10
 
 
-def test_a_model_that_says_so_has_its_own() -> None:
+def test_priority_of_a_model_is_kept() -> None:
     agent = Agent("A", model=Voice("m", priority=60), handlers=[Voice("a")])
     assert [each.name for each in agent.registered.handlers] == ["a", "m"]
 
@@ -105,7 +105,7 @@ def test_handler_name_from_another_source_is_an_error() -> None:
 
 @pytest.mark.parametrize("model", [None, ScriptedHandler([], name="h")], ids=["handlers", "model"])
 def test_two_declared_handlers_of_one_name_are_refused(model: Any) -> None:
-    """One would be lost without a word, and a fallback with it."""
+    """One of them would be lost without an error, and a fallback with it."""
     handlers = [Voice("h"), *([] if model else [Voice("h")])]
     with pytest.raises(ConfigError, match="two handlers are named 'h'"):
         Agent("A", model=model, handlers=handlers)
@@ -141,7 +141,7 @@ def test_a_function_becomes_a_handler(function: Any) -> None:
 
 
 @pytest.mark.parametrize("candidate", [5, object(), {"name": "x"}])
-def test_what_cannot_answer_is_refused(candidate: Any) -> None:
+def test_object_that_is_not_a_handler_is_an_error(candidate: Any) -> None:
     """When it is registered, not when it is called."""
     with pytest.raises(ConfigError):
         registry(candidate)
@@ -172,7 +172,7 @@ def test_a_handlers_own_scope_counts_and_else_the_sources() -> None:
 # -- what can be asked --
 
 
-def test_what_is_known_of_a_handler() -> None:
+def test_registry_describes_a_handler() -> None:
     made = registry(Voice("h", priority=3, prompt="Knows.", scope="owner"), source="s")
     expected = {"target": "h", "description": "Knows.", "priority": 3, "source": "s", "scope": "owner"}
     assert made.get("h") == expected
@@ -211,7 +211,7 @@ def test_own_scope_of_a_tool_precedes_the_given_one() -> None:
     assert [each.scope for each in made.close().tools] == ["admin", "owner"]
 
 
-def test_what_is_no_function_is_no_tool() -> None:
+def test_object_that_is_not_a_function_is_not_a_tool() -> None:
     made: Any = Registry("A")
     with pytest.raises(ConfigError, match="is not a Tool; wrap functions with @tool"):
         made.add_tool("x")
@@ -255,8 +255,8 @@ def test_a_hook_of_no_event_is_refused() -> None:
         Registry("A").add_hook("on_tol_end", print)
 
 
-def test_a_closed_registry_takes_nothing() -> None:
-    """Agents are immutable: what is registered in a run would be another run's."""
+def test_closed_registry_refuses_additions() -> None:
+    """Agents are immutable: a part that one run registers would be in other runs too."""
     made = Registry("A")
     made.close()
     for add in (
@@ -321,7 +321,7 @@ def after(failed: str, *tried: str, **settings: Any) -> str | None:
         ("a", ("m", "b"), None),
     ],
 )
-def test_who_is_next(failed: str, tried: tuple[str, ...], next_: str | None) -> None:
+def test_next_handler_in_order_of_priority(failed: str, tried: tuple[str, ...], next_: str | None) -> None:
     assert after(failed, *tried) == next_
 
 
@@ -338,7 +338,7 @@ def test_unknown_name_is_an_error_with_the_known_names() -> None:
         named(TEAM, "root", RunConfig())
 
 
-def test_a_decorated_handler_keeps_what_it_says() -> None:
+def test_decorated_handler_keeps_its_options() -> None:
     @handler(name="x", priority=7, prompt="Knows.", scope="owner", expose=True)
     async def some(request: Request) -> str:
         return ""

@@ -152,7 +152,7 @@ def test_parts_of_a_mixin_count() -> None:
     assert [each.name for each in registered_on(Both()).tools] == ["mixed"]
 
 
-def test_a_property_is_not_asked_while_looking() -> None:
+def test_property_of_a_skill_is_not_read_while_registering() -> None:
     class Lazy(Skill):
         @property
         def expensive(self) -> str:
@@ -196,7 +196,7 @@ def test_a_prompts_scope_is_checked_where_it_is_written(scope: Any) -> None:
         prompt(scope=scope)(lambda: "")
 
 
-def test_a_prompt_has_50_unless_it_says_so() -> None:
+def test_default_priority_of_a_prompt_is_50() -> None:
     assert (prompt(lambda: "").priority, prompt(priority=1)(lambda: "").priority) == (50, 1)
 
 
@@ -252,7 +252,7 @@ def test_a_skills_scope_is_checked(scope: Any) -> None:
         registered_on(Parts(scope=scope))
 
 
-def test_a_class_may_say_its_scope_name_and_dependencies() -> None:
+def test_class_attributes_set_scope_name_and_dependencies() -> None:
     class Mine(Skill):
         name = "mine"
         scope = "owner"
@@ -273,7 +273,7 @@ def test_skill_without_super_init_works() -> None:
 
 
 def test_settings_that_nobody_gave_are_nobodys() -> None:
-    """What a careless skill writes would else be in every other's."""
+    """Otherwise a write of one skill would appear in all others."""
 
     class Careless(Skill):
         def __init__(self) -> None: ...
@@ -338,7 +338,7 @@ def test_a_circle_is_shown(edges: dict[str, list[str]], circle: str) -> None:
         registered_on(*[Skill(name=name, dependencies=needed) for name, needed in edges.items()])
 
 
-def test_a_dependency_that_is_not_there_is_named() -> None:
+def test_missing_dependency_is_named() -> None:
     expected = "skill 'a' depends on 'unknown', which the agent does not have. It has: a, b"
     with pytest.raises(ConfigError, match=expected):
         registered_on(Skill(name="a", dependencies=["unknown"]), Skill(name="b"))
@@ -394,7 +394,7 @@ def test_an_async_initialize_is_refused() -> None:
 
 
 @pytest.mark.parametrize("skill", [Weather, 5, "Weather", ScriptedHandler([])])
-def test_what_is_no_skill_is_refused(skill: Any) -> None:
+def test_object_that_is_not_a_skill_is_an_error(skill: Any) -> None:
     with pytest.raises(ConfigError, match="is not a Skill"):
         registered_on(skill)
 
@@ -410,7 +410,7 @@ def test_two_skills_of_one_name_are_refused() -> None:
         registered_on(SUNNY, Weather({"mood": ""}))
 
 
-def test_two_skills_whose_tools_have_one_name_are_refused() -> None:
+def test_skills_with_one_tool_name_are_an_error() -> None:
     with pytest.raises(
         ConfigError, match="tool 'forecast' and tool 'forecast' are all offered as 'forecast'"
     ):
@@ -427,7 +427,7 @@ def dataclass_tools(name: str) -> Skill:
     return Tools(name=name)
 
 
-def test_two_skills_whose_handlers_have_one_name_are_refused() -> None:
+def test_skills_with_one_handler_name_are_an_error() -> None:
     with pytest.raises(
         ConfigError, match="two handlers are named 'storms', one from 'one' and one from 'two'"
     ):
@@ -451,7 +451,7 @@ def test_an_agent_with_other_skills_is_another_agent() -> None:
     assert without.registered.tools == ()
 
 
-def test_a_registry_that_a_skill_kept_takes_nothing_later() -> None:
+def test_kept_registry_refuses_later_additions() -> None:
     kept: list[Registry] = []
 
     class Keeps(Skill):

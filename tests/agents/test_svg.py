@@ -57,7 +57,7 @@ def test_every_agent_and_every_way_is_drawn() -> None:
     assert len(_edges(svg)) == 6
 
 
-def test_who_speaks_and_which_ways_were_used_are_lit() -> None:
+def test_active_agent_and_used_handoffs_are_highlighted() -> None:
     svg = graph_svg(team(), active="side", used=[("front", "side")])
     assert [name for name, node in _nodes(svg).items() if "active" in node.get("class", "").split()] == [
         "side"
@@ -82,7 +82,7 @@ def test_the_default_handler_is_shown() -> None:
     assert "openai/gpt-4o +1" in texts
 
 
-def test_it_says_in_words_what_it_shows() -> None:
+def test_picture_has_a_text_alternative() -> None:
     root = ET.fromstring(graph_svg(team()))
     assert root.get("role") == "img"
     assert root.get("aria-label") == "Agent graph: front, side, back. Runs begin with front."

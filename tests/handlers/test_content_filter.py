@@ -40,7 +40,7 @@ async def run(agent: Agent[Any], watched: bool, **settings: Any) -> RunResult[An
 
 
 async def refused(model: Handler, watched: bool) -> ContentRefused:
-    """Run an agent whose reply is refused, on the usual terms for trying again."""
+    """Run an agent whose reply is refused, with the default retries."""
     with pytest.raises(ContentRefused) as caught:
         await run(Agent("a", model=model), watched)
     return caught.value
@@ -65,7 +65,7 @@ async def test_an_emptied_reply_is_refused_content(text: str | None, watched: bo
 
 
 @WAYS
-async def test_what_was_consumed_is_counted(watched: bool) -> None:
+async def test_usage_of_a_filtered_reply_is_counted(watched: bool) -> None:
     error = await refused(ScriptedHandler([emptied()]), watched)
     assert error.result.usage == COUNTED
     assert error.result.calls[0].reply.finish_reason == "content_filter"
@@ -114,7 +114,7 @@ async def test_other_words_for_a_filter_are_known(reason: str, watched: bool) ->
     await refused(ScriptedHandler([emptied(reason=reason)]), watched)
 
 
-async def test_the_vendors_explanation_is_told() -> None:
+async def test_explanation_of_the_vendor_is_in_the_error() -> None:
     error = await refused(ScriptedHandler([emptied(None, refusal="It is about weapons.")]), False)
     assert "It is about weapons" in str(error)
 
@@ -275,7 +275,7 @@ VENDORS: dict[str, tuple[str, tuple[Reply, Reply]]] = {
 @pytest.mark.asyncio_only
 @WAYS
 @pytest.mark.parametrize("vendor", VENDORS)
-async def test_litellm_asks_once_and_counts(vendor: str, watched: bool) -> None:
+async def test_litellm_makes_one_call_and_counts_it(vendor: str, watched: bool) -> None:
     model, replies = VENDORS[vendor]
     async with served(replies[watched]) as server:
         error = await refused(LiteLLM(model, api_base=server.url, api_key="test-not-a-key"), watched)
@@ -330,7 +330,7 @@ PROMPT_REFUSED: Mapping[str, tuple[int, dict[str, Any]]] = {
 @WAYS
 @pytest.mark.parametrize("vendor", PROMPT_REFUSED)
 @pytest.mark.parametrize("name", [*DIRECT, "LiteLLM"])
-async def test_a_prompt_that_is_refused_is_asked_once(name: str, vendor: str, watched: bool) -> None:
+async def test_refused_prompt_is_not_retried(name: str, vendor: str, watched: bool) -> None:
     status, error = PROMPT_REFUSED[vendor]
     async with served(Reply((json.dumps({"error": error}).encode(),), status, JSON)) as server:
         model = DIRECT[name](server.url) if name in DIRECT else LiteLLM("openai/m", api_base=server.url)

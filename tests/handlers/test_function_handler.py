@@ -64,7 +64,7 @@ def test_defaults_are_the_function_name_and_custom_priority() -> None:
     assert made == handler()(answer) == function_handler(answer)
 
 
-def test_what_is_given_is_kept() -> None:
+def test_given_options_are_kept() -> None:
     made = handler(
         name="desk",
         family="anthropic",
@@ -82,12 +82,12 @@ def test_what_is_given_is_kept() -> None:
     )
 
 
-def test_the_family_is_the_name_unless_it_is_said() -> None:
+def test_family_is_the_name_by_default() -> None:
     assert family_of(function_handler(answer, name="desk")) == "desk"
 
 
 async def test_it_is_still_the_function() -> None:
-    """Documentation, signature and a unit test find what they know."""
+    """Documentation, `inspect.signature` and unit tests find the function's own attributes."""
     made = handler(name="desk")(answer)
     assert made.__doc__ == "Answer with a greeting."
     assert (made.__name__, made.__qualname__, made.__module__) == ("answer", "answer", __name__)  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ async def test_another_can_be_made_of_it() -> None:
     assert await events_of(other) == [TextDelta("Hello"), MessageDone(message=HELLO)]
 
 
-def test_it_can_be_told_apart_and_looked_up() -> None:
+def test_handlers_can_be_compared_and_hashed() -> None:
     made = [handler(answer), handler(name="desk")(answer), handler(letters), handler(scope=["desk"])(answer)]
     assert len({*made, *(dataclasses.replace(each) for each in made)}) == 4
 
@@ -200,7 +200,7 @@ def test_bound_handlers_of_one_instance_are_equal() -> None:
     assert list(inspect.signature(desk.greet).parameters) == ["request"]
 
 
-async def test_a_method_without_its_instance_says_what_is_missing() -> None:
+async def test_method_without_an_instance_is_an_error() -> None:
     with pytest.raises(ConfigError, match="'greet' is a method: take the handler from an instance"):
         await events_of(Desk.greet)
 
@@ -272,7 +272,7 @@ async def test_a_generator_is_closed_when_the_reader_leaves() -> None:
 
 
 class Connected:
-    """As openai's: the iterator is a generator of its own, and only the stream has the connection."""
+    """Like openai's stream: the iterator is a separate generator, and only the stream has the connection."""
 
     def __init__(self, pieces: int = 99) -> None:
         self.pieces = pieces
@@ -351,7 +351,7 @@ async def test_an_error_of_the_functions_own_passes_untouched(before: tuple[str,
         assert caught.value is error
 
 
-async def test_nothing_is_called_before_the_stream_is_read() -> None:
+async def test_function_is_called_when_the_stream_is_read() -> None:
     called: list[Request] = []
 
     async def answer(request: Request) -> str:
@@ -375,7 +375,7 @@ async def test_the_lowest_of_an_agents_functions_answers() -> None:
 
 
 @pytest.mark.parametrize("passed", [{"city": "Rome", "unknown": 1}, None])
-async def test_what_a_tool_passes_along_reaches_the_function(passed: Any) -> None:
+async def test_input_of_a_handoff_request_reaches_the_function(passed: Any) -> None:
     """By name, and whole in the request."""
     seen: list[Any] = []
 
@@ -402,7 +402,7 @@ async def test_a_method_can_play_an_agent() -> None:
 
 
 async def test_a_function_can_play_an_agent() -> None:
-    """A run with nothing but a function: tools, then the answer, and usage that says it is a guess."""
+    """A run with only a function: tools, then the answer, and usage marked as an estimate."""
 
     @function_tool
     async def look(at: int) -> str:

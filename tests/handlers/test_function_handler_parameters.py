@@ -252,7 +252,7 @@ def says_either_for_type_checkers(request: Request) -> dict[str, State] | abc.Aw
 
 
 class Forwarding:
-    """An object whose call says that it returns something async."""
+    """An object whose ``__call__`` has an async return annotation."""
 
     def __call__(self, request: Request) -> AsyncIterator[str]:
         return words()
@@ -315,7 +315,7 @@ class SyncDesk:
         str,
     ],
 )
-def test_a_sync_function_is_refused_with_what_to_do(function: Any) -> None:
+def test_sync_function_is_an_error_with_advice(function: Any) -> None:
     """A sync function would block every other run of the process, so the declaration fails."""
     with pytest.raises(ValueError, match="must be an async function or async generator") as caught:
         function_handler(function, name="desk")
@@ -325,7 +325,7 @@ def test_a_sync_function_is_refused_with_what_to_do(function: Any) -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, 5, "gpt", {"role": "assistant"}, [coroutine]])
-def test_what_cannot_be_called_is_refused(nothing: Any) -> None:
+def test_object_that_cannot_be_called_is_an_error(nothing: Any) -> None:
     """When it is declared, and not when it is needed."""
     with pytest.raises(
         ConfigError, match=r"must be an async function .* cannot be called\. Pass the function"
@@ -333,7 +333,7 @@ def test_what_cannot_be_called_is_refused(nothing: Any) -> None:
         function_handler(nothing)
 
 
-def test_a_wrapper_of_itself_is_no_trap() -> None:
+def test_wrapper_of_itself_ends_the_search() -> None:
     sync_again: Any = passing_on(sync)
     sync_again.__wrapped__ = sync_again
     with pytest.raises(ConfigError, match="must be an async function"):
@@ -469,7 +469,7 @@ async def test_one_that_is_left_may_stand_beside_others() -> None:
     assert await seen_by(answer) == (REQUEST, CONTEXT, "Rome")
 
 
-async def test_a_function_may_need_nothing() -> None:
+async def test_function_may_have_no_parameters() -> None:
     async def answer() -> str:
         return "Hello"
 
@@ -480,7 +480,7 @@ async def test_a_function_may_need_nothing() -> None:
 
 
 async def test_optional_parameters_get_values_of_the_handoff_input() -> None:
-    """What `request_handoff(name, city="Rome")` says reaches the handler's call."""
+    """The input of a handoff reaches the parameters of the handler's function."""
 
     async def answer(request: Request, city: str = "Oslo", *, country: str = "Norway") -> Any:
         return city, country
@@ -488,7 +488,7 @@ async def test_optional_parameters_get_values_of_the_handoff_input() -> None:
     assert await seen_by(answer) == ("Rome", "Norway")
 
 
-async def test_a_default_passed_by_position_is_filled_as_well() -> None:
+async def test_positional_parameter_with_default_is_filled() -> None:
     async def answer(request: Request, city: str = "Oslo", country: str = "Norway", /) -> Any:
         return city, country
 
@@ -496,8 +496,8 @@ async def test_a_default_passed_by_position_is_filled_as_well() -> None:
     assert await seen_by(answer, Request(messages=[])) == ("Oslo", "Norway")
 
 
-async def test_the_rest_is_given_what_is_left() -> None:
-    """What the function has under a name of its own cannot be replaced from outside."""
+async def test_variadic_parameter_gets_the_other_keys() -> None:
+    """The handoff input cannot replace parameters that have another source."""
 
     async def answer(request: Request, city: str = "Oslo", **rest: Any) -> Any:
         assert request is REQUEST
@@ -524,12 +524,12 @@ class Shop:
         (functools.partial(Shop(), prefix="x"), "city"),
     ],
 )
-async def test_what_is_bound_stays(function: Any, rest: str) -> None:
+async def test_bound_arguments_are_not_replaced(function: Any, rest: str) -> None:
     assert await reply_of(function) == rest
 
 
 async def test_a_partials_own_arguments_stay() -> None:
-    """They are the app's, even if their names are those of what a handler can have."""
+    """Bound arguments stay, even if they have names that a handler fills."""
 
     async def answer(request: Request, context: str, city: str) -> str:
         return f"{context} {city}"
@@ -538,7 +538,7 @@ async def test_a_partials_own_arguments_stay() -> None:
 
 
 @pytest.mark.parametrize("passed", [None, "Rome", 5, ["city"], CONTEXT])
-async def test_what_is_no_mapping_fills_nothing(passed: Any) -> None:
+async def test_handoff_input_must_be_a_mapping_to_fill_parameters(passed: Any) -> None:
     async def answer(request: Request, city: str = "Oslo", **rest: Any) -> Any:
         return city, rest, request.handoff_input
 
@@ -549,7 +549,7 @@ async def test_what_is_no_mapping_fills_nothing(passed: Any) -> None:
 
 
 async def test_a_wrapper_is_called_with_its_own_parameters() -> None:
-    """It is what is called, whatever functools.wraps says of the function inside."""
+    """The wrapper is called, so its own parameters count."""
 
     @functools.wraps(prefixed)
     async def wrapper(request: Request) -> str:
@@ -605,7 +605,7 @@ def test_a_handler_has_no_tool_context(function: Any) -> None:
         function_handler(function)
 
 
-def test_a_signature_that_cannot_be_read_is_said() -> None:
+def test_unreadable_signature_is_an_error() -> None:
     async def answer(request: Request) -> str:
         return ""
 

@@ -333,12 +333,12 @@ async def test_complete_message_with_usage_is_not_delayed() -> None:
 
 
 @pytest.mark.parametrize("more", ["!", HELLO, chunk(content="!"), TextDelta("!"), {"content": "!"}, None])
-async def test_nothing_comes_after_the_complete_message(more: Any) -> None:
+async def test_piece_after_the_complete_message_is_an_error(more: Any) -> None:
     with pytest.raises(HandlerError, match=r"'pieces_of' gave .* after its complete message"):
         await events_of(giving(HELLO, more))
 
 
-async def test_a_failed_attempt_voids_a_complete_message_too() -> None:
+async def test_failed_attempt_voids_a_complete_message() -> None:
     failed = AttemptFailed(error=ConnectionFailed("x"), attempt=1, delay=0)
     assert await events_of(giving({"role": "assistant"}, failed, HELLO)) == [
         failed,
@@ -432,21 +432,21 @@ async def test_litellms_own_objects_are_taken_without_a_warning() -> None:
     ],
 )
 @pytest.mark.parametrize("make", [giving, returning])
-async def test_anything_else_is_refused_with_what_there_is(make: Any, odd: Any) -> None:
+async def test_unknown_piece_is_an_error_with_advice(make: Any, odd: Any) -> None:
     with pytest.raises(HandlerError, match=r"Handler 'piece.*' gave .*; give text, a message") as caught:
         await events_of(make(odd))
     assert repr(odd)[:80] in str(caught.value)
 
 
 @pytest.mark.parametrize("beside", [{}, {"choices": []}, {**chunk(content=""), "created": 1234567890}])
-async def test_an_error_among_the_chunks_is_told(beside: Any) -> None:
+async def test_error_among_the_chunks_is_raised(beside: Any) -> None:
     """So providers and gateways end a stream that has begun."""
     error = {"message": "overloaded", "code": 529}
     with pytest.raises(HandlerError, match=r"'pieces_of' gave an error .*'overloaded', 'code': 529"):
         await events_of(giving("Hel", {**beside, "error": error}))
 
 
-async def test_nothing_asks_for_a_return() -> None:
+async def test_none_is_an_error_about_a_missing_return() -> None:
     with pytest.raises(HandlerError, match=r"gave None; .* Is a `return` missing\?"):
         await events_of(returning(None))
 
@@ -456,13 +456,13 @@ async def test_handoff_request_of_a_handler_is_an_error_with_advice() -> None:
         await events_of(returning(HandoffRequest("billing")))
 
 
-async def test_a_sync_iterator_asks_for_an_async_one() -> None:
+async def test_sync_iterator_is_an_error_with_advice() -> None:
     with pytest.raises(HandlerError, match=r"An iterator must be async"):
         await events_of(returning(iter([HELLO])))
 
 
 @pytest.mark.parametrize("pieces", [(), ({"choices": []},), ({"choices": [], "usage": USAGE},)])
-async def test_a_generator_that_gives_nothing_is_named(pieces: tuple[Any, ...]) -> None:
+async def test_generator_without_pieces_is_an_error(pieces: tuple[Any, ...]) -> None:
     with pytest.raises(HandlerError, match="'pieces_of' ended without a reply"):
         await events_of(giving(*pieces))
 
@@ -494,14 +494,14 @@ async def test_reply_with_complete_arguments_needs_no_finish_reason(place: int) 
 
 
 @pytest.mark.parametrize("end", [{"finish_reason": "length"}, {"finish_reason": "stop"}, {"usage": USAGE}])
-async def test_what_says_that_it_ended_has_ended(end: Any) -> None:
-    """The run tells the model that its arguments are broken, as it does for every provider."""
+async def test_finish_reason_proves_that_a_reply_is_complete(end: Any) -> None:
+    """The run reports invalid arguments to the model, as for every provider."""
     done = await done_by(giving(*cut_call('{"at": ')[:1], end))
     assert calls_of(done.message)[0]["function"]["arguments"] == '{"at": '
 
 
 async def test_text_that_ends_is_the_reply() -> None:
-    """A function that returns has said what it had to say."""
+    """A function that has returned has given its complete reply."""
     assert (await done_by(giving(chunk(content="Hello")))).message == HELLO
 
 

@@ -54,7 +54,7 @@ async def test_another_tool_than_the_one_is_a_warning() -> None:
 @pytest.mark.parametrize(
     ("first", "choice"), [(LOOK, "required"), (LOOK, "look"), ([call("other"), LOOK], "look"), ("Hi", "auto")]
 )
-async def test_a_choice_that_is_kept_is_none(first: Any, choice: str) -> None:
+async def test_kept_tool_choice_gives_no_warning(first: Any, choice: str) -> None:
     played = await both(lambda: agent(first, "Done.", choice=choice))
     assert played.result.warnings == ()
 

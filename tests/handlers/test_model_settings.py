@@ -44,7 +44,7 @@ def test_tools_among_the_settings_are_refused(taker: str) -> None:
 
 @ALL
 @pytest.mark.parametrize("key", ["messages", "model", "functions", "function_call"])
-def test_what_the_run_itself_sends_is_refused(taker: str, key: str) -> None:
+def test_settings_of_the_run_itself_are_an_error(taker: str, key: str) -> None:
     with pytest.raises(ConfigError, match=repr(key)):
         TAKERS[taker]({key: "x"})
 
@@ -63,7 +63,7 @@ def test_a_handlers_settings_have_no_tool_choice(taker: str) -> None:
         TAKERS[taker]({"tool_choice": "required"})
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_wrong_settings_are_in_one_message() -> None:
     with pytest.raises(ConfigError) as caught:
         Agent("a", model="m", model_settings={"tools": SEARCH, "extra_body": {"model": "n"}, "temprature": 0})
     assert all(each in str(caught.value) for each in ("Agent 'a'", "'tools'", "'model'", "'temprature'"))

@@ -92,7 +92,7 @@ def test_the_prompt_is_one_line_of_schema() -> None:
 # What an agent says
 
 
-def test_a_mode_that_there_is_not() -> None:
+def test_unknown_output_mode_is_an_error() -> None:
     mode: Any = "json"
     with pytest.raises(ConfigError, match="output_mode must be one of"):
         Agent("A", model=ScriptedHandler([]), output_type=Point, output_mode=mode)
@@ -164,7 +164,7 @@ async def test_tool_call_resets_the_count_of_invalid_outputs() -> None:
     assert played.result.final_output == Point(2)
 
 
-async def test_what_was_wrong_is_told() -> None:
+async def test_invalid_output_is_reported_to_the_model() -> None:
     model = ScriptedHandler(['Here: {"x": "two"}', '{"x": 2}'])
     await Runner.run(Agent("A", model=model, output_type=Point), "Hi")
     told = str(model.requests[1].messages[-1].get("content"))
@@ -230,7 +230,7 @@ async def test_an_answer_beside_a_tool_waits_for_it(watched: bool) -> None:
 
 @BOTH
 @pytest.mark.asyncio_only
-async def test_a_transfer_beside_an_answer_is_made(watched: bool) -> None:
+async def test_handoff_beside_an_output_is_made(watched: bool) -> None:
     first = reply(watched, ("final_answer", '{"x": 1}'), ("transfer_to_b", "{}"))
     with Server(first) as server:
         model = OpenAICompatible("m", base_url=server.url)
@@ -265,7 +265,7 @@ async def test_two_answers_and_a_wrong_one_are_sent_back(watched: bool) -> None:
         ("prompted", False, ["add"], True),
     ],
 )
-async def test_what_each_mode_sends(mode: Any, native: bool, tools: list[str], system: bool) -> None:
+async def test_request_of_each_output_mode(mode: Any, native: bool, tools: list[str], system: bool) -> None:
     own = [add] if "add" in tools else []
     with Server(said({"content": '{"x": 1}'})) as server:
         model = OpenAICompatible("m", base_url=server.url)

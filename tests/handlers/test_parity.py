@@ -37,7 +37,7 @@ TOLD = Usage(requests=1, input_tokens=7, output_tokens=3, cached_tokens=2)
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a model says in one turn."""
+    """The text and the calls of one turn."""
 
     text: str = ""
     reasoning: str = ""
@@ -82,7 +82,7 @@ def whole(text: str) -> list[str]:
 
 
 def mixed(said: Said, cut: Callable[[str], Sequence[str]], pick: Callable[[int], int]) -> Pieces:
-    """Mix the pieces as providers do that write several calls at once; ``pick`` says which comes next."""
+    """Mix the pieces as providers with parallel calls do; ``pick`` chooses the next one."""
     rows = [list(row) for _, row in itertools.groupby(in_order(said, cut), lambda piece: piece[:2])]
     pieces: Pieces = []
     begun = 0
@@ -355,7 +355,7 @@ def shows_all(happened: list[Any], *, some: bool) -> None:
 
 
 def sorted_tools(hooks: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Sort what happens at the same time: trio starts tasks in any order."""
+    """Sort simultaneous events, because trio starts tasks in any order."""
     groups = itertools.groupby(hooks, lambda hook: hook[0].startswith("tool"))
     return [hook for at_once, group in groups for hook in (sorted(group) if at_once else group)]
 
@@ -406,7 +406,7 @@ finishes = st.sampled_from(["stop", "tool_calls", "length", None])
 
 @st.composite
 def cut_up(draw: st.DrawFn, said: Said) -> Pieces:
-    """What is said, cut anywhere and mixed."""
+    """A turn, split anywhere and mixed."""
 
     def cut(text: str) -> list[str]:
         places = draw(st.lists(st.integers(0, len(text)), max_size=4).map(sorted))
@@ -435,7 +435,7 @@ def scripts(draw: st.DrawFn) -> list[tuple[Said, Pieces]]:
 @examples(8)
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("given", GIVEN)
-async def test_where_it_is_cut_changes_nothing(
+async def test_split_of_the_stream_changes_nothing(
     given: str, stream: bool, script: list[tuple[Said, Pieces]], who: str
 ) -> None:
     """Text, reasoning and several calls cut and mixed anywhere, with any finish reason."""

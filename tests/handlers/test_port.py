@@ -21,7 +21,7 @@ from routelock.testing import ScriptedHandler
 
 
 class Named:
-    """A handler that says what it asks."""
+    """A handler with a model and a provider."""
 
     name = "named"
 
@@ -53,7 +53,7 @@ def test_handler_without_family_is_its_own_family() -> None:
         ({"model": "m", "provider": "groq"}, "m", "groq"),
     ],
 )
-def test_a_handler_may_say_which_model_it_asks(says: Any, model: str | None, provider: str | None) -> None:
+def test_model_of_returns_model_and_provider(says: Any, model: str | None, provider: str | None) -> None:
     assert model_of(Named(**says)) == {"model": model, "provider": provider}
 
 

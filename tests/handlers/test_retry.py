@@ -78,7 +78,7 @@ async def run(script: Sequence[Any], retry: Retry, *, stream: bool = False, **ag
 
 
 @pytest.mark.parametrize("error", PROVIDER_ERRORS, ids=lambda error: error.__name__)
-async def test_only_errors_that_say_so_are_retried(error: type[ProviderError]) -> None:
+async def test_only_retryable_errors_are_retried(error: type[ProviderError]) -> None:
     """401, 400 and an ImportError in disguise fail at once; 429, 5xx and a cut do not."""
     clock = Clock()
     script = ScriptedHandler([error("x"), DONE])
@@ -99,7 +99,7 @@ async def test_only_provider_errors_are_retried(error: Exception) -> None:
     assert clock.slept == []
 
 
-async def test_an_error_can_say_for_itself_whether_to_retry() -> None:
+async def test_error_can_set_retryable() -> None:
     clock = Clock()
     with pytest.raises(ConnectionFailed):
         await events([ConnectionFailed("no such host", retryable=False)], clock.retry())
@@ -132,7 +132,7 @@ async def test_no_attempt_at_all_is_a_configuration_error(count: int) -> None:
         Retry(attempts=count)
 
 
-async def test_nothing_is_yielded_but_what_the_handler_says() -> None:
+async def test_events_are_those_of_the_handler() -> None:
     assert await events([[TextDelta("Hello"), DONE]], Retry()) == [TextDelta("Hello"), DONE]
 
 
@@ -153,7 +153,7 @@ async def test_jitter_spreads_waits_over_the_upper_half() -> None:
 
 
 async def test_retry_after_is_waited_for() -> None:
-    """What the provider asks for replaces our own guess, without jitter."""
+    """The delay that the provider asks for replaces the computed one, without jitter."""
     clock = Clock()
     failed, _ = await events([RateLimited("x", retry_after=7), DONE], clock.retry(jitter=lambda: 0.0))
     assert clock.slept == [7]
@@ -168,7 +168,7 @@ async def test_long_retry_after_raises_without_waiting() -> None:
     assert clock.slept == []
 
 
-async def test_a_retry_after_in_the_past_is_no_wait() -> None:
+async def test_retry_after_in_the_past_means_no_delay() -> None:
     """A date in the header may be over by the time it is read."""
     clock = Clock()
     await events([RateLimited("x", retry_after=-3), DONE], clock.retry())
@@ -197,7 +197,7 @@ SHOWN = [TextDelta("Hel"), ReasoningDelta("Hm"), ToolCallDelta(0, "c", "add", "{
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=lambda event: event.type)
-async def test_nothing_is_retried_once_a_part_was_shown(shown: HandlerEvent) -> None:
+async def test_call_is_not_retried_after_the_first_delta(shown: HandlerEvent) -> None:
     """The reader would see it twice."""
     clock = Clock()
     with pytest.raises(ConnectionFailed):
@@ -247,7 +247,7 @@ async def test_broken_reply_leaves_one_attempt_in_the_transcript(broken_after: i
     assert result.usage.requests == 3
 
 
-async def test_the_reader_can_put_together_what_is_valid() -> None:
+async def test_reader_can_assemble_the_valid_reply() -> None:
     """Everything before the last `AttemptFailed` of a reply is void."""
     script = [[TextDelta("Hel"), ConnectionFailed("cut")], "Hello."]
     agent = Agent("A", model=ScriptedHandler(script))
@@ -264,7 +264,7 @@ async def test_the_reader_can_put_together_what_is_valid() -> None:
 # -- what a run makes of it --
 
 
-async def test_tools_run_once_however_often_the_model_is_asked() -> None:
+async def test_tools_run_once_despite_retries() -> None:
     """No tool runs before its reply is complete, so none runs twice."""
     ran: list[str] = []
 
@@ -281,7 +281,7 @@ async def test_tools_run_once_however_often_the_model_is_asked() -> None:
 
 
 async def test_failed_attempts_are_on_the_result() -> None:
-    """Nothing is swallowed: a run that went well still says what had to be tried again."""
+    """A successful run still reports its failed attempts."""
     error = RateLimited("slow down")
     result = await run([error, "Hi"], Clock().retry())
     (problem,) = result.errors
@@ -309,7 +309,7 @@ async def test_attempt_of_unknown_cost_makes_the_price_unknown(first: Any) -> No
 
 
 async def test_a_defect_in_a_library_is_not_retried() -> None:
-    """An ImportError dressed up as a connection error fails the same way for ever."""
+    """An ImportError that looks like a connection error would fail again each time."""
     with pytest.raises(ProviderDefect):
         await run([ProviderDefect("No module named 'mcp'")], Clock().retry())
 
@@ -332,7 +332,7 @@ class ByHand:
 
 
 @pytest.mark.parametrize(("stream", "gave"), [(gives_text, "coroutine"), (lambda request: "Hi", "str")])
-async def test_a_stream_that_is_no_async_generator_is_told(stream: Any, gave: str) -> None:
+async def test_stream_that_is_not_an_async_generator_is_an_error(stream: Any, gave: str) -> None:
     with pytest.raises(
         HandlerError, match=f"'mine': stream must be an async generator, .* returned a {gave}"
     ):

@@ -36,7 +36,7 @@ def assemble(*deltas: Delta) -> MessageDone:
 
 
 def calls(*pieces: Delta) -> list[tuple[str, str, str]]:
-    """Return (id, name, arguments) of each call, when every piece comes in a chunk of its own."""
+    """Return (id, name, arguments) of each call if each piece comes in a separate chunk."""
     made = assemble(*({"tool_calls": [piece]} for piece in pieces)).message.get("tool_calls", [])
     return [(made["id"], made["function"]["name"], made["function"]["arguments"]) for made in made]
 
@@ -222,7 +222,7 @@ def test_legacy_function_call_deltas() -> None:
     }
 
 
-def test_a_legacy_call_without_a_word_is_none() -> None:
+def test_empty_legacy_call_is_dropped() -> None:
     """So Snowflake ends each reply; taken for a call of no tool, it made every run fail."""
     empty = {"content": "Sunny.", "function_call": {"name": "", "arguments": ""}, "tool_calls": None}
     assert assemble(empty).message == {"role": "assistant", "content": "Sunny."}
@@ -256,7 +256,7 @@ NO_DELTA = {"choices": [{"index": 0, "delta": None, "finish_reason": None}]}
 @pytest.mark.parametrize(
     "odd", [{}, {"choices": []}, {"choices": None}, NO_DELTA, chunk({}), {"choices": [{"index": 0}]}]
 )
-def test_chunks_that_say_nothing(odd: Delta) -> None:
+def test_empty_chunks_give_no_events(odd: Delta) -> None:
     """Azure's filter results, usage-only chunks and keep-alives carry no delta."""
     assembler = Assembler()
     assert assembler.feed(odd) == []
@@ -403,7 +403,7 @@ def test_thinking_blocks_give_events_without_other_reasoning() -> None:
     assert events == [ReasoningDelta("hm")]
 
 
-def test_what_is_not_known_survives() -> None:
+def test_unknown_keys_survive() -> None:
     message: Any = assemble(
         {"refusal": "I ", "annotations": [{"a": 1}], "audio": {"id": "x", "transcript": "he"}, "odd": 1},
         {"refusal": "won't", "annotations": [{"a": 2}], "audio": {"transcript": "llo"}, "odd": 2},
@@ -453,7 +453,7 @@ def test_fed_chunks_are_not_changed() -> None:
     assert json.dumps(first) == before
 
 
-def test_done_can_be_asked_again() -> None:
+def test_done_can_be_called_twice() -> None:
     assembler = Assembler()
     assembler.feed(chunk({"content": "a", "refusal": "b"}))
     assert assembler.done() == assembler.done()
@@ -480,7 +480,7 @@ def test_a_completion_with_an_empty_delta_beside_its_message() -> None:
 
 
 def test_labels_are_not_joined() -> None:
-    """Groq says the channel again in every delta."""
+    """Groq repeats the channel in each delta."""
     message: Any = assemble({"channel": "analysis", "reasoning": "a"}, {"channel": "analysis"}).message
     assert message["channel"] == "analysis"
 
@@ -514,7 +514,7 @@ def test_usage_details() -> None:
         ({}, None),
     ],
 )
-def test_what_a_server_says_that_a_call_cost(told: dict[str, Any], cost: float | None) -> None:
+def test_cost_in_the_usage_is_read(told: dict[str, Any], cost: float | None) -> None:
     """OpenRouter and Perplexity do. What cannot be read costs no token count."""
     usage = to_usage({"prompt_tokens": 2, "completion_tokens": 1, **told})
     assert usage == Usage(requests=1, input_tokens=2, output_tokens=1, cost=cost)
@@ -531,7 +531,7 @@ def test_what_a_server_says_that_a_call_cost(told: dict[str, Any], cost: float |
         "x",
     ],
 )
-def test_no_numbers_are_no_usage(nothing: Any) -> None:
+def test_usage_without_numbers_is_none(nothing: Any) -> None:
     assert to_usage(nothing) is None
 
 
@@ -575,7 +575,7 @@ def test_why_incomplete(deltas: list[Delta], finish: str | None, usage: Any, why
         ({"tool_calls": [call("{", index=0, id="a", name="f")]}, "half of the arguments of 'f'"),
     ],
 )
-def test_an_end_marker_completes_what_may_be_whole(delta: Delta, why: str | None) -> None:
+def test_end_marker_proves_that_a_reply_is_complete(delta: Delta, why: str | None) -> None:
     assert why_incomplete(assemble(delta), ended=True) == why
 
 
@@ -669,7 +669,7 @@ def test_a_whole_message_keeps_its_calls(message: Delta) -> None:
     ],
 )
 def test_repeated_arguments_count_once(pieces: list[str], arguments: str) -> None:
-    """litellm makes up a stream like this; two different objects stay what they are."""
+    """litellm simulates a stream like this; two different objects stay two."""
     assembler = Assembler()
     for index, piece in enumerate(pieces):
         delta = {"index": 0, "function": {"name": "weather" if not index else None, "arguments": piece}}

@@ -47,7 +47,7 @@ def test_a_reply_is_the_same_however_it_is_written(name: str, data: st.DataObjec
 @examples(4)
 @given(data=st.data())
 def test_a_function_may_pass_on_such_chunks(name: str, data: st.DataObject) -> None:
-    """What `function_handler` collects is what a provider's stream assembles to."""
+    """`function_handler` collects the same message that a provider's stream assembles to."""
     way = WAYS[name]
     message, chunks = data.draw(streams(way))
     collector = Collector("mine")
@@ -59,7 +59,7 @@ def test_a_function_may_pass_on_such_chunks(name: str, data: st.DataObject) -> N
 
 
 @given(message=replies())
-def test_a_whole_reply_says_the_same_as_its_stream(message: Json) -> None:
+def test_complete_reply_equals_its_stream(message: Json) -> None:
     whole = completion_done({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
     assert whole.message == message
 
@@ -77,7 +77,7 @@ def test_each_delta_has_the_index_of_its_call(data: st.DataObject, message: Json
 
 @given(data=st.data(), message=replies(least=1))
 def test_cut_stream_has_only_calls_that_began(data: st.DataObject, message: Json) -> None:
-    """Of what is missing, nothing is made up; what is whole was written as it stands."""
+    """Missing pieces are not invented; a complete call was sent exactly so."""
     chunks = data.draw(written(message, WAYS["OpenAI"]))
     done, _ = assembled(chunks[: data.draw(st.integers(0, len(chunks)))])
     for call, whole in zip(done.message.get("tool_calls", []), message["tool_calls"], strict=False):

@@ -53,7 +53,7 @@ def test_merging(pieces: tuple[object, ...], whole: object) -> None:
     assert merged(*pieces) == whole
 
 
-def test_labels_are_said_again_not_continued() -> None:
+def test_repeated_labels_are_not_joined() -> None:
     assert merged("a", "a", "b", key="id") == "b"
 
 
@@ -94,7 +94,7 @@ def test_blocks_of_another_index_or_kind_are_their_own() -> None:
     assert [joined(block) for block in blocks] == said
 
 
-def test_no_blocks() -> None:
+def test_none_adds_no_blocks() -> None:
     blocks: list[dict[str, Any]] = []
     assert add_blocks(blocks, None, "thinking") == ""
     assert blocks == []

@@ -54,7 +54,7 @@ def test_a_store_can_be_two_functions() -> None:
 
 
 def test_words_are_never_looked_into() -> None:
-    """Whatever they look like: they were said."""
+    """Text is text, even if it looks like binary data."""
     store: dict[str, str] = {}
     light = externalize_binary(MESSAGES, store)
     assert light[0] == MESSAGES[0]
@@ -62,7 +62,7 @@ def test_words_are_never_looked_into() -> None:
 
 
 @pytest.mark.parametrize(("over", "kept"), [(len(IMAGE), 0), (len(IMAGE) - 1, 1), (0, 1)])
-def test_what_is_small_stays(over: int, kept: int) -> None:
+def test_small_data_is_not_externalized(over: int, kept: int) -> None:
     store: dict[str, str] = {}
     externalize_binary([image()], store, over=over)
     assert len(store) == kept
@@ -86,7 +86,7 @@ def test_unknown_reference_is_an_error() -> None:
         restore_binary(light, {})
 
 
-def test_what_was_exchanged_in_the_store_is_noticed() -> None:
+def test_changed_text_in_the_store_is_an_error() -> None:
     store: dict[str, str] = {}
     light = externalize_binary([image()], store)
     with pytest.raises(ValueError, match="has another text"):
@@ -101,12 +101,12 @@ def test_an_error_of_the_stores_own_comes_through() -> None:
         restore_binary(externalize_binary([image()], {}), broken)
 
 
-def test_what_only_looks_like_a_reference_stays() -> None:
+def test_text_like_a_reference_is_not_restored() -> None:
     messages = [image("ref:sha256:short"), {"role": "user", "content": "ref:sha256:" + "0" * 64}]
     assert restore_binary(messages, {}) == messages
 
 
 @given(st.lists(st.sampled_from(MESSAGES)), st.integers(0, 6000))
-def test_what_is_restored_is_what_there_was(messages: list[Any], over: int) -> None:
+def test_restored_messages_equal_the_originals(messages: list[Any], over: int) -> None:
     store: dict[str, str] = {}
     assert restore_binary(externalize_binary(messages, store, over=over), store) == messages

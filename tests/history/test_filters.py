@@ -79,7 +79,7 @@ def test_all_items_are_the_three_parts_in_order() -> None:
     assert [one.id for one in DATA.all_items] == [0, 1, 2, 3, 4, 5]
 
 
-def test_clone_replaces_what_it_is_given_and_nothing_else() -> None:
+def test_clone_replaces_only_the_given_parts() -> None:
     cloned = DATA.clone(new_items=())
     assert cloned.new_items == ()
     assert cloned == dataclasses.replace(DATA, new_items=())
@@ -96,7 +96,7 @@ def test_clone_knows_no_other_parts() -> None:
 
 
 def test_input_items_replace_the_new_items() -> None:
-    """The model's input is replaced; what is stored keeps its part."""
+    """The model's input is replaced; the stored items stay in their part."""
     cloned = DATA.clone(input_items=())
     assert cloned.new_items == (MOVED, ACCEPTED)
     assert cloned.all_items == (SYSTEM, ASKED, LOOKED, FOUND)
@@ -129,7 +129,7 @@ def test_a_history_that_is_text_is_a_user_message() -> None:
 @pytest.mark.parametrize(
     "over", [remove_all_tools, keep_last(5), tool_results_budget(9), last_user_message, nest_handoff_history]
 )
-def test_data_may_be_made_of_text_and_plain_messages(part: str, value: Any, over: Any) -> None:
+def test_parts_may_be_text_or_plain_messages(part: str, value: Any, over: Any) -> None:
     """As openai-agents makes them; whichever filter is given them."""
     made: dict[str, Any] = {"input_history": (), "pre_handoff_items": (), "new_items": (), part: value}
     shown = [text_of(one.message) for one in over(HandoffInputData(**made)).all_items]
@@ -143,7 +143,7 @@ def test_text_as_a_history_can_be_nested() -> None:
 
 
 def test_plain_messages_keep_their_place_in_each_part() -> None:
-    """A later nesting handoff sorts by id: a message must not move before what it followed."""
+    """A later nesting handoff sorts by id, so a message must not move before the item that it follows."""
     note: Message = {"role": "user", "content": "note"}
     assert [each.id for each in DATA.clone(input_history=[note]).input_history] == [-1]
     assert DATA.clone(pre_handoff_items=[note]).pre_handoff_items[0].id == ASKED.id
@@ -153,7 +153,7 @@ def test_plain_messages_keep_their_place_in_each_part() -> None:
 
 
 def test_plain_assistant_message_keeps_portable_fields() -> None:
-    """Nothing says who wrote it; the user's are the app's own."""
+    """The author of an assistant message is unknown; a user message is the app's own."""
     assert as_items([WORDS])[0].message == {
         "role": "assistant",
         "content": "I look.",
@@ -194,7 +194,7 @@ def test_a_part_that_cannot_be_shown_is_refused(part: Any, error: type[Exception
         DATA.clone(new_items=part)
 
 
-def test_a_lone_message_is_no_sequence() -> None:
+def test_single_message_is_not_a_part() -> None:
     with pytest.raises(TypeError, match="expected a tuple of items or messages, not dict"):
         as_items({"role": "user", "content": "Hi"})
 
@@ -232,7 +232,7 @@ def test_remove_all_tools_twice_is_once() -> None:
 
 
 async def test_remove_all_tools_before_and_after_nesting() -> None:
-    """A summary is words and stays; tools that are removed before it is made are not in it."""
+    """A summary is text and stays; tools that are removed before it is made are not in it."""
     after = remove_all_tools(nest_handoff_history(DATA))
     assert "secret" in text_of(after.all_items[1].message)
     before = await resolve(compose(remove_all_tools, nest_handoff_history)(DATA))
@@ -268,7 +268,7 @@ def test_keep_last_leaves_each_item_in_its_part() -> None:
     assert (data.input_history, data.pre_handoff_items) == ((SYSTEM,), (LOOKED, FOUND))
 
 
-def test_keep_last_looks_at_what_is_shown() -> None:
+def test_keep_last_counts_shown_items() -> None:
     data = keep_last(1)(DATA.clone(input_items=[{"role": "user", "content": "only this"}]))
     assert isinstance(data, HandoffInputData)
     assert [text_of(one.message) for one in data.all_items] == ["s", "only this"]
@@ -300,7 +300,7 @@ def test_without_user_message_only_system_messages_stay() -> None:
 
 
 def test_a_nudge_is_not_the_users_message() -> None:
-    """The runtime speaks in the user's role when it nudges; the target needs what the user asked."""
+    """A nudge of the runtime has the user's role; the target needs the user's own question."""
     nudge = item(4, {"role": "user", "content": "You have made the same call 3 times."}, "nudge")
     data = last_user_message(DATA.clone(pre_handoff_items=[LOOKED, FOUND, nudge]))
     assert data.all_items == (SYSTEM, ASKED)
@@ -398,7 +398,7 @@ FILTERS = st.lists(st.sampled_from(BUILT_IN), max_size=4)
 
 
 @given(_data(), FILTERS)
-async def test_filters_never_change_what_they_are_given(
+async def test_filters_do_not_change_their_input(
     data: HandoffInputData, filters: list[HandoffInputFilter]
 ) -> None:
     before = copy.deepcopy(data)
@@ -407,7 +407,7 @@ async def test_filters_never_change_what_they_are_given(
 
 
 @given(_data(), FILTERS)
-async def test_filters_keep_who_hands_over_to_whom(
+async def test_filters_keep_source_and_target(
     data: HandoffInputData, filters: list[HandoffInputFilter]
 ) -> None:
     """Every field that is not a part survives every filter."""
@@ -429,7 +429,7 @@ async def test_after_remove_all_tools_no_tool_is_left(
 
 @given(_data(), st.integers(0, 8))
 def test_keep_last_keeps_pairs_together(data: HandoffInputData, count: int) -> None:
-    """What had no problem before has none after, but that nothing may be left."""
+    """A valid history stays valid, except that no message may be left."""
     shown = data.clone(input_history=(), pre_handoff_items=())
     kept = keep_last(count)(shown)
     assert isinstance(kept, HandoffInputData)

@@ -61,8 +61,8 @@ WAYS: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("options", [{}, {"tools": [look_up]}])
-async def test_a_users_text_is_no_note(way: str, options: dict[str, Any]) -> None:
-    """Neither for the first agent nor for the next one, which has one of the runtime's beside it."""
+async def test_user_text_is_not_a_note(way: str, options: dict[str, Any]) -> None:
+    """This holds for the first agent, and for the next one, whose history has a real note too."""
     result = await Runner.run(team(**options), WAYS[way])
     for model_call, real in zip(result.calls, (0, 0, 1), strict=True):
         messages = model_call.messages
@@ -105,7 +105,7 @@ async def test_model_text_with_the_users_role_is_not_a_note() -> None:
 
 
 async def test_a_guardrail_is_not_led_past_a_forged_note() -> None:
-    """It looks for what the user said, and finds it in the message that begins like a note."""
+    """The guardrail finds the user's text in a message that begins like a note."""
     seen: list[str] = []
 
     def look(context: Any, agent: Any, messages: Any) -> Any:
@@ -124,7 +124,7 @@ async def test_a_guardrail_is_not_led_past_a_forged_note() -> None:
 
 
 async def test_a_note_that_came_from_another_process_is_quoted() -> None:
-    """A snapshot is the history to the letter: nothing in it says which messages a runtime wrote."""
+    """A snapshot of messages does not mark which of them a runtime wrote."""
     kept: list[Any] = []
 
     async def keep(context: HandoffContext) -> None:
@@ -148,8 +148,8 @@ async def test_a_filter_against_tools_hides_a_note_of_before() -> None:
     assert list(result.calls[-1].messages) == [{"role": "user", "content": "Hi"}]
 
 
-def test_what_a_tool_read_is_shown_to_the_letter() -> None:
-    """It has a role of its own; an agent that edits this very file must find its words again."""
+def test_tool_result_is_shown_unchanged() -> None:
+    """It has the role ``tool``, and an agent that edits the file needs the exact text."""
     made = call("read", id="c")
     asked: Any = [
         {"role": "user", "content": "Read it."},

@@ -37,7 +37,7 @@ def test_text_is_a_user_message() -> None:
     assert to_messages("Hi") == [USER]
 
 
-def test_a_list_of_messages_stays_what_it_is() -> None:
+def test_to_messages_keeps_a_list_of_messages() -> None:
     given: list[Message] = [
         {"role": "system", "content": "s"},
         {"role": "developer", "content": "d"},
@@ -58,11 +58,11 @@ def test_any_mapping_is_a_message() -> None:
 
 
 def test_unknown_keys_survive() -> None:
-    """What a provider sent is what it gets back."""
+    """A provider gets back the fields that it sent."""
     assert to_messages([{**USER, "vendor_says": 1}]) == [{**USER, "vendor_says": 1}]
 
 
-def test_a_number_that_is_none_becomes_null() -> None:
+def test_nan_becomes_null() -> None:
     """A history that was kept by an app may have one, and must not be lost for it."""
     given = {**USER, "vendor_says": [{"score": float("nan")}, 1.5]}
     assert to_messages([given]) == [{**USER, "vendor_says": [{"score": None}, 1.5]}]
@@ -81,7 +81,7 @@ def test_the_callers_messages_are_not_changed_and_not_kept() -> None:
     assert given == {"role": "user", "content": "Hi", "_note": 1}
 
 
-def test_parts_and_calls_are_not_kept_either() -> None:
+def test_parts_and_calls_are_copied() -> None:
     """What the caller edits after a run must not reach back into its transcript."""
     given: Any = [
         {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
@@ -99,7 +99,7 @@ def test_only_a_nudge_keeps_its_kind() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, USER, b"Hi", object()])
-def test_what_is_neither_text_nor_a_list_is_refused(value: Any) -> None:
+def test_input_must_be_text_or_a_list(value: Any) -> None:
     with pytest.raises(ConfigError, match="Input must be text or a list of messages, not"):
         to_messages(value)
 
@@ -157,7 +157,8 @@ def test_a_call_without_an_id_is_left_to_repair() -> None:
 
 @pytest.mark.parametrize("bare", [{}, {"arguments": None}, {"arguments": {}}])
 def test_a_call_without_arguments_has_empty_ones(bare: Any) -> None:
-    """Some tools write none where there are none; a run takes such replies, so the next run must, too."""
+    """Some libraries write no arguments at all; a run accepts such replies, so the next run must accept them
+    too."""
     given: Any = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", **bare}}]}
     (taken,) = to_messages([given])
     assert calls_of(taken)[0]["function"] == {"name": "f", "arguments": "{}"}
@@ -173,7 +174,7 @@ def test_a_call_without_arguments_has_empty_ones(bare: Any) -> None:
         {"role": "user", "content": "Hi", "tool_calls": []},
     ],
 )
-def test_what_can_be_repaired_is_taken(message: Any) -> None:
+def test_repairable_message_is_accepted(message: Any) -> None:
     """A history from other tools loads."""
     assert to_messages([message]) == [message]
 
@@ -181,7 +182,7 @@ def test_what_can_be_repaired_is_taken(message: Any) -> None:
 # -- item_of, detached --
 
 
-def test_private_keys_become_what_the_item_says() -> None:
+def test_private_keys_become_fields_of_the_item() -> None:
     written: Any = {"role": "assistant", "content": "x", ORIGIN: "anthropic"}
     assert item_of(written, 3, "input") == RunItem(
         id=3, kind="input", message={"role": "assistant", "content": "x"}, origin="anthropic"
@@ -194,7 +195,7 @@ def test_a_message_without_private_keys_stays_the_same_object() -> None:
     assert item_of(USER, 0, "input").message is USER
 
 
-def test_a_detached_message_shares_nothing_that_can_be_edited() -> None:
+def test_detached_message_shares_no_container() -> None:
     message: Any = {"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [CALL]}
     copied = detached(message)
     assert copied == message
@@ -246,7 +247,7 @@ def test_the_ids_of_calls_and_of_answers_are_found() -> None:
 # -- portable --
 
 
-def test_portable_drops_what_only_one_family_can_read() -> None:
+def test_portable_drops_private_fields() -> None:
     """Thinking and signatures of one vendor make another refuse the request."""
     message: Any = {
         "role": "assistant",
@@ -326,7 +327,7 @@ def test_an_edited_item_keeps_its_id() -> None:
 # -- unshared --
 
 
-def test_a_copy_of_somebodys_data_shares_no_container() -> None:
+def test_copied_data_shares_no_container() -> None:
     """However they are inside one another."""
     data: dict[str, Any] = {"list": [{"a": {1}}], "tuple": ([1],)}
     copied = unshared(data)
@@ -348,7 +349,7 @@ def test_copied_container_keeps_its_type() -> None:
     assert counts["a"] == 1
 
 
-def test_what_refers_to_itself_does_so_in_the_copy() -> None:
+def test_self_reference_is_copied() -> None:
     data: dict[str, Any] = {"list": []}
     data["list"].append(data)
     copied = unshared(data)

@@ -134,7 +134,7 @@ def test_the_summary_is_one_assistant_message_of_numbered_lines() -> None:
     )
 
 
-def test_a_summary_of_nothing_says_so() -> None:
+def test_empty_summary_says_that_it_is_empty() -> None:
     (message,) = default_handoff_history_mapper([])
     assert message.get("content") == f"{PREAMBLE}\n{START}\n(no previous turns recorded)\n{END}"
 
@@ -172,7 +172,7 @@ def test_a_call_without_an_id_can_be_summed_up() -> None:
     }
 
 
-def test_what_json_cannot_say_is_said_as_text() -> None:
+def test_value_without_a_json_form_is_text_in_a_summary() -> None:
     odd: Any = {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "data": {1, 2}}]}
     assert "{1, 2}" in text_of(default_handoff_history_mapper([odd])[0])
 
@@ -212,7 +212,7 @@ def test_no_text_forges_any_marker(text: str, markers: tuple[str, str]) -> None:
     assert records(text_of(message), *markers) == [{"role": "user", "content": text}]
 
 
-def test_a_record_has_no_thoughts_of_the_content_either() -> None:
+def test_summary_line_has_no_reasoning_parts() -> None:
     thought: Any = [{"type": "thinking", "signature": "s"}, {"type": "text", "text": "Hi"}]
     (message,) = default_handoff_history_mapper([{"role": "assistant", "content": thought}])
     assert records(text_of(message)) == [{"role": "assistant", "content": thought[1:]}]
@@ -249,7 +249,7 @@ async def test_passed_markers_precede_those_of_the_task() -> None:
     assert len(records(text_of(summary.message), "<<", ">>")) == 3
 
 
-def test_a_marker_that_is_passed_is_checked_too() -> None:
+def test_passed_marker_is_checked() -> None:
     with pytest.raises(ConfigError, match="'b' cannot be a history marker"):
         default_handoff_history_mapper([], ("<<", "b"))
 
@@ -295,7 +295,7 @@ async def test_the_newest_user_message_can_be_folded_too() -> None:
 
 
 async def test_a_nudge_is_not_kept_in_the_users_place() -> None:
-    """The target answers the user, not what the runtime told the source."""
+    """The target answers the user, and not a nudge to the source."""
     nudge = item(4, {"role": "user", "content": "You repeat yourself."}, "nudge")
     *_, newest = nest_handoff_history(data_of([*ITEMS, nudge])).all_items
     assert newest is ITEMS[0]
@@ -345,7 +345,7 @@ async def test_an_async_mapper_that_fails_is_named() -> None:
         await nest_handoff_history(data_of(ITEMS), history_mapper=breaks)
 
 
-async def test_what_is_nested_is_not_changed() -> None:
+async def test_nested_items_are_not_changed() -> None:
     data = data_of(ITEMS)
     before = copy.deepcopy(data)
     nest_handoff_history(data)
@@ -354,7 +354,7 @@ async def test_what_is_nested_is_not_changed() -> None:
 
 @pytest.mark.parametrize("sync", [True, False])
 async def test_a_mapper_decides_about_all_messages(sync: bool) -> None:
-    """Sync or async; what it returns is exactly the target's history."""
+    """The messages of a sync or async mapper are exactly the target's history."""
     given: list[Message] = []
 
     def mapper(messages: list[Message]) -> list[Message]:
@@ -388,7 +388,7 @@ async def test_mapper_cannot_edit_the_transcript() -> None:
     assert nested.all_items[0].message.get("content") == "[gone]"
 
 
-async def test_a_mapper_is_given_what_any_provider_can_read() -> None:
+async def test_mapper_gets_portable_messages() -> None:
     """What it returns is shown to any."""
     thought: Any = {"role": "assistant", "content": "Hm.", "thinking_blocks": [{"signature": "s"}]}
     given: list[Message] = []
@@ -403,7 +403,7 @@ async def test_a_mapper_is_given_what_any_provider_can_read() -> None:
 
 
 async def test_system_messages_stay_in_front_of_the_summary() -> None:
-    """In it they would be an assistant's words; also after another hop, and in their order."""
+    """In the summary they would be text of an assistant. They keep their order after another handoff."""
     rules = [
         item(0, {"role": "system", "content": "One."}, "input"),
         item(2, {"role": "developer", "content": "Two."}, "input"),
@@ -431,12 +431,12 @@ async def test_second_nesting_renders_the_original_items() -> None:
     assert len(again.all_items) == 2
 
 
-async def test_nesting_what_is_nested_is_the_same() -> None:
+async def test_nesting_twice_is_nesting_once() -> None:
     nested = nest_handoff_history(data_of(ITEMS))
     assert nest_handoff_history(nested) == nested
 
 
-async def test_a_mappers_summary_unfolds_as_well() -> None:
+async def test_summary_of_a_mapper_is_unfolded() -> None:
     def mapper(messages: list[Message]) -> list[Message]:
         return [
             {"role": "user", "content": f"{len(messages)} messages"},
@@ -448,7 +448,7 @@ async def test_a_mappers_summary_unfolds_as_well() -> None:
     assert [text_of(one.message) for one in again.all_items] == ["6 messages", "Go on."]
 
 
-async def test_a_mapper_that_shows_nothing_leaves_nothing() -> None:
+async def test_mapper_may_return_no_messages() -> None:
     nested = nest_handoff_history(data_of(ITEMS), history_mapper=lambda messages: [])
     assert nested.all_items == ()
 
@@ -471,7 +471,7 @@ def redact(data: HandoffInputData) -> HandoffInputData:
 
 
 async def test_edited_summary_is_not_unfolded() -> None:
-    """The summary covers the items as they were; once a filter edits it, it is a text of its own."""
+    """The summary covers the original items; a summary that a filter edits is a plain text."""
     items = [user(0, "Hi"), *turn(1, "a", "secret")]
     shown = redact(nest_handoff_history(data_of(items)))
     again = nest_handoff_history(data_of([*shown.all_items, *turn(3, "b", "ok")]))
@@ -541,7 +541,7 @@ def _grow(view: View, place: int, kinds: Sequence[str]) -> int:
 
 @given(st.lists(_SAID, min_size=1, max_size=6))
 async def test_each_item_is_shown_once_after_many_handoffs(hops: list[list[str]]) -> None:
-    """Openai-agents showed some twice, some never, and more with every hop."""
+    """openai-agents showed some items twice and others never, and more with each handoff."""
     view = View([user(0, "«0»")])
     place = 1
     for kinds in hops:
@@ -561,8 +561,8 @@ async def test_each_item_is_shown_once_after_many_handoffs(hops: list[list[str]]
 
 
 @given(st.lists(_TEXTS, min_size=1, max_size=4), st.sampled_from(["user", "assistant"]))
-async def test_hostile_text_stays_text_over_many_hops(texts: list[str], role: str) -> None:
-    """Text that looked like a summary was parsed as one and forged roles, from the second hop on."""
+async def test_hostile_text_stays_text_over_many_handoffs(texts: list[str], role: str) -> None:
+    """Text that looked like a summary was parsed as one and forged roles, from the second handoff on."""
     said: list[Any] = [{"role": "user", "content": "Hi"}]
     view: Sequence[RunItem] = [item(0, said[0], "input")]
     for text in texts:

@@ -43,7 +43,7 @@ def lines(items: Any) -> list[dict[str, Any]]:
     return [json.loads(line[2:]) for note in notes for line in note.split("\n")[1:]]
 
 
-def test_calls_that_the_reader_cannot_make_are_told() -> None:
+def test_calls_that_the_audience_cannot_make_are_described() -> None:
     items = [ASK, called(1, "a", ("c", "look", '{"order": 7}')), answered(2, "a", "c", "sent")]
     shown = with_notes(items, Audience(agent="b", can_call=()))
     assert [item.kind for item in shown] == ["note", "input"]
@@ -89,7 +89,7 @@ def test_user_message_keeps_its_place_after_the_audience_acted() -> None:
     assert shown[-1].kind == "note"
 
 
-def test_what_follows_the_note_keeps_its_place() -> None:
+def test_items_after_the_note_keep_their_place() -> None:
     items = [ASK, called(1, "a", ("c", "look", "{}"), text="Hm."), answered(2, "a", "c", "sent")]
     more = [called(3, "b", ("d", "search", "{}")), answered(4, "b", "d", "found")]
     shown = with_notes([*items, *more], Audience(agent="b", can_call=("search",)))
@@ -109,7 +109,7 @@ def test_the_question_follows_calls_that_stay_calls() -> None:
     assert text_of(shown[2].message).splitlines()[0] == f"{PREAMBLE} {above}"
 
 
-def test_a_nudge_is_no_question() -> None:
+def test_nudge_is_not_moved() -> None:
     items = [
         *(ASK, called(1, "a", ("c", "look", "{}")), answered(2, "a", "c", "sent")),
         RunItem(id=3, kind="nudge", message={"role": "user", "content": "Your reply was empty."}, agent="a"),
@@ -119,7 +119,7 @@ def test_a_nudge_is_no_question() -> None:
     assert [item.id for item in shown] == [1, 2, 3, 5, 0]
 
 
-def test_each_question_follows_what_was_done_for_it() -> None:
+def test_user_message_follows_the_notes_about_it() -> None:
     again = RunItem(id=4, kind="input", message={"role": "user", "content": "And now?"})
     items = [
         *(ASK, called(1, "a", ("c", "look", "{}")), answered(2, "a", "c", "sent")),
@@ -180,20 +180,20 @@ def test_handoff_of_an_earlier_run_is_described_as_a_handoff() -> None:
     assert lines(with_notes(items, AUDIENCE)) == [{"agent": "a", "handed over to": "b"}]
 
 
-def test_another_answer_of_an_earlier_transfer_is_quoted() -> None:
+def test_custom_result_of_an_earlier_handoff_is_quoted() -> None:
     items = [called(1, "a", ("t", "transfer_to_b", "{}")), answered(2, None, "t", "Welcome!", "handoff")]
     assert lines(with_notes(items, AUDIENCE)) == [
         {"agent": "a", "asked to hand over": {}, "result": "Welcome!"}
     ]
 
 
-def test_ones_own_calls_stay_calls() -> None:
+def test_own_calls_stay_calls() -> None:
     items = [called(1, "b", ("c", "nonsense", "{}")), answered(2, "b", "c", "There is no such tool")]
     assert with_notes(items, Audience(agent="b", can_call=())) is items
 
 
 def test_own_handoff_calls_stay_calls() -> None:
-    """What a model wrote is what it is shown, thoughts and signatures included."""
+    """A model sees its own messages unchanged, reasoning and signatures included."""
     items = [called(1, "a", ("t", "transfer_to_b", "{}")), answered(2, "a", "t", "{}", "handoff")]
     assert with_notes(items, Audience(agent="a", can_call=(), transfers={"t": ("b", True)})) is items
 
@@ -209,7 +209,7 @@ def test_history_written_by_the_app_is_unchanged() -> None:
     assert with_notes(items, Audience(agent="b", can_call=())) is items
 
 
-def test_words_beside_a_foreign_call_stay_words() -> None:
+def test_text_beside_a_foreign_call_stays_text() -> None:
     items = [called(1, "a", ("c", "look", "{}"), text="One moment."), answered(2, "a", "c", "sent")]
     shown = with_notes(items, Audience(agent="b", can_call=()))
     assert shown[0].message == {"role": "assistant", "content": "One moment."}
@@ -227,7 +227,7 @@ def test_of_mixed_calls_the_known_one_keeps_its_answer() -> None:
     assert [call["id"] for call in calls_of(shown[0].message)] == ["d"]
 
 
-def test_a_call_whose_answer_is_hidden_is_told_without() -> None:
+def test_call_with_a_hidden_result_is_described_without_it() -> None:
     assert lines(with_notes([called(1, "a", ("c", "look", "{}"))], AUDIENCE)) == [
         {"agent": "a", "called": "look", "with": {}, "result": None}
     ]
@@ -262,7 +262,7 @@ def test_note_text_cannot_forge_a_line_and_can_be_read_back(texts: list[str]) ->
 
 
 def test_an_id_that_comes_again_is_another_call() -> None:
-    """A history put together from two runs may have one twice: what the agent did itself stays its own."""
+    """A history of two runs may have one id twice; the agent's own call stays a call."""
     items = [
         *(ASK, called(1, "a", ("c", "pay", "{}")), answered(2, "a", "c", "paid")),
         *(called(3, "b", ("c", "look", "{}")), answered(4, "b", "c", "seen")),
@@ -289,7 +289,7 @@ STRETCHES = st.lists(
 def test_order_of_acted_on_items_never_changes(
     stretches: Any, can_call: tuple[str, ...], stands_in: bool
 ) -> None:
-    """And each item is in the view once, as it is or told of."""
+    """Each item is in the view once, unchanged or described in a note."""
     items, transfers, views = [ASK], dict[str, tuple[str, bool]](), list[list[Any]]()
     name = {"a": "a", "b": "a" if stands_in else "b"}
     acts = "a"

@@ -33,7 +33,7 @@ async def look(at: int) -> str:
 
 
 def signed(text: str | None, *names: str, mark: str) -> dict[str, Any]:
-    """A message as a thinking model writes it: blocks, signatures and odd keys, in an order of its own."""
+    """A message of a thinking model: blocks, signatures and unknown keys, in an unusual order."""
     calls = [
         {
             "provider_specific_fields": {"thought_signature": f"{mark}-{index}-xyzzy"},
@@ -54,7 +54,7 @@ def signed(text: str | None, *names: str, mark: str) -> dict[str, Any]:
 
 
 class Strict:
-    """A provider that answers from a list and refuses a history in which its own words were touched."""
+    """A provider with scripted replies that refuses a history in which its own messages were changed."""
 
     def __init__(self, family: str, replies: Sequence[dict[str, Any]]) -> None:
         self.name = self.family = family
@@ -160,7 +160,7 @@ async def test_the_transcript_keeps_everything() -> None:
     assert origins == ["x", "x", "y", "y", "x"]
 
 
-async def test_renumbered_calls_keep_what_came_with_them() -> None:
+async def test_call_with_a_new_id_keeps_its_other_fields() -> None:
     """A repeated id is replaced, its signature stays."""
     seen: list[Any] = []
 
@@ -249,7 +249,9 @@ values = st.recursive(leaves, lambda each: st.lists(each, max_size=3))
 
 @given(extra=st.dictionaries(keys, values, max_size=4), on_call=st.dictionaries(keys, values, max_size=2))
 @examples(20)
-async def test_any_keys_survive_a_hop_and_a_save(extra: dict[str, Any], on_call: dict[str, Any]) -> None:
+async def test_unknown_keys_survive_handoffs_and_sessions(
+    extra: dict[str, Any], on_call: dict[str, Any]
+) -> None:
     """Unknown keys survive, whatever they are; only those of the same family are shown them."""
     made = {**call("transfer_to_y", id="c"), **on_call}
     written = {"role": "assistant", **extra, "content": "Over.", "tool_calls": [made]}
@@ -265,7 +267,7 @@ async def test_any_keys_survive_a_hop_and_a_save(extra: dict[str, Any], on_call:
 
 
 @pytest.mark.parametrize("spoil", ["touched", "foreign"])
-async def test_the_double_refuses_what_a_provider_would(spoil: str) -> None:
+async def test_test_double_refuses_invalid_messages(spoil: str) -> None:
     """Else the tests above prove nothing."""
     x = Strict("x", [signed("One.", mark="x1"), signed("Two.", mark="x2")])
     first = await Runner.run(Agent("X", model=x), "Hi")

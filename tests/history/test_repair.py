@@ -82,7 +82,7 @@ def test_a_call_in_between_does_not_count_as_answered() -> None:
     ]
 
 
-def test_a_refusal_is_something_said() -> None:
+def test_refusal_is_content() -> None:
     assert problems([USER, {"role": "assistant", "content": None, "refusal": "No."}]) == []
 
 
@@ -163,7 +163,7 @@ def test_the_same_answer_twice_stays_one_and_the_same() -> None:
     assert notes == ["joined 2 answers to tool call 'a'"]
 
 
-def test_joining_keeps_what_is_not_text() -> None:
+def test_joined_results_keep_their_media() -> None:
     image: dict[str, Any] = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     first: Message = {
         "role": "tool",
@@ -231,7 +231,7 @@ def test_an_empty_assistant_message_is_dropped() -> None:
     assert len(notes) == 3
 
 
-def test_what_routelock_does_not_know_may_say_something() -> None:
+def test_unknown_key_may_be_content() -> None:
     """A spoken answer has no text."""
     spoken: Any = {"role": "assistant", "content": None, "audio": {"id": "audio_1"}}
     assert repair([USER, spoken]) == ([USER, spoken], [])
@@ -244,7 +244,7 @@ def test_reasoning_or_empty_fields_are_not_content(key: str) -> None:
 
 
 @pytest.mark.parametrize("messages", [[], [SYSTEM], [SYSTEM, {"role": "assistant", "content": ""}]])
-def test_there_is_always_something_to_answer(messages: list[Message]) -> None:
+def test_repaired_list_has_a_message_to_answer(messages: list[Message]) -> None:
     repaired, notes = repair(messages)
     assert problems(repaired) == []
     assert repaired[-1]["role"] == "user"
@@ -252,7 +252,7 @@ def test_there_is_always_something_to_answer(messages: list[Message]) -> None:
 
 
 def test_unknown_keys_survive_a_repair() -> None:
-    """What a provider sent with a call is what it gets back."""
+    """A provider gets back the fields that it sent with a call."""
     signed = cast(ToolCall, {**call("a"), "provider_specific_fields": {"thought_signature": "s"}})
     first: Message = {
         "role": "assistant",
@@ -289,7 +289,7 @@ TRANSCRIPTS = st.lists(MESSAGES, max_size=14)
 
 
 @given(TRANSCRIPTS)
-def test_what_comes_out_has_no_problems(messages: list[Message]) -> None:
+def test_repaired_list_has_no_problems(messages: list[Message]) -> None:
     """Any list whatsoever becomes valid."""
     assert problems(repair(messages)[0]) == []
 
@@ -310,7 +310,7 @@ def test_the_input_is_not_changed(messages: list[Message]) -> None:
 
 
 @given(TRANSCRIPTS)
-def test_every_change_is_reported_and_nothing_else(messages: list[Message]) -> None:
+def test_each_repair_is_reported(messages: list[Message]) -> None:
     repaired, notes = repair(messages)
     assert bool(notes) == bool(problems(messages))
     if not notes:

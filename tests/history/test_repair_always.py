@@ -189,7 +189,7 @@ READERS = st.sampled_from(
 
 
 def _knows_no_transfers(audience: Audience | None) -> bool:
-    """Those that a reader knows were made before anything is added to what it is shown."""
+    """The repairs that an audience knows were made before new items were added."""
     return audience is None or not audience.transfers
 
 
@@ -197,7 +197,7 @@ FAMILIES = st.sampled_from(["openai", "anthropic"])
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Run what is async in name only, without an event loop for each example."""
+    """Run a coroutine that never waits, without an event loop for each example."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -261,7 +261,7 @@ def test_growing_view_equals_a_fresh_view(
 @QUICK
 @given(TRANSCRIPTS.filter(bool))
 def test_a_poisoned_session_resumes(stored: list[Any]) -> None:
-    """Whatever was stored; what is stored then is sound for good (pydantic-ai 4728)."""
+    """Any stored history is repaired, and what a run stores is valid from then on (pydantic-ai 4728)."""
     model = ScriptedHandler(["Hello.", "Hello again."])
     agent = Agent("a", model=model)
     first = Runner.run_sync(agent, stored)

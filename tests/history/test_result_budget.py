@@ -84,7 +84,7 @@ CONTENT = (
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Any]:
-    """Users, words, calls with all their answers, transfers: valid, as a run has them."""
+    """User messages, texts, calls with all results, and handoffs: a valid history of a run."""
     made: list[Any] = [USER]
     for number in range(draw(st.integers(0, 4))):
         ids = [f"c{number}-{each}" for each in range(draw(st.integers(1, 3)))]
@@ -100,7 +100,7 @@ BUDGETS = st.integers(0, 200)
 
 
 def counted(messages: list[Message]) -> int:
-    """The bytes of all results; the answer to a transfer is none."""
+    """The bytes of all results; the result of a handoff does not count."""
     return sum(size(content) for content in results(messages) if content != ACCEPTED["content"])
 
 
@@ -126,7 +126,7 @@ def test_twice_is_once(history: list[Any], max_bytes: int) -> None:
 
 @examples(20)
 @given(histories(), BUDGETS)
-def test_what_fits_is_not_touched(history: list[Any], more: int) -> None:
+def test_results_within_the_budget_are_not_changed(history: list[Any], more: int) -> None:
     same = [{key: value for key, value in message.items() if key != "_kind"} for message in history]
     assert shown(history, sum(map(size, results(history))) + more) == same
 
@@ -141,8 +141,8 @@ def test_the_input_is_not_changed(history: list[Any], max_bytes: int) -> None:
 
 @examples(20)
 @given(histories(), BUDGETS)
-def test_nothing_is_made_up_or_moved(history: list[Any], max_bytes: int) -> None:
-    """A result is as it was, or its beginning with a notice; words stay where they were."""
+def test_budget_adds_and_moves_no_message(history: list[Any], max_bytes: int) -> None:
+    """A result is unchanged, or its beginning with a notice; texts keep their place."""
     known: dict[Any, str] = {
         each["tool_call_id"]: text_of(each) for each in history if each["role"] == "tool"
     }
@@ -160,7 +160,7 @@ def test_nothing_is_made_up_or_moved(history: list[Any], max_bytes: int) -> None
 @examples(20)
 @given(histories(), BUDGETS)
 def test_older_results_are_cut_before_newer_ones(history: list[Any], max_bytes: int) -> None:
-    """From the newest back: whole ones, then at most one with a beginning, then none."""
+    """From the newest back: whole results, then at most one beginning, then notices."""
     contents: dict[Any, Any] = {
         each["tool_call_id"]: each["content"] for each in history if each["role"] == "tool"
     }
@@ -216,12 +216,12 @@ def test_calls_are_hidden_with_results_if_notices_do_not_fit() -> None:
     assert shown(history, 0) == [USER, {"role": "assistant", "content": "I look."}]
 
 
-def test_an_answer_without_a_call_counts_too() -> None:
+def test_result_without_a_call_counts_for_the_budget() -> None:
     """A history of foreign make; the run repairs it afterwards."""
     assert shown([USER, told("a", "x" * 99)], 10) == [USER]
 
 
-def test_a_transfer_is_no_result() -> None:
+def test_result_of_a_handoff_does_not_count() -> None:
     assert shown([USER, asked("t"), ACCEPTED], 0, new=2) == [
         USER,
         asked("t"),
@@ -266,7 +266,7 @@ def test_the_default_is_8192_bytes() -> None:
     assert len(content) == 8192
 
 
-def test_a_budget_is_no_less_than_nothing() -> None:
+def test_budget_must_not_be_negative() -> None:
     with pytest.raises(ConfigError, match="needs 0 bytes or more, not -1"):
         tool_results_budget(-1)
 
@@ -276,20 +276,20 @@ def test_a_budget_is_no_less_than_nothing() -> None:
 
 @examples(20)
 @given(histories(), BUDGETS, st.integers(1, 6))
-def test_it_goes_with_keep_last(history: list[Any], max_bytes: int, count: int) -> None:
+def test_budget_composes_with_keep_last(history: list[Any], max_bytes: int, count: int) -> None:
     for filters in ((max_bytes, keep_last(count)), (keep_last(count), max_bytes)):
         seen = shown(history, *filters)
         assert not seen or problems(seen) == []
         assert counted(seen) <= max_bytes
 
 
-def test_after_remove_all_tools_there_is_nothing_to_cut() -> None:
+def test_budget_after_remove_all_tools_cuts_nothing() -> None:
     history = [USER, asked("a", words="I look."), told("a", "x" * 99)]
     assert shown(history, remove_all_tools, 0) == [USER, {"role": "assistant", "content": "I look."}]
 
 
 @pytest.mark.anyio
-async def test_a_summary_is_made_of_what_is_left() -> None:
+async def test_summary_is_made_from_the_cut_results() -> None:
     history = [USER, asked("a"), told("a", "x" * 500)]
     both = compose(tool_results_budget(100), nest_handoff_history)
     made = await resolve(both(data(*history, new=2)))
@@ -307,7 +307,7 @@ def look_up(what: str) -> str:
 @pytest.mark.anyio
 @pytest.mark.parametrize("own", [[], [look_up]], ids=["told", "shown"])
 async def test_budget_does_not_change_the_transcript(own: list[Any]) -> None:
-    """Whether the target has the tool and sees calls, or has not and is told of them."""
+    """The target has the tool and sees the calls, or lacks it and sees notes."""
     target = Agent("b", model=ScriptedHandler(["Done."]), tools=own)
     calls = [call("look_up", {"what": "x"}), call("look_up", {"what": "y"}), call("transfer_to_b")]
     edge = handoff(target, input_filter=tool_results_budget(6000))

@@ -48,7 +48,7 @@ def test_result_without_a_call_is_a_group() -> None:
     assert newest([answers("a")], 1) == [0]
 
 
-def test_nothing_is_cut_from_nothing() -> None:
+def test_empty_history_stays_empty() -> None:
     assert newest([], 5) == []
 
 
@@ -65,5 +65,5 @@ def test_repeated_id_belongs_to_the_newest_call() -> None:
     assert with_pairs(talk, [1]) == [0, 1]
 
 
-def test_pairs_without_places_are_none() -> None:
+def test_no_indexes_give_no_pairs() -> None:
     assert with_pairs(TALK, []) == []

@@ -35,11 +35,11 @@ def left(items: Sequence[RunItem], waiting: Collection[str] = (), turn: int = 1)
     return replace(found, calls=tuple(found.calls), cut_off=tuple(found.cut_off))
 
 
-def test_before_the_first_turn_nothing_is_left_over() -> None:
+def test_nothing_is_left_over_before_the_first_turn() -> None:
     assert left([USER], turn=0) == LeftOver()
 
 
-def test_a_turn_without_a_reply_asks_again() -> None:
+def test_turn_without_a_reply_needs_a_model_call() -> None:
     assert left([USER]) == LeftOver(call_again=True)
 
 

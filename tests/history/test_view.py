@@ -117,7 +117,7 @@ def test_repairs_are_reported_once() -> None:
 
 
 def test_private_fields_return_to_their_own_family_only() -> None:
-    """Thinking goes back to who thought it, also after a handoff there and back."""
+    """Thinking blocks go back to their provider, also after a handoff and a handoff back."""
     thought: Message = {"role": "assistant", "content": "Hm.", "thinking_blocks": [{"signature": "s"}]}
     view = View([user(0, "Hi"), item(1, thought, origin="anthropic")])
     assert shown(view, "anthropic")[1] is thought
@@ -183,7 +183,7 @@ _STEPS = st.lists(
 def test_growing_view_equals_a_fresh_rendering(
     steps: list[tuple[str, list[Any], str]],
 ) -> None:
-    """Whatever is added, filtered or asked for: rendering only what is new is an optimisation, no more."""
+    """Rendering only the new items is an optimisation that never changes the result."""
     view = View([])
     place = 0
     for how, messages, family in steps:
@@ -221,7 +221,7 @@ async def test_summary_and_items_before_it_are_history() -> None:
 
 
 def test_the_parts_keep_an_order_that_a_filter_chose() -> None:
-    """A second filter that changes nothing must not undo what the first one did."""
+    """A second filter that changes nothing does not undo the first one."""
     items = [user(1, "Again"), *turn(2, "a", "x"), user(0, "Hi"), *turn(4, "t", "y")]
     history, before, new = partition(items, 2, 4)
     assert [[one.id for one in part] for part in (history, before, new)] == [[1], [2, 3, 0], [4, 5]]
@@ -300,7 +300,7 @@ def _in_place(data: HandoffInputData) -> HandoffInputData:
 
 @pytest.mark.parametrize("nested", [False, True])
 async def test_edit_in_place_by_a_filter_changes_only_the_view(nested: bool) -> None:
-    """Filters never change the transcript, and what one hid stays hidden."""
+    """Filters never change the transcript, and a hidden item stays hidden."""
     data = nest_handoff_history(data_of(ITEMS)) if nested else data_of(ITEMS)
     before = copy.deepcopy(data)
     view = await apply_filter(_in_place, data, "f")
@@ -348,7 +348,7 @@ async def test_private_keys_that_a_filter_writes_are_not_sent() -> None:
     assert await apply_filter(noted, data_of(ITEMS), "f") == ITEMS
 
 
-async def test_routelocks_own_filters_need_no_copies() -> None:
+async def test_own_filters_get_no_copies() -> None:
     given: list[RunItem] = []
 
     def sees(data: HandoffInputData) -> HandoffInputData:
@@ -399,7 +399,7 @@ def _no_map(messages: list[Message]) -> list[Message]:
     ],
 )
 async def test_a_mapper_is_called_a_mapper_in_its_error(mapper: Any, says: str) -> None:
-    """Not an input filter: the app has none."""
+    """The error does not mention an input filter, because the app has none."""
     with pytest.raises(HandoffFilterError) as caught:
         await apply_filter(
             lambda data: nest_handoff_history(data, history_mapper=mapper), data_of(ITEMS), "nest"
@@ -408,7 +408,7 @@ async def test_a_mapper_is_called_a_mapper_in_its_error(mapper: Any, says: str) 
     assert caught.value.__cause__ is not None
 
 
-async def test_an_async_generator_is_no_filter() -> None:
+async def test_async_generator_is_not_a_filter() -> None:
     async def generator(data: HandoffInputData) -> Any:
         yield data
 

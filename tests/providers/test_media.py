@@ -309,7 +309,7 @@ async def test_what_is_no_image_is_a_mistake_of_the_tool() -> None:
 
     outcome = await broken.invoke(ToolContext(context=None), "{}")
     assert (outcome.error, outcome.media) == ("output", ())
-    assert "no image, sound or file" in outcome.output
+    assert "not an image, sound or file" in outcome.output
 
 
 def test_to_who_takes_text_alone_parts_of_an_unknown_kind_are_told_of_too() -> None:

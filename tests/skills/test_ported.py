@@ -67,7 +67,7 @@ class Registers(Skill):
     ],
 )
 def test_a_method_of_webagents_names_the_one_here(method: str, instead: str, on: str) -> None:
-    with pytest.raises(SkillInitError, match=f"has no attribute '{method}'. Here it is {instead}"):
+    with pytest.raises(SkillInitError, match=f"has no attribute '{method}'. In routelock it is {instead}"):
         agent("desk", skills=[Registers(method, on)])
 
 

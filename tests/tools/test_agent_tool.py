@@ -35,8 +35,7 @@ from routelock.errors import (
 from routelock.handlers.port import Request
 from routelock.run.events import NestedEvent
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.tools.agent_tool import AsTool
-from routelock.tools.tool import ToolResult
+from routelock.tools.tool import Tool, ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +68,7 @@ async def test_the_tool_can_be_named_as_in_openai_agents() -> None:
         ({"tool_name": "two words"}, "providers accept"),
     ],
 )
-async def test_what_cannot_work_is_told_at_once(options: dict[str, Any], message: str) -> None:
+async def test_invalid_agent_tool_is_a_configuration_error(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         agent("A").as_tool(**options)
 
@@ -110,13 +109,13 @@ async def test_is_enabled_applies_to_an_agent_tool() -> None:
 
 
 def test_every_agent_can_be_a_tool() -> None:
-    assert isinstance(agent("A"), AsTool)
+    assert isinstance(agent("A").as_tool(), Tool)
 
 
 # -- what the agent is asked, and what it answers --
 
 
-async def test_the_agent_answers_and_the_manager_goes_on() -> None:
+async def test_manager_continues_with_the_answer_of_the_agent() -> None:
     ended = await both(lambda: manager(ask(), "It is 42.", helper=agent("helper", "42")))
     assert ended.result.final_output == "It is 42."
     assert ended.result.last_agent.name == "manager"
@@ -198,7 +197,7 @@ async def test_output_makes_the_answer_from_the_result() -> None:
     assert answers_of((await both(make)).result) == ['{"turns":1}', "2!"]
 
 
-async def test_output_may_say_more_than_text_like_any_tool() -> None:
+async def test_output_function_may_return_a_tool_result() -> None:
     seen = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
 
     def make() -> Agent[Any]:
@@ -211,7 +210,7 @@ async def test_output_may_say_more_than_text_like_any_tool() -> None:
     assert ended.result.usage.requests == 4
 
 
-async def test_output_may_hand_over_like_any_tool() -> None:
+async def test_output_function_may_return_a_handoff_request() -> None:
     def make() -> Agent[Any]:
         asked = agent("a", "1").as_tool(output=lambda result: HandoffRequest("boss"))
         return agent("m", ask("a"), tools=[asked], handoffs=[agent("boss", "I am here.")])
@@ -243,14 +242,14 @@ async def test_handoffs_happen_within_the_nested_run() -> None:
     assert ended.result.last_agent.name == "manager"
 
 
-async def test_the_agent_is_new_each_time_it_is_asked() -> None:
+async def test_each_sub_run_starts_without_history() -> None:
     helper = agent("helper", "one", "two")
     result = await Runner.run(manager(ask(text="A"), ask(text="B"), "Ok.", helper=helper), "Hi")
     assert [request.messages[-1].get("content") for request in requests(helper)] == ["A", "B"]
     assert [inner.final_output for inner in result.nested.values()] == ["one", "two"]
 
 
-async def test_one_agent_can_be_asked_twice_in_one_reply() -> None:
+async def test_agent_can_be_called_twice_in_one_reply() -> None:
     async def echo(request: Request) -> str:
         return f"echo {request.messages[-1].get('content')}"
 
@@ -270,7 +269,7 @@ async def test_other_tools_and_agents_are_answered_in_call_order() -> None:
 
 
 async def test_run_started_inside_a_tool_is_not_a_sub_run() -> None:
-    """As ever: its usage and events are its own."""
+    """Its usage and events are its own."""
 
     @function_tool
     async def by_hand() -> str:
@@ -384,8 +383,8 @@ async def test_output_stopped_by_a_guardrail_stays_in_the_sub_run() -> None:
     assert "1234" not in answers_of(ended.result)[0]
 
 
-async def test_what_a_guardrail_reports_of_it_does_not_either() -> None:
-    """It is for the app, and may well quote what was stopped."""
+async def test_guardrail_report_stays_in_the_sub_run() -> None:
+    """The report is for the app and may quote the stopped text."""
 
     def quotes(context: RunContext[Any], agent: Agent[Any], output: str) -> GuardrailResult:
         return GuardrailResult(True, {"found in": output})
@@ -530,7 +529,7 @@ async def test_a_timeout_can_stop_the_run() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_the_time_of_the_reader_is_not_the_agents() -> None:
+async def test_time_of_the_reader_does_not_count_for_the_timeout() -> None:
     made = agent("m", ask(), "Ok.", tools=[agent("helper", "a b c d e f").as_tool(timeout=0.25)])
     async with Runner.run_streamed(made, "Hi") as stream:
         async for event in stream:

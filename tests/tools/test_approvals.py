@@ -97,7 +97,7 @@ async def test_other_calls_of_the_reply_are_carried_out() -> None:
 @WATCHED
 @pytest.mark.parametrize("approved", [True, False])
 async def test_result_of_an_approved_call_follows_the_others(watched: bool, approved: bool) -> None:
-    """The transcript only grows: what comes later stands later, for the model and in a session."""
+    """The transcript only grows: a later result has a later place, for the model and in a session."""
     session = Session("s", InMemorySessions())
     asks = agent("A", [PAY, call("look", id="l")], "Done.", "Yes?", tools=[named("look"), Till().tool()])
     first = await run(asks, "Hi", watched, session=session)
@@ -154,7 +154,7 @@ async def test_invalid_call_needs_no_approval(arguments: str) -> None:
 @pytest.mark.parametrize("needs", [True, lambda context, arguments: True], ids=["always", "by a function"])
 @pytest.mark.parametrize("arguments", ["", "null", "{}"])
 async def test_odd_arguments_do_not_get_round_the_approval(arguments: str, needs: Any) -> None:
-    """A tool without parameters and a plain transfer take them for none."""
+    """A tool without parameters and a plain handoff treat them as no arguments."""
     done: list[str] = []
 
     @tool(needs_approval=needs)
@@ -183,7 +183,7 @@ async def test_needs_approval_is_a_bool_or_a_function(wrong: Any) -> None:
 
 
 @WATCHED
-async def test_what_is_approved_is_done_once(watched: bool) -> None:
+async def test_approved_call_is_made_once(watched: bool) -> None:
     till = Till()
     asks = clerk(till, PAY, "Paid.")
     first = await run(asks, "Pay 5.", watched)
@@ -339,13 +339,13 @@ async def test_decision_about_a_call_that_does_not_wait_is_an_error(change: dict
 
 
 @pytest.mark.parametrize("wrong", ["p", (), None])
-async def test_a_word_is_on_one_call(wrong: Any) -> None:
+async def test_decision_is_about_one_call(wrong: Any) -> None:
     state = (await run(clerk(Till(), PAY), "Hi")).state()
     with pytest.raises(ConfigError, match="Pass one Interruption"):
         state.approve(wrong)
 
 
-async def test_a_word_is_said_once() -> None:
+async def test_second_decision_about_a_call_is_an_error() -> None:
     first = await run(clerk(Till(), PAY), "Hi")
     state = first.state().approve(first.interruptions[0])
     with pytest.raises(ConfigError, match="Calls that wait: none"):
@@ -359,7 +359,7 @@ async def test_why_not_is_text(message: Any) -> None:
         state.reject(state.interruptions[0], message=message)
 
 
-async def test_half_a_surrogate_pair_may_say_why_not() -> None:
+async def test_rejection_message_may_have_half_a_surrogate_pair() -> None:
     asks = clerk(Till(), PAY, "All right.")
     state = (await run(asks, "Hi")).state()
     second = await run(asks, state.reject(state.interruptions[0], message="No \ud83d"))
@@ -380,7 +380,7 @@ def failing(**options: Any) -> Tool:
 
 @WATCHED
 @pytest.mark.parametrize("nested", [False, True])
-async def test_what_waits_is_not_forgotten_by_an_error(watched: bool, nested: bool) -> None:
+async def test_waiting_call_survives_an_error(watched: bool, nested: bool) -> None:
     """A later run whose tool needs no approval does not carry it out without a decision either."""
     till = Till()
 
@@ -404,7 +404,7 @@ async def test_what_waits_is_not_forgotten_by_an_error(watched: bool, nested: bo
     assert (last.final_output, last.interruptions, till.paid) == ("Done.", (), [5])
 
 
-async def test_what_waits_is_told_beside_an_error() -> None:
+async def test_waiting_call_is_reported_beside_an_error() -> None:
     both = agent("clerk", [PAY, call("boom", id="b")], tools=[Till().tool(), failing()])
     with pytest.raises(ToolError) as caught:
         await run(both, "Hi")
@@ -480,8 +480,8 @@ async def test_removed_agent_tool_is_reported(watched: bool, by_now: str) -> Non
     assert [problem.message for problem in third.errors] == [answer]
 
 
-async def test_the_conversation_may_go_on_without_a_word() -> None:
-    """The next run is told that the call was not made."""
+async def test_conversation_may_continue_without_a_decision() -> None:
+    """The next run reports to the model that the call was not made."""
     till = Till()
     asks = clerk(till, PAY, "As you like.")
     first = await run(asks, "Hi")
@@ -506,7 +506,7 @@ async def test_call_with_half_a_surrogate_pair_can_be_approved() -> None:
 
 
 def team(till: Till, *, replies: tuple[Any, ...] = ("Paid.",), **options: Any) -> Agent[Any]:
-    """A boss that asks a clerk, who pays."""
+    """A boss agent that calls a clerk agent, which pays."""
     helper = agent("clerk", call("pay", {"amount": 5}, id="p"), *replies, tools=[till.tool()])
     return agent(
         "boss", call("clerk", {"input": "Pay."}, id="c"), "All paid.", tools=[helper.as_tool(**options)]
@@ -529,7 +529,7 @@ async def test_call_in_a_sub_run_can_wait(watched: bool) -> None:
 @pytest.mark.virtual_time
 @pytest.mark.parametrize(("watched", "at_once"), [(True, None), (False, 1)])
 async def test_approved_sub_run_that_timed_out_continues_later(watched: bool, at_once: int | None) -> None:
-    """The time was up before; what it had done is not done again."""
+    """The run timed out before; its finished calls are not made again."""
     till, done = Till(), list[str]()
 
     @tool
@@ -566,7 +566,7 @@ async def test_the_books_count_each_model_call_once() -> None:
     assert {name: usage.requests for name, usage in second.usage_by_agent.items()} == {"boss": 2, "clerk": 2}
 
 
-async def test_an_agent_within_goes_on_where_it_stood() -> None:
+async def test_sub_run_continues_where_it_stopped() -> None:
     boss = team(Till())
     first = await run(boss, "Hi")
     second = await run(boss, first.state().reject(first.interruptions[0], message="No."))
@@ -605,7 +605,7 @@ async def test_decision_for_the_rest_of_the_run_applies_to_sub_runs() -> None:
 
 
 @WATCHED
-async def test_two_agents_that_are_asked_at_once_wait_both(watched: bool) -> None:
+async def test_two_parallel_sub_runs_can_wait(watched: bool) -> None:
     till = Till()
     helpers = [
         agent(name, call("pay", {"amount": n}, id="p"), "Ok.", tools=[till.tool()])
@@ -665,7 +665,7 @@ async def test_missing_agent_of_a_sub_run_is_an_error() -> None:
         await Runner.run(boss, RunState.from_json(state.to_json(), agents=[boss]))
 
 
-async def test_memory_is_shared_with_a_run_that_goes_on() -> None:
+async def test_memory_is_shared_with_a_resumed_run() -> None:
     @function_tool
     async def note(context: ToolContext[Any]) -> str:
         """Note."""

@@ -33,7 +33,7 @@ async def lookup(key: str, limit: int = 10) -> str:
     return f"{key} {limit}"
 
 
-def test_the_spec_is_what_chat_completions_take() -> None:
+def test_spec_has_the_chat_completions_form() -> None:
     assert lookup.spec == {
         "type": "function",
         "function": {
@@ -101,7 +101,7 @@ def test_the_original_function_stays_reachable() -> None:
 
 
 async def test_function_of_a_tool_can_be_called() -> None:
-    """A type checker need not be told that a tool was made from a function."""
+    """A type checker accepts the function of a tool without a cast."""
     assert await lookup.function("a", limit=2) == "a 2"
 
 
@@ -126,7 +126,7 @@ def test_a_lambda_needs_a_name() -> None:
         tool(lambda: None)
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_of_a_tool_are_in_one_message() -> None:
     wrong: Any = {"on_error": "ignore", "is_enabled": "yes", "params_json_schema": {"type": "string"}}
     with pytest.raises(ConfigError, match=r"name has .*timeout must be .*on_error .*is_enabled .*an object"):
         Tool(name="a b", on_invoke_tool=lambda context, text: text, timeout=0, **wrong)

@@ -75,7 +75,7 @@ class Silent:
         ([{"type": "text", "text": "a"}], '[{"type":"text","text":"a"}]'),
     ],
 )
-def test_what_a_tool_returns_becomes_text(value: Any, text: str) -> None:
+def test_result_of_a_tool_becomes_text(value: Any, text: str) -> None:
     assert to_text(value) == text
 
 
@@ -99,7 +99,7 @@ def a_circle() -> list[Any]:
 @pytest.mark.parametrize(
     "value", [Silent(), [Silent()], b"\xff", {"a": b"\xff"}, a_circle(), object, print, ValueError("x")]
 )
-def test_what_has_no_text_form_is_refused(value: Any) -> None:
+def test_result_without_a_text_form_raises(value: Any) -> None:
     """Above all no `<object at 0x7f...>`, which differs in every process."""
     with pytest.raises(NoTextError):
         to_text(value)
@@ -167,7 +167,7 @@ def test_a_generator_is_a_configuration_error() -> None:
             is_async(function)
 
 
-def test_what_cannot_be_called_is_a_configuration_error() -> None:
+def test_object_that_is_not_callable_is_a_configuration_error() -> None:
     not_callable: Any = 5
     with pytest.raises(ConfigError, match="5 is a int; pass a function to make a tool"):
         is_async(not_callable)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Bench:
-    """Tools with the names that drawn replies call, and what they were called with."""
+    """Tools with the names that generated replies call, and a record of their calls."""
 
     def __init__(self) -> None:
         self.ran: list[tuple[str, str]] = []
@@ -75,7 +75,7 @@ WRITTEN = replies(least=1).flatmap(lambda said: st.tuples(st.just(said), written
     reasons=st.lists(FINISHES, min_size=8, max_size=8),
     stream=st.booleans(),
 )
-async def test_why_a_reply_ended_decides_nothing(
+async def test_finish_reason_does_not_change_the_run(
     turns: list[Json], reasons: list[str | None], stream: bool
 ) -> None:
     """google/adk-python 4482, googleapis/python-genai 2868: "stop" with calls, "tool_calls" without."""
@@ -156,7 +156,7 @@ async def test_tool_never_runs_with_incomplete_arguments(
     ['{"a": 1, "b": 2', '{"a": 1, "b": 2,}', "{'a': 1, 'b': 2}", '{"a": 1}{"b": 2}', '[{"a": 1}]'],
 )
 async def test_arguments_are_read_and_never_repaired(arguments: str, stream: bool) -> None:
-    """CrewAI pull 4573 runs tools with ``{}`` instead; here the model is told, and tries again."""
+    """CrewAI pull 4573 runs tools with ``{}`` instead; here the model gets a report and tries again."""
     ran: list[int] = []
 
     @make_tool

@@ -61,7 +61,7 @@ def inside(value: Any) -> list[Any]:
 
 
 class Vandal:
-    """Spoils what it is given at one place, and lets all else pass."""
+    """Edits its input at one place and passes everything else on."""
 
     def __init__(self, place: str | None) -> None:
         self.place = place
@@ -105,7 +105,7 @@ def shown(request: Request) -> str:
 
 
 class Company:
-    """Two agents with all that an app may hang on them, and what their models were shown."""
+    """Two agents with all callbacks that an app may set, and the requests of their models."""
 
     def __init__(self, vandal: Vandal) -> None:
         self.vandal = vandal
@@ -114,7 +114,7 @@ class Company:
         self.parts: list[Any] = []
 
     def scripted(self, *replies: Any) -> Any:
-        """What answers without a look of its own: it only writes down what it was shown."""
+        """A handler with scripted replies that records its requests."""
         script, company = ScriptedHandler(replies), self
 
         class Model:
@@ -250,7 +250,7 @@ PLACES = [
 
 
 async def played(place: str | None, stream: bool) -> tuple[dict[str, Any], int]:
-    """Two runs in one session, and all that must not depend on who edits what."""
+    """Two runs in one session, and everything that edits must not change."""
     vandal, session = Vandal(place), Session("s", InMemorySessions())
     company = Company(vandal)
     agent = company.agents()
@@ -293,7 +293,7 @@ async def played(place: str | None, stream: bool) -> tuple[dict[str, Any], int]:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("place", PLACES)
-async def test_what_the_app_edits_stays_as_it_was(place: str, stream: bool) -> None:
+async def test_edits_by_the_app_do_not_change_the_run(place: str, stream: bool) -> None:
     if not stream and place in ("an event", "the messages so far", "the input for another run so far"):
         pytest.skip("there is no such thing")
     untouched, _ = await played(None, stream)
@@ -327,8 +327,8 @@ async def test_calls_that_the_caller_has_to_answer_are_copies() -> None:
     assert json.dumps(result.messages) == before
 
 
-async def test_hooks_that_do_nothing_are_not_given_copies() -> None:
-    """Copies cost time. A hook that an object has of its own is called all the same."""
+async def test_inherited_hooks_get_no_copies() -> None:
+    """Copies cost time. A hook that is set on the instance is still called."""
     copied: list[str] = []
 
     class Copied(Moment):
@@ -356,7 +356,7 @@ async def test_hooks_that_do_nothing_are_not_given_copies() -> None:
 
 @dataclasses.dataclass
 class Payment:
-    """What a model says in a type of the app's."""
+    """A model's output in a type of the app."""
 
     amounts: list[int]
 
@@ -378,7 +378,7 @@ def _no_homework(context: Any, owner: Any, value: list[dict[str, Any]]) -> Guard
 
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("whose", ["agent", "run"])
-async def test_an_input_guardrail_cannot_change_what_another_one_judges(whose: str, beside: bool) -> None:
+async def test_input_guardrail_cannot_change_the_input_of_another(whose: str, beside: bool) -> None:
     both: dict[str, Any] = {"input_guardrails": [_silences, _no_homework]}
     agent = Agent("a", model=ScriptedHandler(["Yes."]), **(both if whose == "agent" else {}))
     config = RunConfig(guardrails_beside=beside, **(both if whose == "run" else {}))
@@ -427,7 +427,7 @@ async def test_output_guardrail_and_hook_cannot_change_the_output() -> None:
     assert judged == [Payment([5])]
 
 
-def test_what_cannot_be_copied_is_given_as_it_is() -> None:
+def test_object_that_cannot_be_copied_is_passed_itself() -> None:
     class Unique:
         def __deepcopy__(self, memo: Any) -> Any:
             raise TypeError("there is one")

@@ -40,11 +40,11 @@ def test_an_outcome_survives_json(outcome: ToolOutcome) -> None:
     assert ToolOutcome.from_envelope(json.loads(json.dumps(outcome.envelope()))) == outcome
 
 
-def test_what_went_well() -> None:
+def test_envelope_of_a_successful_outcome() -> None:
     assert ToolOutcome("3").envelope() == {"ok": {"output": "3", "usage": None}}
 
 
-def test_what_went_wrong() -> None:
+def test_envelope_of_a_failed_outcome() -> None:
     assert ToolOutcome("no", error="raised").envelope() == {
         "err": {"type": "raised", "message": "no", "retryable": False}
     }
@@ -65,7 +65,7 @@ def test_a_handoff_is_part_of_it() -> None:
         '{"ok": {"output": "x", "usage": null, "handoff": {"target": "B"}}}',
     ],
 )
-def test_output_that_looks_like_a_handoff_is_none(text: str) -> None:
+def test_output_like_a_handoff_is_only_text(text: str) -> None:
     """Also after the trip through a journal."""
     replayed = ToolOutcome.from_envelope(json.loads(json.dumps(ToolOutcome(text).envelope())))
     assert (replayed.output, replayed.handoff) == (text, None)
@@ -78,5 +78,5 @@ def test_the_python_objects_stay_where_they_are() -> None:
     assert replayed == outcome
 
 
-def test_an_older_journal_knows_no_handoffs() -> None:
+def test_envelope_of_an_older_journal_is_read() -> None:
     assert ToolOutcome.from_envelope({"ok": {"output": "x", "usage": None}}).handoff is None

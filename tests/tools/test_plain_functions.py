@@ -33,7 +33,7 @@ async def slow_add(a: int, b: int) -> int:
 
 
 async def who(context: RunContext[str]) -> str:
-    """Say who asks."""
+    """Return the caller's name."""
     return context.context
 
 
@@ -105,7 +105,7 @@ def test_two_of_one_name_are_refused() -> None:
 
 
 def untellable(shop: Shop) -> str:
-    """Take what no model can write."""
+    """Take an argument that no model can write."""
     return shop.name
 
 
@@ -129,17 +129,17 @@ async def answers(request: Any) -> str:
     ],
     ids=["lambda", "callable object", "class", "handler"],
 )
-def test_what_cannot_be_one_is_refused_with_the_reason(given: Any, wrong: str) -> None:
+def test_object_that_cannot_be_a_tool_is_an_error(given: Any, wrong: str) -> None:
     with pytest.raises(ConfigError, match=rf"(?s)Agent 'a'.*{wrong}"):
         Agent("a", tools=[add, given])
 
 
-def test_a_function_that_cannot_be_one_says_why() -> None:
+def test_function_that_cannot_be_a_tool_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"(?s)Agent 'a'.*untellable.*shop"):
         Agent("a", tools=[untellable])
 
 
-def test_a_skills_function_that_cannot_be_one_says_why() -> None:
+def test_skill_function_that_cannot_be_a_tool_is_an_error() -> None:
     class Odd(Skill):
         def initialize(self, registry: Registry) -> None:
             registry.add_tool(untellable)

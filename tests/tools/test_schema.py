@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.tools.schema import JsonType, describe_error, plain_schema, schema_of
+from routelock.tools.schema import JsonType, describe_error, plain_schema
 
 
 class Reason(pydantic.BaseModel):
@@ -108,7 +108,7 @@ def test_type_that_is_not_an_object_is_wrapped() -> None:
 
 
 def test_a_wrapped_value_must_come_wrapped() -> None:
-    """What was asked for is what is taken: nothing is guessed."""
+    """Strict parsing accepts only the exact types and converts nothing."""
     with pytest.raises(ModelBehaviorError, match="Expected a JSON object with response"):
         JsonType(list[str]).parse('["a"]')
 
@@ -143,7 +143,7 @@ def test_strict_parsing_converts_nothing() -> None:
         made.parse('{"reason": 5}', strict=True)
 
 
-def test_strict_parsing_still_reads_what_json_cannot_spell() -> None:
+def test_strict_parsing_reads_types_without_a_json_form() -> None:
     assert JsonType(Colour).parse('{"response": "red"}', strict=True) is Colour.RED
     assert JsonType(set[int]).parse('{"response": [1]}', strict=True) == {1}
     assert JsonType(Refund).parse('{"amount": 1}', strict=True) == Refund(1)
@@ -156,7 +156,7 @@ def test_lenient_parsing_is_the_default() -> None:
 @pytest.mark.parametrize(
     "text", ["", "null", "[]", '{"reason": ', '{"reason": "a",}', "{}", '{"reason": null}']
 )
-def test_what_does_not_fit_is_the_models_mistake(text: str) -> None:
+def test_mismatch_is_a_model_behavior_error(text: str) -> None:
     with pytest.raises(ModelBehaviorError) as caught:
         JsonType(Reason).parse(text)
     assert isinstance(caught.value.__cause__, pydantic.ValidationError)
@@ -168,10 +168,6 @@ def test_a_type_without_json_is_a_configuration_error(of: Any) -> None:
         JsonType(of)
 
 
-def test_schema_of_gives_what_json_type_has() -> None:
-    assert schema_of(Reason) == (JsonType(Reason).schema, True)
-
-
 # -- describe_error --
 
 
@@ -181,24 +177,24 @@ def complaint(of: Any, text: str) -> str:
     return str(caught.value)
 
 
-def test_the_position_of_broken_json_is_told() -> None:
+def test_report_has_the_position_of_broken_json() -> None:
     told = complaint(Reason, '{"reason": "a",}')
     assert "trailing comma at line 1 column 16" in told
     assert 'You sent: {"reason": "a",}' in told
 
 
-def test_the_path_to_a_wrong_value_is_told() -> None:
+def test_report_has_the_path_of_a_wrong_value() -> None:
     told = complaint(Node, '{"name": "a", "children": [{"name": "b"}, {"name": []}]}')
     assert told.startswith("children[1].name: Input should be a valid string.")
 
 
-def test_the_expected_fields_are_told() -> None:
+def test_report_has_the_expected_fields() -> None:
     told = complaint(Refund, "{}")
     assert "amount: Field required." in told
     assert "Expected a JSON object with amount (integer, required), tags (array, required), note (" in told
 
 
-def test_choices_and_references_are_told_in_words() -> None:
+def test_report_describes_choices_and_references() -> None:
     class Order(pydantic.BaseModel):
         size: Literal["s", "m"]
         only: Literal["x"]
@@ -211,7 +207,7 @@ def test_choices_and_references_are_told_in_words() -> None:
 
 
 def test_long_text_is_shown_by_its_two_ends() -> None:
-    """A reply that was cut off shows what is wrong at its end."""
+    """The error of a cut-off reply is at its end."""
     told = complaint(Reason, '{"reason": "' + "x" * 5000 + " the end")
     assert '{"reason": "xxx' in told
     assert "the end (5020 characters)" in told
@@ -237,7 +233,7 @@ def test_other_errors_are_shown_as_they_are() -> None:
     assert told.endswith("You sent: (nothing)")
 
 
-def test_no_fields_are_expected_in_words() -> None:
+def test_report_says_that_no_fields_are_expected() -> None:
     assert describe_error(ValueError("No"), "{}", schema={}).endswith("Expected: {}, without any field.")
 
 

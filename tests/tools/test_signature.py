@@ -565,11 +565,11 @@ def test_a_docstring_without_sections_is_the_description() -> None:
     assert signature_of(f).description == "Do it.\n\nWith care: always."
 
 
-def test_no_docstring_is_no_description() -> None:
+def test_description_is_empty_without_a_docstring() -> None:
     assert signature_of(lambda a: a).description == ""
 
 
-def test_what_is_closer_to_the_parameter_describes_it() -> None:
+def test_nearest_text_describes_a_parameter() -> None:
     def f(
         a: Annotated[int, "text"],
         b: Annotated[int, Field(description="field"), "text"],

@@ -57,7 +57,7 @@ def test_a_default_moves_into_the_description() -> None:
     assert strict["properties"]["limit"] == {"type": "integer", "description": "How many (default: 10)"}
 
 
-def test_null_as_a_default_needs_no_words() -> None:
+def test_null_default_is_not_described() -> None:
     null_or_text = {"anyOf": [{"type": "string"}, {"type": "null"}]}
     schema = {"type": "object", "properties": {"note": {**null_or_text, "default": None}}}
     strict = strict_schema(schema)
@@ -96,7 +96,7 @@ def test_optional_property_without_default_has_no_strict_form() -> None:
         an_object() | {"required": ["unknown"]},
     ],
 )
-def test_what_cannot_be_said_strictly_has_no_strict_form(schema: Any) -> None:
+def test_unsupported_schema_has_no_strict_form(schema: Any) -> None:
     assert strict_property(schema) is None
 
 
@@ -128,12 +128,12 @@ def test_the_root_must_be_an_object(schema: dict[str, Any]) -> None:
         ({"allOf": [{"type": "string"}], "description": "It"}, {"type": "string", "description": "It"}),
     ],
 )
-def test_what_each_keyword_becomes(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_strict_form_of_each_keyword(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     assert strict_property(schema) == expected
 
 
 def test_a_union_with_a_discriminator_becomes_any_of() -> None:
-    """OpenAI refuses `oneOf`; the discriminator makes it say the same."""
+    """OpenAI refuses `oneOf`; with a discriminator `anyOf` means the same."""
     cat, dog = ({"type": "object", "properties": {"k": {"const": k}}, "required": ["k"]} for k in "cd")
     schema = an_object(
         it={
@@ -176,7 +176,7 @@ def test_circular_references_have_no_strict_form() -> None:
     assert strict_schema({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}) is None
 
 
-def test_a_definition_without_a_strict_form_spoils_the_whole() -> None:
+def test_definition_without_a_strict_form_makes_the_schema_loose() -> None:
     assert strict_schema(an_object(it={"$ref": "#/$defs/D"}) | {"$defs": {"D": {"type": "object"}}}) is None
 
 

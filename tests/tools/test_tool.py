@@ -114,7 +114,7 @@ async def test_tool_method_without_an_instance_is_an_error() -> None:
 
 
 async def test_class_method_cannot_be_decorated_as_a_tool() -> None:
-    """The model would be asked for ``cls``."""
+    """The schema would contain ``cls``."""
     unchecked: Any = tool
     with pytest.raises(ConfigError, match=r"write tool\(TheClass\.of_today\) where"):
 
@@ -172,7 +172,7 @@ async def test_a_tool_may_report_its_usage() -> None:
     assert await answer(f) == ToolOutcome('{"a":1}', usage=Usage(requests=1, input_tokens=5))
 
 
-async def test_a_usage_that_is_none_is_the_tools_failure() -> None:
+async def test_invalid_usage_is_a_failure_of_the_tool() -> None:
     @tool
     async def f() -> ToolResult:
         return ToolResult("a", usage=cast(Any, {"tokens": 5}))
@@ -388,7 +388,7 @@ def failing(error: BaseException, **options: Any) -> Tool:
     return tool(f, **options)
 
 
-async def test_a_failure_is_told_to_the_model() -> None:
+async def test_failure_is_reported_to_the_model() -> None:
     error = ValueError("no such key")
     outcome = await answer(failing(error))
     assert (outcome.error, outcome.output) == ("raised", "Tool 'f' failed: ValueError: no such key")
@@ -410,7 +410,7 @@ async def test_a_failure_can_stop_the_run() -> None:
     assert caught.value.__cause__ is error
 
 
-async def test_a_function_can_word_the_failure() -> None:
+async def test_on_error_function_makes_the_report() -> None:
     def word(context: ToolContext[Any], error: Exception) -> str:
         return f"{context.tool_name}: {error}"
 
@@ -472,7 +472,7 @@ async def test_result_without_a_text_form_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit()])
-async def test_what_is_to_end_the_program_passes(error: BaseException) -> None:
+async def test_base_exceptions_are_not_caught(error: BaseException) -> None:
     with pytest.raises(type(error)):
         await answer(failing(error))
 
@@ -556,7 +556,7 @@ async def test_tool_that_cancels_itself_is_reported() -> None:
     )
 
 
-async def test_asyncios_cancellation_means_nothing_to_trio(anyio_backend_name: str) -> None:
+async def test_asyncio_cancellation_under_trio_passes(anyio_backend_name: str) -> None:
     if anyio_backend_name == "trio":
         with pytest.raises(asyncio.CancelledError):
             await answer(failing(asyncio.CancelledError()))

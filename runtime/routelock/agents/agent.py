@@ -11,7 +11,7 @@ from typing import Any, Generic, cast, get_args
 from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
-from routelock._tool_names import frozen_list
+from routelock._tool_names import frozen_list, slug
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect_errors, register
 from routelock.agents.skill import Skill, register_all
@@ -30,24 +30,25 @@ from routelock.handlers.port import (
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.context import HandoffContext
 from routelock.handoffs.handoff import Handoff, fill_in, is_list
-from routelock.scopes import permits
-from routelock.tools.agent_tool import AgentCall, AsTool
+from routelock.scopes import Scope, permits
+from routelock.tools.agent_tool import AgentCall
+from routelock.tools.approvals import NeedsApproval
 from routelock.tools.decorators import is_function, tool, with_functions
 from routelock.tools.schema import JsonType
-from routelock.tools.tool import Tool
+from routelock.tools.tool import IsEnabled, OnError, Tool
 
 __all__ = [
     "Agent",
     "Instructions",
     "agent_problems",
-    "collected",
+    "as_list",
+    "collect",
     "colliding_names",
+    "combine_errors",
     "connected",
+    "duplicate_name_error",
     "find_agent",
     "guardrail_problems",
-    "in_list",
-    "in_one",
-    "two_of_a_name",
 ]
 
 
@@ -120,13 +121,13 @@ def guardrail_problems(declared: Any) -> list[str]:
     return [
         f"{name} are functions, not {guardrail!r:.80}"
         for name in ("input_guardrails", "output_guardrails")
-        for guardrail in in_list(getattr(declared, name))
+        for guardrail in as_list(getattr(declared, name))
         if not callable(guardrail)
     ]
 
 
 def _tool_problems(agent: Any, where: str) -> list[str]:
-    tools: list[Any] = in_list(agent.tools)
+    tools: list[Any] = as_list(agent.tools)
     wrong = [f"{where}: {_tool_problem(tool)}" for tool in tools if not isinstance(tool, Tool)]
     return wrong + [
         f"{where}: tool {tool.name!r} calls an agent: give the guardrails to that agent"
@@ -140,14 +141,14 @@ def _list_problem(given: object) -> str:
     return "not a dict: pass its values" if isinstance(given, Mapping) else f"not {given!r:.80}"
 
 
-def in_list(given: Any) -> list[Any]:
+def as_list(given: Any) -> list[Any]:
     """Return the elements of a declared list; an empty list if it is not a list, which is reported
     elsewhere.
     """
     return list(given) if is_list(given) else []
 
 
-def collected(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iterable[Any]) -> list[Each]:
+def collect(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iterable[Any]) -> list[Each]:
     """Return what ``make`` returns for each element, and append its ConfigErrors to ``wrong``."""
     made: list[Each] = []
     for each in given:
@@ -156,7 +157,7 @@ def collected(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iter
     return made
 
 
-def in_one(wrong: Sequence[ConfigError]) -> ConfigError:
+def combine_errors(wrong: Sequence[ConfigError]) -> ConfigError:
     """Return one error with the texts of all errors; a single error is returned as it is."""
     if len(wrong) == 1:
         return wrong[0]
@@ -167,7 +168,7 @@ def in_one(wrong: Sequence[ConfigError]) -> ConfigError:
     return error
 
 
-def two_of_a_name(name: str) -> ConfigError:
+def duplicate_name_error(name: str) -> ConfigError:
     """Return the error for two different agents with the same name."""
     return ConfigError(f"Two different agents are named {name!r}; give each its own name.")
 
@@ -224,7 +225,7 @@ def _as_handoff(given: Agent[Any] | Handoff | Handler | str) -> Handoff:
 
 
 @dataclass(frozen=True, eq=False)
-class Agent(AsTool, Generic[T]):
+class Agent(Generic[T]):
     """An agent: instructions, a model, tools, and the targets of its handoffs.
 
     Agents are immutable: `dataclasses.replace` makes a changed copy. ``T`` is the type of the object that a
@@ -283,8 +284,8 @@ class Agent(AsTool, Generic[T]):
         if isinstance(self.tools, tuple):
             fill_in(self, "tools", with_functions(self.tools))
         wrong = agent_problems(self)
-        declared = collected(wrong, _as_handoff, in_list(self.handoffs))
-        registered = register_all(self.name, self.model, in_list(self.handlers), in_list(self.skills), wrong)
+        declared = collect(wrong, _as_handoff, as_list(self.handoffs))
+        registered = register_all(self.name, self.model, as_list(self.handlers), as_list(self.skills), wrong)
         exposed = [
             Handoff(target=each.handler, scope=each.scope)
             for each in registered.handlers
@@ -292,10 +293,65 @@ class Agent(AsTool, Generic[T]):
         ]
         fill_in(self, "registered", registered)
         fill_in(self, "edges", (*declared, *exposed))
-        tools = [each for each in in_list(self.tools) if isinstance(each, Tool)]
+        tools = [each for each in as_list(self.tools) if isinstance(each, Tool)]
         wrong += colliding_names(self.name, [*tools, *registered.tools], self.edges)
         if wrong:
-            raise in_one(wrong)
+            raise combine_errors(wrong)
+
+    def as_tool(
+        self,
+        tool_name: str | None = None,
+        tool_description: str | None = None,
+        *,
+        input_type: type[Any] | None = None,
+        max_turns: int | None = 10,
+        output: Callable[[Any], MaybeAwaitable[Any]] | None = None,
+        is_enabled: IsEnabled = True,
+        scope: Scope = "all",
+        timeout: float | None = None,
+        on_error: OnError = "report",
+        needs_approval: NeedsApproval = False,
+    ) -> Tool:
+        """Return a tool with which another agent calls this one and stays active.
+
+        The agent answers in a sub-run, see "Agents as tools" in docs/agents.md. It sees only what the model
+        passes, and its final output is the result of the call.
+
+        Args:
+            tool_name: the name of the tool; by default the agent's name, in the letters that tool names
+                allow.
+            tool_description: the purpose of the agent; by default its ``handoff_description``.
+            input_type: a pydantic model, dataclass or TypedDict that the model must pass instead of
+                ``{"input": "..."}``. The agent gets it as JSON.
+            max_turns: the most model calls of one sub-run, never more than the outer run has left.
+            output: a sync or async function that makes the result of the call from the `routelock.RunResult`.
+            is_enabled: a bool, or a function of the context and the agent, called in each turn and before a
+                call.
+            scope: which runs may use the tool, see `routelock.scopes`.
+            timeout: the time limit of one sub-run in seconds. The time that the reader of a stream takes does
+                not count.
+            on_error: ``"report"`` reports an error to the calling model, ``"raise"`` stops the run, and a
+                function of the context and the error makes the text for the model.
+            needs_approval: whether a call needs approval: a bool, or a function of the context and the
+                arguments. The agent's own tools have their own setting.
+
+        Raises:
+            ConfigError: an argument is invalid.
+        """
+        call = AgentCall(agent=self, input_type=input_type, max_turns=max_turns, output=output)
+        description = f"Ask the {self.name} agent. {self.handoff_description or ''}".strip()
+        return Tool(
+            name=slug(self.name) if tool_name is None else tool_name,
+            description=description if tool_description is None else tool_description,
+            params_json_schema=call.takes.schema,
+            strict=call.takes.strict,
+            on_invoke_tool=call,
+            timeout=timeout,
+            is_enabled=is_enabled,
+            scope=scope,
+            on_error=on_error,
+            needs_approval=needs_approval,
+        )
 
     async def get_system_prompt(self, context: RunContext[T]) -> str | None:
         """Return the instructions for the next model call of a run."""
@@ -309,7 +365,7 @@ class Agent(AsTool, Generic[T]):
         return wants(self.instructions, 2)
 
     @cached_property
-    def told_context(self) -> Collection[str]:
+    def hooks_with_context(self) -> Collection[str]:
         """Which of ``on_handoff_request`` and ``on_handoff_received`` take the `RunContext` too."""
         hooks: dict[str, Any] = {name: getattr(self, name) for name in HANDOFF_HOOKS}
         return {name for name, hook in hooks.items() if hook is not None and wants(hook, 2) == 2}
@@ -335,12 +391,12 @@ class Agent(AsTool, Generic[T]):
         return [each for each in self.registered.handlers if permits(each.scope, ())]
 
     @cached_property
-    def hooked(self) -> bool:
+    def has_hooks(self) -> bool:
         """Whether the agent or one of its skills has hooks."""
         return self.hooks is not None or bool(self.registered.hooks)
 
     @cached_property
-    def worked_out(self) -> dict[Any, Any]:
+    def cache(self) -> dict[Any, Any]:
         """A cache of values that follow from the declaration alone, shared by all runs."""
         return {}
 
@@ -387,7 +443,7 @@ class Agent(AsTool, Generic[T]):
             else:
                 twice[agent.name] = None
         if twice:
-            raise in_one([two_of_a_name(name) for name in twice])
+            raise combine_errors([duplicate_name_error(name) for name in twice])
         return found
 
 
@@ -407,7 +463,7 @@ def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str,
             if graph.setdefault(name, other) is not other:
                 twice[name] = None
     if twice:
-        raise in_one([two_of_a_name(name) for name in twice])
+        raise combine_errors([duplicate_name_error(name) for name in twice])
     return graph
 
 

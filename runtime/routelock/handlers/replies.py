@@ -27,7 +27,7 @@ from routelock.history.repair import says_nothing
 __all__ = [
     "Collector",
     "filtered_out",
-    "has_thoughts",
+    "has_reasoning",
     "is_empty",
     "missing_deltas",
     "reply_problem",
@@ -179,7 +179,7 @@ def is_empty(message: Message) -> bool:
     return blank and not shown and says_nothing(cast(Message, {**message, "content": None}))
 
 
-def has_thoughts(message: Message) -> bool:
+def has_reasoning(message: Message) -> bool:
     """Whether a reply has the model's reasoning in a field of its own."""
     return any(message.get(key) for key in _REASONING_KEYS)
 

@@ -25,6 +25,7 @@ __all__ = [
     "call_ids",
     "calls_of",
     "checked_message",
+    "drop_unknown_keys",
     "is_note",
     "is_of_user",
     "item_of",
@@ -33,7 +34,6 @@ __all__ = [
     "portable",
     "refusal_of",
     "shown_later",
-    "stored",
     "text_of",
     "to_messages",
 ]
@@ -323,7 +323,7 @@ _FUNCTION_KEYS = frozenset(
 """The keys that vendors are known to write into an assistant message, a call, and the function of a call."""
 
 
-def stored(message: Message) -> Message:
+def drop_unknown_keys(message: Message) -> Message:
     """Return an assistant message of the caller without unknown keys, such as columns of a database.
 
     Other messages stay as they are, because the provider chooses which of their keys it sends.

@@ -14,7 +14,15 @@ from routelock._callables import MaybeAwaitable, error_text, is_error, resolve
 from routelock._json import detached
 from routelock.errors import ConfigError, HandoffFilterError
 from routelock.history.filters import HandoffInputData, as_items
-from routelock.history.messages import Message, RunItem, call_ids, checked_message, item_of, portable, stored
+from routelock.history.messages import (
+    Message,
+    RunItem,
+    call_ids,
+    checked_message,
+    drop_unknown_keys,
+    item_of,
+    portable,
+)
 from routelock.history.notes import Audience, unforged, with_notes
 from routelock.history.repair import NOTHING_LEFT, repair, validate
 
@@ -98,7 +106,7 @@ def _shown(item: RunItem, family: str) -> Message:
         return item.message if item.origin == family else portable(item.message)
     if item.message["role"] == "user":
         return item.message if item.kind == "note" else unforged(item.message)
-    return stored(item.message)
+    return drop_unknown_keys(item.message)
 
 
 def partition(

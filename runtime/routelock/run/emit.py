@@ -231,7 +231,7 @@ async def emit(run: Run, moment: Moment) -> None:
     """Give a moment to everything that watches the run, and wait for its hooks."""
     if not moment.begins:
         emit_now(run, moment)
-    if run.hooks is not None or run.frame.agent.hooked or isinstance(moment, HandoffReceived):
+    if run.hooks is not None or run.frame.agent.has_hooks or isinstance(moment, HandoffReceived):
         await _call_hooks(run, moment)
     if moment.begins:
         emit_now(run, moment)
@@ -257,7 +257,7 @@ _hooks_log = logging.getLogger("routelock.hooks")
 
 def has_hooks(run: Run) -> bool:
     """Whether the run, the active agent or one of its skills has hooks."""
-    return run.hooks is not None or run.frame.agent.hooked
+    return run.hooks is not None or run.frame.agent.has_hooks
 
 
 async def _call_hooks(run: Run, moment: Moment) -> None:

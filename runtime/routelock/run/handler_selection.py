@@ -34,7 +34,7 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
         NoHandlerError: none of its handlers is open to whoever is asking.
     """
     plain = config.model is None and not (config.scopes or failed)
-    known: Handler | None = agent.worked_out.get(handler_for) if plain else None
+    known: Handler | None = agent.cache.get(handler_for) if plain else None
     if known is not None:
         return known
     check_model(agent, config)
@@ -46,7 +46,7 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
         )
     chosen = next((each for each in handlers if each.name not in failed), handlers[0])
     if plain and not isinstance(chosen.handler, str):
-        agent.worked_out[handler_for] = chosen.handler
+        agent.cache[handler_for] = chosen.handler
     return load(chosen)
 
 

@@ -36,7 +36,7 @@ from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Request, ToolChoice, family_of, json_in, model_of
 from routelock.handlers.replies import (
     filtered_out,
-    has_thoughts,
+    has_reasoning,
     missing_deltas,
     reply_problem,
     was_cut_short,
@@ -260,7 +260,7 @@ def _is_answer(run: Run) -> bool:
         LoopDetected: it was asked, and said nothing again.
     """
     items, name = run.transcript.items, run.frame.agent.name
-    but = ", but for a thought, which may have been cut" if has_thoughts(items[-1].message) else ""
+    but = ", but for a thought, which may have been cut" if has_reasoning(items[-1].message) else ""
     run.warn(f"turn {run.turn}: the reply is empty{but}")
     first = len(items) == run.transcript.input_count + 1 and items[-2].message["role"] != "tool"
     if first or run.frame.agent.output is not None or not run.config.detect_loops:
@@ -307,12 +307,12 @@ async def _offer(run: Run) -> Offer:
     """Return what the model may call. What nothing can change is worked out once, for all or for this run."""
     agent, handler = run.frame.agent, run.frame.handler.name
     for_all = not (run.scopes or run.config.external_tools or run.config.agents)
-    offered: Offer | None = agent.worked_out.get((offer, handler)) if for_all else None
+    offered: Offer | None = agent.cache.get((offer, handler)) if for_all else None
     if offered is None:
         external = run.config.external_tools
         offered = await offer(agent, run.now(), run.graph, handler=handler, external=external)
         if for_all and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
-            agent.worked_out[offer, handler] = offered
+            agent.cache[offer, handler] = offered
     if offered.fixed:
         run.frame.offered = offered
     _warn_of_many(run, offered)

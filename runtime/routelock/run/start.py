@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from typing_extensions import TypeIs
 
 from routelock._json import unshared
-from routelock.agents.agent import Agent, collected, connected, find_agent, in_one
+from routelock.agents.agent import Agent, collect, combine_errors, connected, find_agent
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.errors import ConfigError
 from routelock.handlers.port import tool_name
@@ -50,7 +50,7 @@ def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
                 checked.add(how.agent)
                 waiting += _checked(how.agent, config, (), wrong).values()
     if wrong:
-        raise in_one(wrong)
+        raise combine_errors(wrong)
     return graph
 
 
@@ -63,7 +63,7 @@ def _checked(
         wrong.append(error)
         return {}
     for member in graph.values():
-        collected(wrong, lambda member: check_model(member, config), [member])
+        collect(wrong, lambda member: check_model(member, config), [member])
         _check_edges(member, graph, taken, wrong)
     return graph
 
@@ -76,7 +76,7 @@ def _check_edges(
 ) -> None:
     for edge in member.edges:
         names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
-        collected(wrong, lambda name: find_agent(graph, name, member.name), names)
+        collect(wrong, lambda name: find_agent(graph, name, member.name), names)
         if edge.tool_name in taken:
             wrong.append(
                 ConfigError(
@@ -193,9 +193,9 @@ def _graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
     """Return the agents of the run, checked; for an agent whose run says nothing about them, only once."""
     if config.model is not None or config.agents or config.external_tools:
         return run_graph(agent, config)
-    known: Mapping[str, Agent[Any]] | None = agent.worked_out.get(run_graph)
+    known: Mapping[str, Agent[Any]] | None = agent.cache.get(run_graph)
     if known is None:
-        known = agent.worked_out[run_graph] = run_graph(agent, config)
+        known = agent.cache[run_graph] = run_graph(agent, config)
     return known
 
 

@@ -230,7 +230,7 @@ async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
             tool_state=_kept_by_tools(run),
             metadata=payload,
         )
-    given = (context, run.now()) if "on_handoff_received" in target.told_context else (context,)
+    given = (context, run.now()) if "on_handoff_received" in target.hooks_with_context else (context,)
     what = f"on_handoff_received of agent {target.name!r}"
     await call_user_code(what, cast(Any, target.on_handoff_received), *given)
 

@@ -524,7 +524,7 @@ def _copy(request: HandoffRequest, target: str) -> HandoffRequest:
 
 async def _asked(run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest) -> object:
     hook: Any = target.on_handoff_request
-    if "on_handoff_request" not in target.told_context:
+    if "on_handoff_request" not in target.hooks_with_context:
         return cast(object, await resolve(hook(request)))
     return cast(object, await resolve(hook(request, _seen_by_target(run, edge))))
 

@@ -26,7 +26,6 @@ __all__ = [
     "describe_error",
     "misfit",
     "plain_schema",
-    "schema_of",
     "strict_schema",
 ]
 
@@ -319,16 +318,6 @@ def plain_schema(adapter: pydantic.TypeAdapter[Any]) -> _Schema:
         if not name or node.get("title") == name:
             node.pop("title", None)
     return schema
-
-
-def schema_of(of: Any) -> tuple[_Schema, bool]:
-    """Return the JSON schema of a type, wrapped as `JsonType` wraps it, and whether it is strict.
-
-    Raises:
-        ConfigError: the type has no JSON schema.
-    """
-    made = JsonType(of)
-    return made.schema, made.strict
 
 
 @dataclass(frozen=True, slots=True, eq=False)
