@@ -251,6 +251,11 @@ def test_any_answer_becomes_an_error_with_a_message(
     assert str(error)
 
 
+@pytest.mark.parametrize("code", ["\u00b9", "5" * 5000])
+def test_code_that_is_no_status(code: str) -> None:
+    assert answered(200, {"code": code, "message": "no"}).status is None
+
+
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(
     st.sampled_from(["error", "message", "code", "type", "details", "metadata", "status"]), inner
 )))  # fmt: skip

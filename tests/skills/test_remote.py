@@ -441,7 +441,7 @@ def test_without_a_url_there_is_no_transfer() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "AgentHandoffSkill 'agent_handoff' can reach nobody"),
+        ({}, "AgentHandoffSkill 'agent_handoff' has no agent to call"),
         ({"url": "ftp://agents.example.com"}, "must begin with http:// or https://"),
         ({"allow": "agents.example.com"}, "allow must be a list"),
         ({"allow": ["*"]}, "This URL or host of a remote agent cannot be used"),

@@ -27,6 +27,11 @@ def test_a_reply_that_needs_nothing_is_the_same_object() -> None:
     assert fix_event("groq", line) is line
 
 
+def test_reply_with_half_a_surrogate_pair_is_fixed() -> None:
+    body = b'{"choices": [{"message": {"content": "cut \\ud83d"}}]}'
+    assert json.loads(fix_reply("groq", body))["choices"][0]["message"]["content"] == "cut \ud83d"
+
+
 def test_groqs_older_answers_get_a_service_tier() -> None:
     assert fixed("groq", reply(content="x"))["service_tier"] is None
     assert fixed("groq", {**reply(content="x"), "service_tier": "auto"})["service_tier"] == "auto"

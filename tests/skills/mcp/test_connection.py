@@ -113,7 +113,7 @@ async def test_an_answer_that_is_none_is_told() -> None:
     async with MCPClient(raw(), name="raw") as client:
         outcome = await answer(client, "nonsense")
         assert outcome.output.startswith(
-            "Tool 'nonsense' failed: MCP server 'raw' gave an answer that cannot"
+            "Tool 'nonsense' failed: MCP server 'raw' sent an answer that cannot"
         )
         assert (await answer(client, "echo", '{"text": "still there"}')).output == "still there"
 
@@ -134,7 +134,7 @@ async def test_one_that_dies_is_started_anew_and_no_call_is_made_twice(tmp_path:
     notes = tmp_path / "notes"
     async with MCPClient(raw(notes), name="raw") as client:
         outcome = await answer(client, "die")
-        lost = "MCP server 'raw' was lost: it has ended. Whether the call was carried out is not known."
+        lost = "MCP server 'raw' was lost: it has ended. It is unknown whether the call was carried out."
         assert lost in outcome.output
         assert (await answer(client, "echo", '{"text": "back"}')).output == "back"
     assert len(noted(notes, "started")) == 2
@@ -183,7 +183,7 @@ async def test_one_that_cannot_be_started_is_said() -> None:
 
 
 async def test_one_that_ends_at_once_is_said() -> None:
-    with pytest.raises(ToolError, match="'it' cannot be used: it ended at once; what it wrote to stderr"):
+    with pytest.raises(ToolError, match="'it' cannot be used: it ended at once; its stderr may say why"):
         async with MCPClient(
             {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit(3)"]}, name="it"
         ):

@@ -41,7 +41,7 @@ def test_a_server_goes_by_its_own_name() -> None:
         ({"command": "x", "argv": []}, "argv: Extra inputs are not permitted"),
         ({"url": "https://a/mcp", "type": "sse"}, "type: Input should be 'http' or 'streamable-http'"),
         ({}, "url: Field required"),
-        (7, "int is no MCP server"),
+        (7, "int is not an MCP server"),
     ],
 )
 def test_what_is_no_server_is_said(given_server: object, said: str) -> None:
