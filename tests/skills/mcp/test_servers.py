@@ -1,4 +1,4 @@
-"""Where a server is, as other programs have it; what is none is said without its secrets."""
+"""Forms of server addresses, and errors without secrets for everything else."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_server_goes_by_its_own_name() -> None:
         (7, "int is not an MCP server"),
     ],
 )
-def test_what_is_no_server_is_said(given_server: object, said: str) -> None:
+def test_value_that_is_not_a_server_is_refused(given_server: object, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         server_place(given_server)
 
