@@ -7,6 +7,8 @@ import pytest
 from routelock_providers.vendors import (
     can_be_forced,
     family_for,
+    has_one_key,
+    lacks_key,
     split_model,
     takes_schema,
     thinks_before_calls,
@@ -110,3 +112,24 @@ def test_models_that_can_be_forced() -> None:
 )
 def test_claudes_that_think_before_calls(name: str, before: bool) -> None:
     assert thinks_before_calls(name) is before
+
+
+@pytest.mark.parametrize(
+    ("provider", "environment", "lacks"),
+    [
+        ("anthropic", {}, True),
+        ("anthropic", {"ANTHROPIC_API_KEY": ""}, True),
+        ("anthropic", {"ANTHROPIC_API_KEY": "k"}, False),
+        ("anthropic", {"ANTHROPIC_AUTH_TOKEN": "k"}, False),
+        ("anthropic", {"OPENAI_API_KEY": "k"}, True),
+        ("gemini", {"GOOGLE_API_KEY": "k"}, False),
+        ("bedrock", {}, False),
+    ],
+)
+def test_missing_keys(provider: str, environment: dict[str, str], lacks: bool) -> None:
+    assert lacks_key(provider, environment) is lacks
+
+
+def test_vendors_with_a_key_as_the_only_credential() -> None:
+    assert has_one_key("openai")
+    assert not has_one_key("azure")

@@ -228,7 +228,7 @@ class RemoteAgent:
         return Destination(
             provider="an agent elsewhere",
             model=self.model,
-            address="that of the transfer" if self._own_url is None else public_address(str(self._own_url)),
+            address="that of the handoff" if self._own_url is None else public_address(str(self._own_url)),
             key="there, passed to it" if "authorization" in self._secrets else "none, so none is sent",
         )
 
