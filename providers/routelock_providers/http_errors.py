@@ -18,6 +18,7 @@ from typing import Any, cast
 from urllib.parse import urljoin, urlsplit
 
 from routelock._redaction import scrubbed
+from routelock._text import clip
 from routelock.errors import (
     AuthenticationFailed,
     ContentRefused,
@@ -339,8 +340,7 @@ def _joined(url: str, location: str) -> str:
 
 def shorten(text: str, limit: int = 400) -> str:
     """Return text for an error message: one line of at most ``limit`` characters, without secrets."""
-    line = scrubbed(" ".join(text[: 2 * limit].split()), "...")
-    return line if len(line) <= limit else f"{line[:limit]} ..."
+    return clip(scrubbed(" ".join(text[: 2 * limit].split()), "..."), limit)
 
 
 def _kind(status: int | None, found: _ErrorObject) -> type[ProviderError]:

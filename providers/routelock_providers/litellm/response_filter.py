@@ -418,7 +418,7 @@ class ResponseFilter:
                 self._name = b""  # litellm may take the name of a chunk for the end
             if fix_chunk(self.provider, event):
                 line = b"data: " + encode_json(event)
-        self._record(value, line[5:])  # pyright: ignore[reportUnknownArgumentType]
+        self._record(value, line[5:])
         return b"" if self.is_broken else self._framed(fix_event(self.provider, line))
 
     def _framed(self, line: bytes) -> bytes:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pydantic
 
+from routelock._json import misfit_text
 from routelock.errors import ConfigError
 
 __all__ = ["OwnTransport", "Program", "ServerObject", "ServerPlace", "WebServer", "server_place"]
@@ -114,9 +115,8 @@ def _entry(given: dict[str, Any]) -> ServerPlace:
     try:
         values = kind.model_validate(given).model_dump(exclude={"type"})
     except pydantic.ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise ConfigError(
-            f"This is not an MCP server: {wrong}. A mapping has command, args, env and cwd, or url and "
+            f"This is not an MCP server: {misfit_text(error)}. A mapping has command, args, env and cwd, or url and "
             "headers."
         ) from error
     return Program(**values) if kind is _CommandEntry else WebServer(**values)
