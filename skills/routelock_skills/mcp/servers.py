@@ -116,7 +116,7 @@ def _entry(given: dict[str, Any]) -> ServerPlace:
         values = kind.model_validate(given).model_dump(exclude={"type"})
     except pydantic.ValidationError as error:
         raise ConfigError(
-            f"This is not an MCP server: {misfit_text(error)}. A mapping has command, args, env and cwd, or url and "
-            "headers."
+            f"This is not an MCP server: {misfit_text(error)}. A mapping has command, args, env and "
+            "cwd, or url and headers."
         ) from error
     return Program(**values) if kind is _CommandEntry else WebServer(**values)
