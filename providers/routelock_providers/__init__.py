@@ -1,8 +1,7 @@
-"""What talks to model vendors: litellm (the default), endpoints with OpenAI's API, remote agents.
+"""Handlers for model vendors: litellm (the default), endpoints with OpenAI's API, remote agents.
 
-Importing this imports none of their libraries. Imports `routelock`, which imports nothing of it but for
-models that are given as strings. Start at `vendors.py` for what each vendor demands, or at the folder of a
-handler.
+Importing this imports no library of a vendor. It imports `routelock`, which imports it only for models that
+are given as strings. Start at `vendors.py` for the rules of each vendor, or at the folder of a handler.
 """
 
 from __future__ import annotations

@@ -306,11 +306,13 @@ def _without_key(case: _Case, text: str) -> ProviderError:
     return case.fail(AuthenticationFailed, text)
 
 
-def cause_of(meant: ProviderError, error: BaseException) -> BaseException | None:
+def cause_of(provider_error: ProviderError, error: BaseException) -> BaseException | None:
     """Return the exception to raise an error from; None for a missing key, where the error says
     everything.
     """
-    return None if isinstance(meant, AuthenticationFailed) and meant.status is None else error
+    return (
+        None if isinstance(provider_error, AuthenticationFailed) and provider_error.status is None else error
+    )
 
 
 def _unsent(case: _Case) -> ProviderError | None:

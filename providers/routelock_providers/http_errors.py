@@ -18,6 +18,7 @@ from typing import Any, cast
 from urllib.parse import urljoin, urlsplit
 
 from routelock._redaction import scrubbed
+from routelock._text import clip
 from routelock.errors import (
     AuthenticationFailed,
     ContentRefused,
@@ -31,7 +32,7 @@ from routelock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from routelock_providers.vendor_json import json_or_none
+from routelock_providers.vendor_json import as_object, json_or_none
 from routelock_providers.vendors import provider_at
 
 __all__ = [
@@ -339,8 +340,7 @@ def _joined(url: str, location: str) -> str:
 
 def shorten(text: str, limit: int = 400) -> str:
     """Return text for an error message: one line of at most ``limit`` characters, without secrets."""
-    line = scrubbed(" ".join(text[: 2 * limit].split()), "...")
-    return line if len(line) <= limit else f"{line[:limit]} ..."
+    return clip(scrubbed(" ".join(text[: 2 * limit].split()), "..."), limit)
 
 
 def _kind(status: int | None, found: _ErrorObject) -> type[ProviderError]:
@@ -386,7 +386,7 @@ def _true_status(answer: Answer, found: _ErrorObject) -> int | None:
     if answer.status is not None and answer.status >= 400:
         return answer.status
     for code in found.codes:
-        if code.isdigit() and 400 <= int(code) < 600:
+        if len(code) == 3 and code.isdecimal() and 400 <= int(code) < 600:
             return int(code)
         if known := _STATUS_OF.get(code.lower()):
             return known
@@ -419,9 +419,9 @@ def _inner_object(body: str) -> Mapping[str, Any]:
 
 def _outer_object(body: str) -> Mapping[str, Any]:
     value = json_or_none(body)
-    if isinstance(value, list) and value:  # Gemini answers a request for a stream with a list
-        value = cast("list[object]", value)[0]
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if isinstance(value, list):  # Gemini answers a request for a stream with a list
+        return as_object(next(iter(cast("list[object]", value)), None)) or {}
+    return as_object(value) or {}
 
 
 def _message_in(found: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-__all__ = ["decode_json", "encode_json", "json_object", "json_or_none"]
+__all__ = ["as_object", "decode_json", "encode_json", "json_object", "json_or_none"]
 
 
 _LENIENT: Final = json.JSONDecoder(parse_constant=lambda _: None)
@@ -37,8 +37,12 @@ def json_or_none(text: str | bytes) -> object:
 
 def json_object(text: str | bytes) -> dict[str, Any]:
     """Return the object of a JSON text, or an empty one if the text is not a JSON object."""
-    value = json_or_none(text)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return as_object(json_or_none(text)) or {}
+
+
+def as_object(value: object) -> dict[str, Any] | None:
+    """Return a JSON value if it is an object, else None."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def encode_json(value: object) -> bytes:

@@ -1,13 +1,14 @@
-"""Ready-made skills for routelock, and what it takes to write one.
+"""Ready-made skills for routelock, and the names needed to write one.
 
     from routelock_skills import Skill, handoff, tool
 
     Agent("desk", model=..., skills=[SpecialistSkill("lawyer", "You know the law.", model="openai/gpt-5")])
 
-Importing this loads neither litellm nor openai nor httpx. `handoff` and `Handoff` here are about
-handlers, for those who come from webagents; the edge from one agent to another is `routelock.handoff`.
+Importing this loads neither litellm nor openai nor httpx. `handoff` and `Handoff` declare handlers, as
+webagents does; a handoff from one agent to another is declared with `routelock.handoff`.
 
-Imports `routelock` and `routelock_providers`. Start at `specialist.py`; `mcp/` has the tools of MCP servers.
+It imports `routelock` and `routelock_providers`. Start at `specialist.py`; `mcp/` has the tools of MCP
+servers.
 """
 
 from routelock import Skill, handler, tool

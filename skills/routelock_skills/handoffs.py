@@ -1,4 +1,4 @@
-"""Handlers as webagents spells them: the `handoff` decorator, and `Handoff` with its metadata."""
+"""Handlers in the spelling of webagents: the `handoff` decorator, and `Handoff` with its metadata."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def handoff(
     """Make a handler that the model may hand over to: ``@handoff`` or ``@handoff(prompt="...")``.
 
     It is `routelock.handler` with ``expose=True``: the model is offered ``transfer_to_<name>``, with
-    ``prompt`` as its description. A handler made with `routelock.handler` is not offered; it is reached
-    by its priority, as a fallback, or by code, with `routelock.HandoffRequest`.
+    ``prompt`` as its description. A handler made with `routelock.handler` is not offered to the model; it is
+    used by its priority, as a fallback, or by a `routelock.HandoffRequest`.
 
     Args:
         function: an async function or async generator, see `routelock.handlers.function_handler`.
-        name: what it is called; the function's own name when left out.
-        family: whose private fields it can read, see `routelock.handlers.family_of`.
-        priority: the lowest of an agent's handlers is its default, with which each run begins. There is a
-            transfer back to it as long as another handler is in charge.
-        scope: who may use it, see `routelock.scopes`.
-        prompt: when to hand over to it, in words for the model. The docstring is never shown.
+        name: its name; default: that of the function.
+        family: the family whose private fields it can read, see `routelock.handlers.family_of`.
+        priority: the handler of an agent with the lowest number is its default, with which each run begins.
+            While another handler is active, the model is offered a handoff back to it.
+        scope: the scope that a run needs to use it, see `routelock.scopes`.
+        prompt: tells the model when to hand over to it. The docstring is never shown.
 
     Raises:
         ConfigError: the function cannot be a handler, or an option is of the wrong type.
@@ -84,11 +84,11 @@ class Handoff:
 
     Args:
         target: the handler's name.
-        description: when to use it, in words for the model.
-        scope: who may use it, see `routelock.scopes`.
-        metadata: ``function``, an async function or async generator; ``priority``, 50 when left out;
-            ``auto_tool``, whether the model is offered ``transfer_to_<target>``. ``is_generator`` is
-            not needed: the function shows it. Other keys are kept and mean nothing.
+        description: tells the model when to use it.
+        scope: the scope that a run needs to use it, see `routelock.scopes`.
+        metadata: ``function``, an async function or async generator; ``priority``, default 50; ``auto_tool``,
+            whether the model is offered ``transfer_to_<target>``. ``is_generator`` is ignored, and other keys
+            are kept without effect.
 
     Raises:
         ConfigError: there is no function, or it cannot be a handler.
@@ -105,7 +105,7 @@ class Handoff:
         function: object = known.get("function")
         if function is None:
             raise ConfigError(
-                f"No function for handoff: {self.target}. Put what answers into its metadata: "
+                f"No function for handoff: {self.target}. Put the function that answers into its metadata: "
                 "Handoff(target, metadata={'function': answer}), where answer is an async function."
             )
         made = function_handler(
@@ -125,12 +125,12 @@ class Handoff:
 
     @property
     def family(self) -> str:
-        """Whose private fields it can read: its own."""
+        """The family whose private fields it can read: its own."""
         return self._handler.family
 
     @property
     def priority(self) -> int:
-        """Its place among the agent's handlers, lower first."""
+        """Its place among the agent's handlers; the lowest number comes first."""
         return self._handler.priority
 
     @property

@@ -18,19 +18,20 @@ __all__ = ["LiteLLMSkill"]
 class LiteLLMSkill(Skill):
     """Lets a model answer, through litellm.
 
-    With nothing else that has a priority of 10 or less it is the agent's default. Several of these are
-    a chain for ``RunConfig(fallback=True)``. litellm is imported at the first call.
+    It is the agent's default unless another handler has a lower priority. Several of these skills are a
+    fallback chain for ``RunConfig(fallback=True)``. litellm is imported at the first call.
 
     Args:
         model: litellm's model string, such as ``"openai/gpt-4o"``.
         api_key: the key; default: the vendor's environment variable.
         api_base: another endpoint that speaks the vendor's protocol.
         timeout: seconds for one whole reply, streamed or not; None for no limit.
-        chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
-        settings: for every call of this model, see `routelock_providers.LiteLLM`; the agent's own win.
-        name: what the skill and its handler are called; default ``litellm_<model>``.
-        priority: its place among the agent's handlers, lower first.
-        scope: who may reach it, see `routelock.scopes`; everybody, or as a subclass says.
+        chunk_timeout: seconds between two events of a stream; None for no limit.
+        settings: settings for every call, see `routelock_providers.LiteLLM`; the agent's own win.
+        name: the name of the skill and its handler; default ``litellm_<model>``.
+        priority: its place among the agent's handlers; the lowest number comes first.
+        scope: the scope that a run needs to use it, see `routelock.scopes`; default: that of the class,
+            ``"all"``.
 
     Raises:
         ConfigError: an argument that cannot work.

@@ -22,29 +22,29 @@ class AgentHandoffSkill(Skill):
     """Lets an agent behind a URL take over for the rest of a run.
 
     With ``url`` the model is offered ``transfer_to_<name>``. With ``allow`` it is also offered the tool
-    ``tool_name``, which takes the URL; one that is not allowed is refused, and nothing is sent. Code
-    that knows the URL, such as a tool that looks it up, hands over to any allowed one by returning
-    ``HandoffRequest(name, input={"agent_url": url})``.
+    ``tool_name``, which takes a URL; a URL that is not allowed is refused, and nothing is sent. A tool of the
+    app that finds a URL hands over to it by returning ``HandoffRequest(name, input={"agent_url": url})``.
 
-    The URL of a handoff is the one that it passes along, else ``url``, else ``handoff_agent_url`` in
-    the run's ``shared_memory`` or context. All but ``url`` have to be in ``allow``. What is sent and
-    what may come back is described at `routelock_providers.RemoteAgent`.
+    The URL of a handoff is the one in its input, else ``url``, else ``handoff_agent_url`` in the run's
+    ``shared_memory`` or context. All but ``url`` have to be in ``allow``. `routelock_providers.RemoteAgent`
+    describes the request and the reply.
 
     Args:
-        url: where the agent is, such as ``"https://agents.example.com/v1"``.
-        allow: which other URLs may be called, see `routelock_providers.remote.AllowList`.
-        name: what the skill and its handler are called.
-        prompt: when to hand over to it, in words for the model that may.
-        model: which agent of the server.
+        url: the address of the agent, such as ``"https://agents.example.com/v1"``.
+        allow: the other URLs that may be called, see `routelock_providers.remote.AllowList`.
+        name: the name of the skill and its handler.
+        prompt: tells the model when to hand over to it.
+        model: the agent on the server.
         api_key: sent as a bearer token, to the server of ``url`` only.
         headers: sent to the server of ``url`` only.
         settings: further keys of the body, such as ``{"temperature": 0}``.
         pass_tools: whether the remote agent may use the tools of this one, and hand over with them.
-        priority: its place among the agent's handlers, lower first.
-        scope: who may reach it, see `routelock.scopes`; everybody, or as a subclass says.
+        priority: its place among the agent's handlers; the lowest number comes first.
+        scope: the scope that a run needs to use it, see `routelock.scopes`; default: that of the class,
+            ``"all"``.
         timeout: seconds for one whole reply, streamed or not; None for no limit.
-        chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
-        tool_name: what the tool is called that takes a URL.
+        chunk_timeout: seconds between two events of a stream; None for no limit.
+        tool_name: the name of the tool that takes a URL.
 
     Raises:
         ConfigError: neither ``url`` nor ``allow`` is given, or an argument that cannot work.
@@ -86,15 +86,15 @@ class AgentHandoffSkill(Skill):
             timeout=timeout,
             chunk_timeout=chunk_timeout,
         )
-        self._home = None if url is None else completions_url(url)
-        self._allowed = AllowList(allow)
+        self._own_url = None if url is None else completions_url(url)
+        self._allow_list = AllowList(allow)
         self._tool_name = tool_name if allow else None
 
     def initialize(self, registry: Registry) -> None:
-        """Register the remote agent, and the tool that takes a URL if there may be one."""
+        """Register the remote agent and, with ``allow``, the tool that takes a URL."""
         registry.add_handler(self.handler, source=self.name, scope=self.scope)
         if self._tool_name is not None:
-            takes_url = tool(self._hand_over, name=self._tool_name, description=self._described())
+            takes_url = tool(self._hand_over, name=self._tool_name, description=self._description())
             registry.add_tool(takes_url, scope=self.scope)
 
     async def aclose(self) -> None:
@@ -112,16 +112,16 @@ class AgentHandoffSkill(Skill):
             url = completions_url(agent_url)
         except ConfigError as error:
             raise ToolError(f"{error}. Nothing was sent.") from error
-        if url != self._home and not self._allowed.permits(url):
+        if url != self._own_url and not self._allow_list.permits(url):
             raise ToolError(f"{agent_url!r:.200} may not be called, and nothing was sent. {self._list()}")
         return HandoffRequest(self.name, input={"agent_url": agent_url}, reason=reason)
 
-    def _described(self) -> str:
-        about = ("Hand the conversation over to the agent behind a URL.", self.handler.prompt, self._list())
-        return " ".join(part for part in about if part)
+    def _description(self) -> str:
+        parts = ("Hand the conversation over to the agent behind a URL.", self.handler.prompt, self._list())
+        return " ".join(part for part in parts if part)
 
     def _list(self) -> str:
-        return f"Allowed are: {self._allowed}."
+        return f"Allowed are: {self._allow_list}."
 
 
 def _check_reach(name: str, url: str | None, allow: Collection[str]) -> None:
@@ -132,6 +132,6 @@ def _check_reach(name: str, url: str | None, allow: Collection[str]) -> None:
         )
     if url is None and not allow:
         raise ConfigError(
-            f"AgentHandoffSkill {name!r} can reach nobody: pass the agent's url=, or in allow= the hosts or "
-            "URLs that a handoff may name."
+            f"AgentHandoffSkill {name!r} has no agent to call: pass the agent's url=, or the hosts or URLs "
+            "that a handoff may name in allow=."
         )

@@ -1,4 +1,4 @@
-"""Somebody else to answer for the same agent: another system prompt, and a model of its own."""
+"""A specialist: answers for the same agent with another system prompt and a model of its own."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _Instructions = str | Callable[..., MaybeAwaitable[str]]
 
 
 class SpecialistSkill(Skill):
-    """Lets a specialist take over: the same conversation, with other instructions and its own model.
+    """Lets a specialist take over the conversation, with other instructions and its own model.
 
     The model of the agent is offered ``transfer_to_<name>``; a tool hands over by returning
-    ``HandoffRequest(name)``. Either way the specialist answers for the rest of the run, and the next
-    run starts with the agent's default again.
+    ``HandoffRequest(name)``. The specialist then answers for the rest of the run, and the next run starts
+    with the agent's default again.
 
-    It sees the whole conversation, the answers of tools included, under its own system prompt: what
-    the agent and its skills say there is not for it. (Where they say nothing, a system message that
-    the input begins with is taken for theirs.) It may use the agent's tools, so that it can go on with
-    the work where it stands, unless ``tools`` is false: then it is shown none, and a call all the same
-    is a `ModelBehaviorError`. Use a `routelock.Agent` and a handoff instead when it is to have tools
-    of its own, or is not to see everything.
+    It sees the whole conversation with all tool results, under its own system prompt instead of that of the
+    agent and its skills. (If these have no prompt, a system message at the beginning of the input is
+    replaced.) It may use the agent's tools, so that it can continue the work, unless ``tools`` is false: then
+    it is offered none, and a call is a `ModelBehaviorError`. Use a `routelock.Agent` and a handoff instead if
+    it needs tools of its own, or must not see everything.
 
     Args:
-        name: what the skill and its handler are called.
+        name: the name of the skill and its handler.
         instructions: the system prompt: text, or a sync or async function of nothing or of the context.
         model: a LiteLLM model string such as ``"openai/gpt-5"``, or any handler.
-        prompt: when to hand over to it, in words for the model that may.
-        priority: its place among the agent's handlers, lower first.
-        scope: who may reach it, see `routelock.scopes`; everybody, or as a subclass says.
-        settings: for every call, such as ``{"temperature": 0}``. They win over the agent's own; None
-            takes one of the agent's away.
+        prompt: tells the model when to hand over to it.
+        priority: its place among the agent's handlers; the lowest number comes first.
+        scope: the scope that a run needs to use it, see `routelock.scopes`; default: that of the class,
+            ``"all"``.
+        settings: settings for every call, such as ``{"temperature": 0}``. They win over the agent's own; None
+            removes one of the agent's.
         tools: whether it may use the agent's tools and hand over further.
         expose: whether the model is offered ``transfer_to_<name>``; if not, only code hands over.
 
@@ -106,12 +106,12 @@ class _Specialist:
 
     def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
         if isinstance(self.instructions, str) and self.tools:
-            return self.inner.stream(self._asking(request, self.instructions))
+            return self.inner.stream(self._request(request, self.instructions))
         return self._stream(request)
 
     async def _stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        asking = self._asking(request, await self._system_prompt(request))
-        async with aclosing(self.inner.stream(asking)) as events:
+        changed = self._request(request, await self._system_prompt(request))
+        async with aclosing(self.inner.stream(changed)) as events:
             async for event in events:
                 if isinstance(event, MessageDone) and not self.tools:
                     self._refuse_calls(event.message)
@@ -127,7 +127,7 @@ class _Specialist:
                 raise TypeError(f"they must be text, not {type(text).__name__}")
         return text or ""
 
-    def _asking(self, request: Request, prompt: str) -> Request:
+    def _request(self, request: Request, prompt: str) -> Request:
         rest = request.messages
         if rest and rest[0]["role"] == "system":
             rest = rest[1:]
@@ -142,7 +142,7 @@ class _Specialist:
         )
 
     def _refuse_calls(self, message: Message) -> None:
-        """Stop at a call, which the run would carry out: it offers the agent's tools all the same."""
+        """Raise for a tool call, which the run would carry out with the agent's tools."""
         if calls := calls_of(message):
             raise ModelBehaviorError(
                 f"Specialist {self.name!r} called tool {calls[0]['function']['name']!r:.80}, but has none. "

@@ -30,7 +30,7 @@ KINDS: list[type[Deadline]] = [Deadline]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Test each kind where it runs."""
+    """Test each class on its event loops."""
     if "anyio_backend" in metafunc.fixturenames:
         loops, ways = (
             virtual_backends(),
@@ -97,7 +97,7 @@ async def test_the_first_piece_may_take_longer_than_a_gap() -> None:
     assert await deadline(60.0, 0.01).first(thinking) == "x"
 
 
-async def test_the_whole_call_ends_though_no_gap_was_too_long() -> None:
+async def test_call_times_out_without_a_long_gap() -> None:
     limit = deadline(0.05, 60.0)
 
     async def trickle() -> None:
@@ -115,14 +115,14 @@ async def test_time_of_the_reader_does_not_count() -> None:
         await anyio.sleep(0.1)
 
 
-async def test_each_piece_has_the_whole_gap_however_many_came_before() -> None:
+async def test_each_piece_has_the_whole_gap() -> None:
     limit = deadline(60.0, 0.5)
     assert await limit.first(at_once) == "x"
     for _ in range(4):
         await limit.next(lambda: anyio.sleep(0.3))
 
 
-async def test_a_gap_is_over_in_its_time_after_a_first_piece_that_had_longer() -> None:
+async def test_gap_after_a_longer_first_piece() -> None:
     limit = deadline(60.0, 0.01)
     assert await limit.first(at_once) == "x"
     with anyio.fail_after(5), pytest.raises(ProviderTimeout, match="in the middle"):
@@ -140,7 +140,7 @@ async def test_a_deadline_that_was_closed_is_gone() -> None:
     assert known() is None
 
 
-async def test_a_timeout_of_the_work_itself_is_not_ours() -> None:
+async def test_timeout_of_the_work_passes_unchanged() -> None:
     async def fails() -> None:
         raise TimeoutError("the vendor's")
 
@@ -154,7 +154,7 @@ async def test_a_cancelled_caller_is_cancelled() -> None:
     assert scope.cancelled_caught
 
 
-def test_limits_of_no_time_are_refused_by_name() -> None:
+def test_limits_of_zero_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="chunk_timeout"):
         check_seconds(timeout=1.0, chunk_timeout=0.0)
     check_seconds(timeout=None)
@@ -206,7 +206,7 @@ async def test_replaced_cancellation_leaves_no_trace() -> None:
 
 
 class _Recording(asyncio.SelectorEventLoop):
-    """Knows which timers were set."""
+    """An event loop that records the timers that were set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class _Recording(asyncio.SelectorEventLoop):
 
 
 async def slowly(seconds: float, limit: Deadline) -> float:
-    """Wait for a reply that takes so long, and return how long was waited for it."""
+    """Wait for a reply that takes so long, and return how long the wait was."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
@@ -251,7 +251,7 @@ def test_a_wait_that_ends_in_time_does_not_shorten_the_next() -> None:
     assert in_no_time(both) >= 400
 
 
-def test_calls_at_once_are_late_each_at_its_own_time() -> None:
+def test_concurrent_calls_time_out_separately() -> None:
     async def at_once() -> list[float]:
         return await asyncio.gather(*(slowly(100, limited(each)) for each in (70, None, 20, 40)))
 
@@ -260,7 +260,7 @@ def test_calls_at_once_are_late_each_at_its_own_time() -> None:
     assert -100 < longest <= -70 < middle <= -40 < shortest <= -20
 
 
-def test_a_stream_sets_two_timers_however_many_pieces_it_has() -> None:
+def test_stream_sets_two_timers() -> None:
     async def stream() -> None:
         limit = deadline_for(600, 60, provider="p", model="m")
         await limit.first(at_once)
@@ -304,7 +304,7 @@ _MAKE: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("name", _MAKE)
-def test_a_call_that_is_over_leaves_no_timer_behind(name: str, watched: bool) -> None:
+def test_finished_call_leaves_no_timer(name: str, watched: bool) -> None:
     async def call() -> None:
         with Server(HELLO_STREAM if watched else HELLO) as server:
             handler = _MAKE[name](server.url)

@@ -54,7 +54,7 @@ def http_error(status: int, body: str = "", headers: dict[str, str] | None = Non
     ],
     ids=["h11", "h11, a name", "aiohttp", "httpx"],
 )
-def test_a_header_that_cannot_be_sent_is_told_without_what_it_holds(error: Exception) -> None:
+def test_header_that_cannot_be_sent_is_not_shown(error: Exception) -> None:
     found = mapped(error)
     assert type(found) is errors.InvalidRequest
     assert not found.retryable
@@ -115,7 +115,7 @@ def test_no_exception_class_of_litellm_or_openai_is_unmapped(kind: type[BaseExce
         (ConnectionRefusedError, errors.ConnectionFailed),
     ],
 )
-def test_transport_errors_are_retryable_and_told_apart(kind: Any, want: type[ProviderError]) -> None:
+def test_transport_errors_are_distinct_and_retryable(kind: Any, want: type[ProviderError]) -> None:
     error = mapped(kind("boom"))
     assert type(error) is want
     assert error.retryable
@@ -147,7 +147,7 @@ def litellm_says(name: str, text: str = "boom") -> BaseException:
     )
 
 
-def test_a_missing_module_dressed_up_as_a_connection_error_is_a_defect_and_never_retried() -> None:
+def test_missing_module_as_a_connection_error_is_a_defect() -> None:
     cause = ModuleNotFoundError("No module named 'mcp'", name="mcp")
     error = mapped(chained(litellm_says("APIConnectionError"), cause))
     assert type(error) is errors.ProviderDefect
@@ -155,7 +155,7 @@ def test_a_missing_module_dressed_up_as_a_connection_error_is_a_defect_and_never
     assert "'mcp'" in str(error)
 
 
-def test_a_bug_of_litellms_dressed_up_as_a_server_error_is_a_defect() -> None:
+def test_bug_of_litellm_as_a_server_error_is_a_defect() -> None:
     cause = AttributeError("'ModelResponse' object has no attribute 'service_tier'")
     error = mapped(chained(litellm_says("InternalServerError"), cause))
     assert type(error) is errors.ProviderDefect
@@ -168,7 +168,7 @@ def test_a_refused_request_of_litellms_own_is_not_a_server_error() -> None:
     assert "index 4" in str(error)
 
 
-def test_a_refused_connection_dressed_up_as_error_500_is_a_failed_connection_without_a_status() -> None:
+def test_refused_connection_as_error_500_is_a_failed_connection() -> None:
     request: Any = httpx.Request("POST", "http://x")  # openai 3 declares its own kind of request
     cause = chained(openai.APIConnectionError(request=request), httpx.ConnectError("no"))
     error = mapped(chained(litellm_says("InternalServerError"), cause))
@@ -184,7 +184,7 @@ def test_a_missing_key_names_the_variable_to_set() -> None:
     assert "OPENAI_API_KEY" in str(error)
 
 
-def test_an_unknown_provider_is_told_how_a_model_string_looks() -> None:
+def test_unknown_provider_shows_the_form_of_a_model_string() -> None:
     error = mapped(litellm_says("BadRequestError", "LLM Provider NOT provided. Pass in the LLM provider"))
     assert type(error) is errors.ModelNotFound
     assert "provider/model" in str(error)
@@ -203,7 +203,7 @@ def test_a_miss_of_vcrpy_is_a_cassette_miss_and_not_retried() -> None:
     assert not error.retryable
 
 
-def test_a_miss_keeps_its_lines_and_learns_who_was_asked() -> None:
+def test_cassette_miss_keeps_its_lines_and_names_the_provider() -> None:
     miss = errors.CassetteMiss("POST https://x is not in a.yaml.\n--- recorded\n+++ asked")
     error = mapped(chained(litellm_says("InternalServerError"), httpx.ConnectError("x"), miss))
     assert type(error) is errors.CassetteMiss
@@ -255,13 +255,13 @@ def test_an_error_event_that_openai_raises_has_no_response_and_is_read_from_its_
     assert error.status == 529
 
 
-def test_what_failed_before_this_attempt_does_not_judge_it() -> None:
+def test_earlier_failure_does_not_decide() -> None:
     earlier = http_error(401)
     error = mapped(chained(httpx.ConnectError("no"), earlier), until=earlier)
     assert type(error) is errors.ConnectionFailed
 
 
-def test_causes_that_go_in_a_circle_end() -> None:
+def test_loop_of_causes_ends() -> None:
     one, two = RuntimeError("one"), RuntimeError("two")
     one.__context__, two.__context__ = two, one
     assert type(mapped(one)) is errors.ProviderDefect
@@ -297,6 +297,6 @@ def test_an_image_that_cannot_be_fetched_is_not_the_vendors_failure(
         assert "data: URL" in str(error)
 
 
-def test_an_error_of_our_own_is_returned_as_it_is() -> None:
+def test_error_of_routelock_is_returned_unchanged() -> None:
     own = errors.ContentRefused("no")
     assert mapped(chained(litellm_says("APIConnectionError"), own)) is own

@@ -1,4 +1,4 @@
-"""An answer over HTTP that is no reply becomes the error that its status and its words mean."""
+"""An HTTP answer that is not a reply becomes the error for its status and message."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_retry_after_in_seconds_milliseconds_or_as_a_date(
     assert answered(429, "", **headers).retry_after == seconds
 
 
-def test_geminis_limit_per_minute_is_no_exhausted_quota_and_says_when_to_come_back() -> None:
+def test_geminis_limit_per_minute_is_a_rate_limit() -> None:
     message = "You exceeded your current quota, please check your plan. Please retry in 48.9s."
     error = answered(429, {"error": {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED"}})
     assert type(error) is errors.RateLimited
@@ -231,7 +231,7 @@ def test_a_vendor_that_says_whether_to_retry_is_believed(said: str, retryable: b
     assert answered(500, "", x_should_retry=said).retryable is retryable
 
 
-def test_openrouters_raw_words_are_told() -> None:
+def test_openrouters_raw_message_is_quoted() -> None:
     body = {
         "error": {"code": 429, "message": "Provider returned error", "metadata": {"raw": "limited upstream"}}
     }
@@ -251,6 +251,11 @@ def test_any_answer_becomes_an_error_with_a_message(
     assert str(error)
 
 
+@pytest.mark.parametrize("code", ["\u00b9", "5" * 5000])
+def test_code_that_is_not_a_status(code: str) -> None:
+    assert answered(200, {"code": code, "message": "no"}).status is None
+
+
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(
     st.sampled_from(["error", "message", "code", "type", "details", "metadata", "status"]), inner
 )))  # fmt: skip
@@ -267,14 +272,14 @@ def test_any_json_becomes_an_error_with_a_message(body: Any) -> None:
         ({}, {"error": {"message": "Please retry in 9999999s", "code": 429}}, "9999999"),
     ],
 )
-def test_a_wait_of_years_is_bounded_and_told(headers: dict[str, str], body: object, told: str) -> None:
+def test_wait_of_years_is_limited_and_quoted(headers: dict[str, str], body: object, told: str) -> None:
     """A program that sleeps for ``retry_after`` is not to sleep for seventy years."""
     error = answered(429, body, **headers)
     assert error.retry_after == LONGEST_WAIT
     assert told in str(error)
 
 
-def test_a_wait_of_hours_is_as_it_was_told() -> None:
+def test_wait_of_hours_is_kept() -> None:
     error = answered(429, "", retry_after="7200")
     assert error.retry_after == 7200.0
     assert "7200" not in str(error)

@@ -67,7 +67,7 @@ CONTENTS = TEXTS | st.lists(TEXTS.map(part) | st.just(IMAGE), min_size=1, max_si
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Message]:
-    """Messages as a handler is given them, whoever wrote them."""
+    """Messages as a handler gets them."""
     out: list[Any] = [{"role": "system", "content": draw(TEXTS)}]
     for role in draw(st.lists(st.sampled_from(["user", "assistant", "calls"]), max_size=4)):
         if role == "calls":
@@ -137,7 +137,7 @@ def strictly(body: Any) -> Any:
 
 @pytest.fixture(scope="module")
 async def refusing() -> AsyncGenerator[Server]:
-    """A server that takes note of what it is asked, and refuses it."""
+    """A server that records requests and refuses them."""
     with Server(failed(400)) as server:
         yield server
         await close_litellm()
@@ -165,7 +165,7 @@ STREAMING = ("stream", "stream_options")
 @pytest.mark.parametrize("vendor", MODELS)
 @examples(12)
 @given(messages=conversations(), stream=st.booleans())
-async def test_what_litellm_sends_is_strict_json(
+async def test_litellm_sends_strict_json(
     refusing: Server, vendor: str, messages: list[Message], stream: bool
 ) -> None:
     settings: dict[str, Any] = {"api_version": "2024-10-21"} if vendor == "azure" else {}
@@ -180,7 +180,7 @@ async def test_what_litellm_sends_is_strict_json(
 @pytest.mark.parametrize("kind", [OpenAICompatible, OpenAI])
 @examples(15)
 @given(messages=conversations())
-async def test_what_is_sent_directly_is_strict_json_plain_and_streamed(
+async def test_direct_handlers_send_strict_json(
     refusing: Server, kind: type[OpenAI], messages: list[Message]
 ) -> None:
     handler = kind("m", base_url=refusing.url)
@@ -283,7 +283,7 @@ def test_sendable_text_is_utf8_and_otherwise_the_same(text: str) -> None:
 @pytest.mark.parametrize("vendor", MODELS)
 @examples(20)
 @given(messages=conversations())
-def test_what_was_made_sendable_is_left_alone(vendor: str, messages: list[Message]) -> None:
+def test_sendable_text_is_unchanged_the_second_time(vendor: str, messages: list[Message]) -> None:
     provider, _, model = MODELS[vendor].partition("/")
     once = prepare(messages, vendor_rules(provider, model))
     assert prepare(once, vendor_rules(provider, model)) is once

@@ -53,7 +53,7 @@ async def sent(handler: Any, part: Any) -> str:
         try:
             async for _ in made.stream(Request(messages=[user(part)])):
                 pass
-        except Exception:  # the reply is OpenAI's, which not everybody reads
+        except Exception:  # the reply is OpenAI's, which some handlers cannot read
             assert server.requests
         finally:
             await close_litellm()
@@ -141,7 +141,7 @@ WIRE: dict[str, tuple[Any, dict[str, Any]]] = {
         for kind, arrives in by_kind.items()
     ],
 )
-async def test_what_a_provider_is_sent(handler: Any, part: Any, arrives: Any) -> None:
+async def test_parts_that_a_provider_is_sent(handler: Any, part: Any, arrives: Any) -> None:
     body = await sent(handler, part)
     assert "Look:" in body
     assert (arrives if isinstance(arrives, str) else json.dumps(arrives)) in body
@@ -193,7 +193,7 @@ def desk(target: ScriptedHandler, hops: int = 1) -> Agent[Any]:
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
-async def test_a_summary_is_followed_by_what_it_cannot_say(hops: int) -> None:
+async def test_summary_is_followed_by_the_media(hops: int) -> None:
     """However often it is nested, each is shown once, and not as text."""
     target = ScriptedHandler(["Done."])
     history: list[Any] = [user(IMAGE), {"role": "assistant", "content": "A pixel."}, user(FILE)]
@@ -272,7 +272,7 @@ async def test_a_tool_shows_an_image() -> None:
     ],
 )
 @pytest.mark.asyncio_only
-async def test_each_provider_is_shown_it_where_it_can_look(model: str, arrives: Any) -> None:
+async def test_each_provider_gets_the_image_in_its_place(model: str, arrives: Any) -> None:
     made = await Runner.run(
         Agent("A", model=ScriptedHandler([call("chart", id="abcDEF123"), "Up."]), tools=[chart]), "Hi"
     )
@@ -301,7 +301,7 @@ async def test_an_image_of_a_tool_survives_a_replay() -> None:
     assert (again.output, again.media) == ("The chart.", [IMAGE])
 
 
-async def test_what_is_no_image_is_a_mistake_of_the_tool() -> None:
+async def test_value_that_is_not_an_image_is_an_error_of_the_tool() -> None:
     @function_tool
     def broken() -> ToolResult:
         """Break."""
@@ -312,7 +312,7 @@ async def test_what_is_no_image_is_a_mistake_of_the_tool() -> None:
     assert "not an image, sound or file" in outcome.output
 
 
-def test_to_who_takes_text_alone_parts_of_an_unknown_kind_are_told_of_too() -> None:
+def test_unknown_parts_become_notes_for_text_only_vendors() -> None:
     """They come with conversations of other programs, such as a ``tool_result`` in what a user said."""
     foreign: list[Message] = [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]}]
     (sent,), _ = as_sent("deepseek/deepseek-chat", foreign)

@@ -138,7 +138,7 @@ def test_another_way_than_the_variable_works(way: str, by_way: Any) -> None:
     assert by_way[way] == {"said": "Hello"}
 
 
-def test_what_litellm_misses_itself_is_one_error_too(by_way: Any) -> None:
+def test_key_missed_by_litellm_is_the_same_error(by_way: Any) -> None:
     error = by_way["none"]
     assert error["error"] == "AuthenticationFailed"
     assert error["tracebacks"] == 1
@@ -169,7 +169,7 @@ print(json.dumps([interrupted, run(LiteLLM("openai/m", api_base=URL))]))
 """
 
 
-def test_litellm_loads_after_it_was_interrupted_here_and_there(bare: dict[str, str]) -> None:
+def test_litellm_loads_after_an_interrupted_import(bare: dict[str, str]) -> None:
     """The second can only be where it is if the first left nothing half loaded."""
     with Server(HELLO) as server:
         program = _INTERRUPTED.replace("URL", repr(server.url))

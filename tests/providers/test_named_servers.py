@@ -54,7 +54,7 @@ async def test_a_failure_names_the_server(name: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("name", HANDLERS)
-async def test_so_does_a_server_that_is_not_there(name: str) -> None:
+async def test_refused_connection_names_the_server(name: str) -> None:
     url = refused_url()
     error = await error_of(HANDLERS[name](url))
     assert f"({url.removeprefix('http://').removesuffix('/v1')})" in str(error)

@@ -29,7 +29,7 @@ KEY = "test-not-a-key"
 
 
 class Trap:
-    """A server that sends everybody on, and the one that it sends to."""
+    """A server that redirects every request, and the target."""
 
     def __init__(self, server: RawServer, other: Server) -> None:
         self.server = server
@@ -106,7 +106,7 @@ async def test_a_redirect_is_refused(name: str, status: int, watched: bool) -> N
 
 @WATCHED
 @STATUSES
-async def test_the_openai_library_follows_none(status: int, watched: bool) -> None:
+async def test_openai_library_follows_no_redirect(status: int, watched: bool) -> None:
     with trap(status, watched) as found:
         handler = OpenAI("m", base_url=found.url, api_key=KEY)
         try:
@@ -119,7 +119,7 @@ async def test_the_openai_library_follows_none(status: int, watched: bool) -> No
 
 @WATCHED
 @STATUSES
-async def test_nor_does_a_client_of_ones_own(status: int, watched: bool) -> None:
+async def test_client_of_the_app_follows_no_redirect(status: int, watched: bool) -> None:
     with trap(status, watched) as found:
         async with openai.AsyncOpenAI(base_url=found.url, api_key=KEY) as client:
             error = await refusal(OpenAI("m", client=client), watched)
@@ -128,7 +128,7 @@ async def test_nor_does_a_client_of_ones_own(status: int, watched: bool) -> None
 
 
 @pytest.mark.asyncio_only
-async def test_a_run_is_not_tried_again() -> None:
+async def test_redirect_is_not_retried() -> None:
     with trap(307) as found:
         handler = OpenAICompatible("m", base_url=found.url, api_key=KEY)
         config = RunConfig(retry=Retry(attempts=3))
@@ -141,7 +141,7 @@ async def test_a_run_is_not_tried_again() -> None:
 
 
 @pytest.mark.asyncio_only
-async def test_what_is_said_of_where_it_leads_holds_no_secret() -> None:
+async def test_error_shows_no_secret_of_the_address() -> None:
     moved = Reply(status=302, headers={"location": "/login?api_key=sk-proj-abcdefghijklmnopqrstuvwx"})
     with Server(moved) as server:
         handler = OpenAICompatible("m", base_url=server.url, api_key=KEY)
@@ -165,7 +165,7 @@ def card(url: str) -> Reply:
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("known", [False, True], ids=["its card", "itself"])
 @STATUSES
-async def test_an_agent_by_a2a_is_not_looked_for_elsewhere(status: int, known: bool) -> None:
+async def test_a2a_redirect_is_not_followed(status: int, known: bool) -> None:
     with trap(status) as found:
         if known:
             found.server.say(card(found.url), Reply(status=status, headers={"location": found.other.url}))

@@ -1,4 +1,4 @@
-"""Whatever the history holds, what leaves is something the vendor takes."""
+"""Requests with any history fit the rules of their vendor."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sent_arguments(text: str) -> str:
 
 
 @pytest.mark.parametrize("rules", SHAPES, ids=PROVIDERS)
-def test_what_is_fine_stays_the_same_object(rules: VendorRules) -> None:
+def test_fitting_messages_are_the_same_object(rules: VendorRules) -> None:
     messages = [USER, *turn("abcDEF123", '{"x": "é"}')]
     assert prepare(messages, rules) is messages
 
@@ -86,7 +86,7 @@ def test_keys_of_calls_that_a_vendor_refuses() -> None:
     assert prepare(messages, vendor_rules("groq"))[1] == calling
 
 
-def test_what_is_fine_in_a_list_that_is_not_stays_the_same_object() -> None:
+def test_fitting_message_in_a_changed_list_is_the_same_object() -> None:
     messages = [USER, *turn(output="")]
     sent = prepare(messages, STRICT)
     assert sent is not messages
@@ -94,7 +94,7 @@ def test_what_is_fine_in_a_list_that_is_not_stays_the_same_object() -> None:
     assert sent[1] is messages[1]
 
 
-def test_private_keys_stay_home() -> None:
+def test_private_keys_are_not_sent() -> None:
     marked: Any = {"role": "assistant", "content": "Hi", "_origin": "anthropic", "x": 1}
     assert prepare([USER, marked, USER], STRICT)[1] == {"role": "assistant", "content": "Hi", "x": 1}
 
@@ -108,12 +108,12 @@ def test_input_is_not_changed() -> None:
 
 @pytest.mark.parametrize("nothing", ["", " \n", None, [], [{"type": "text", "text": ""}]])
 @pytest.mark.parametrize("rules", SHAPES, ids=PROVIDERS)
-def test_empty_tool_results_say_so(rules: VendorRules, nothing: Any) -> None:
+def test_empty_tool_results_get_a_text(rules: VendorRules, nothing: Any) -> None:
     """litellm drops an empty result for Mistral, and with it the pairing."""
     assert prepare([USER, *turn(output=nothing)], rules)[2].get("content") == "(no output)"
 
 
-def test_parts_of_a_tool_result_that_say_something_stay() -> None:
+def test_parts_of_a_tool_result_with_content_stay() -> None:
     parts = [{"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "text", "text": " "}]
     assert prepare([USER, *turn(output=parts)], vendor_rules("anthropic"))[2].get("content") == parts[:1]
 
@@ -164,7 +164,7 @@ def test_an_empty_list_of_calls_is_left_out() -> None:
 
 @pytest.mark.parametrize("blank", ["", "  ", None, [], [{"type": "text", "text": "\n"}]])
 def test_blank_texts(blank: Any) -> None:
-    """Anthropic refuses them; what a user sent is marked, what says nothing is left out."""
+    """Anthropic refuses them; a user's are replaced, others are left out."""
     messages: list[Message] = [
         {"role": "system", "content": blank},
         {"role": "user", "content": blank},
@@ -192,7 +192,7 @@ def test_blank_parts_beside_others_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("blank", [" \n", "", [], [{"type": "text", "text": ""}]])
-def test_blank_text_beside_calls_is_none(blank: Any) -> None:
+def test_blank_text_beside_calls_is_null(blank: Any) -> None:
     """Of empty text litellm makes an empty part for Gemini, which refuses it."""
     calling, answer = turn()
     assert prepare([USER, {**calling, "content": blank}, answer], STRICT)[1].get("content", "") is None
@@ -210,9 +210,9 @@ TAKING_NO_EMPTY_TURN = [model for model in MODELS.values() if not model.startswi
 @pytest.mark.pairwise
 @pytest.mark.parametrize("blank", ["", " \n", [{"type": "text", "text": " "}]])
 @pytest.mark.parametrize("keys", [THOUGHTS.keys(), *([key] for key in THOUGHTS)], ids=" ".join)
-@pytest.mark.parametrize("model", [*TAKING_NO_EMPTY_TURN, "openrouter/x/y", "somebody/new"])
-def test_a_reply_of_thoughts_and_blanks_is_no_turn(model: str, keys: Any, blank: Any) -> None:
-    """An empty turn was left of it, and at Mistral a user's after a tool's, once the run had asked again."""
+@pytest.mark.parametrize("model", [*TAKING_NO_EMPTY_TURN, "openrouter/x/y", "unknown/new"])
+def test_reply_of_thoughts_alone_is_left_out(model: str, keys: Any, blank: Any) -> None:
+    """It left an empty turn and, on Mistral, a user turn after a tool result."""
     before, nudge = [USER, *turn("abcDEF123")], cast(Message, {"role": "user", "content": "It was empty."})
     thought: Any = {"role": "assistant", "content": blank, **{key: THOUGHTS[key] for key in keys}}
     assert list(as_sent(model, [*before, thought, nudge])[0]) == list(as_sent(model, [*before, nudge])[0])
@@ -223,7 +223,7 @@ def test_a_refusal_is_the_text_elsewhere() -> None:
     assert prepare([USER, refused, USER], STRICT)[1].get("content") == "I won't"
 
 
-def test_what_says_something_without_text_is_kept() -> None:
+def test_content_without_text_is_kept() -> None:
     said: Any = {"role": "assistant", "content": "", "audio": {"id": "x"}}
     messages = [USER, said, USER]
     assert prepare(messages, STRICT) is messages
@@ -247,7 +247,7 @@ def test_a_system_message_in_the_middle_is_untouched() -> None:
 
 
 @pytest.mark.parametrize("messages", [[], [{"role": "system", "content": "Be kind."}]])
-def test_somebody_speaks(messages: list[Message]) -> None:
+def test_request_has_a_user_turn(messages: list[Message]) -> None:
     assert prepare(messages, STRICT) == [*messages, {"role": "user", "content": "Continue."}]
 
 
@@ -289,13 +289,13 @@ def test_ids_for_mistral_are_stable_across_processes() -> None:
     assert sent[2].get("tool_call_id") == calls_of(sent[1])[0]["id"] == "6bb3dqp3j"
 
 
-def test_ids_that_are_fine_pass() -> None:
+def test_valid_ids_are_kept() -> None:
     for fine in ("abc", "toolu_01-x", "x" * 40, "a.b:c|d"):
         messages = [USER, *turn(fine)]
         assert prepare(messages, OPENAI) is messages
 
 
-def test_a_made_id_gives_way_to_one_that_is_taken() -> None:
+def test_made_id_avoids_a_taken_one() -> None:
     made = calls_of(prepare([USER, *turn("!")], STRICT)[1])[0]["id"]
     sent = prepare([USER, *turn(made), *turn("!")], STRICT)
     ids = [call["id"] for message in sent for call in calls_of(message)]
@@ -316,12 +316,12 @@ def test_a_made_id_gives_way_to_one_that_is_taken() -> None:
         ("openrouter", "anthropic/claude-haiku-4.5", 29, True),
     ],
 )
-def test_shapes(provider: str, model: str, id_length: int, needs_tools: bool) -> None:
+def test_vendor_rules(provider: str, model: str, id_length: int, needs_tools: bool) -> None:
     rules = vendor_rules(provider, model)
     assert (rules.id_length, rules.needs_tools) == (id_length, needs_tools)
 
 
-def test_tools_stand_in_for_those_of_the_history() -> None:
+def test_placeholder_tools_for_a_history_with_calls() -> None:
     """Anthropic and Bedrock refuse calls in the history when the request has no tools."""
     messages = [USER, *turn("a", name="f"), *turn("b", name="g"), *turn("c", name="f")]
     stand_ins = tools_for(messages, (), vendor_rules("anthropic"))
@@ -343,7 +343,7 @@ names = st.sampled_from(["f", "transfer_to_x", "a.b", "é", "x" * 80])
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
-    """Messages as the core hands them over: each call answered once, ids that differ."""
+    """Messages of a run: one result per call, distinct ids."""
     out: list[Any] = [{"role": "system", "content": draw(contents)}] if draw(st.booleans()) else []
     used: set[str] = set()
     for role in draw(st.lists(st.sampled_from(["user", "assistant", "calls", "system"]), max_size=6)):
@@ -376,7 +376,7 @@ def test_calls_and_answers_stay_pairs(messages: list[Message], rules: VendorRule
 
 
 @given(histories(), st.sampled_from(SHAPES))
-def test_all_that_is_sent_is_acceptable(messages: list[Message], rules: VendorRules) -> None:
+def test_requests_are_acceptable(messages: list[Message], rules: VendorRules) -> None:
     sent = prepare(messages, rules)
     json.dumps([message.get("content") for message in sent], ensure_ascii=False).encode()
     for message in sent:
@@ -399,8 +399,8 @@ def test_all_that_is_sent_is_acceptable(messages: list[Message], rules: VendorRu
         assert ("tool", "user") not in list(pairwise(roles))
 
 
-def test_strict_is_said_only_to_vendors_that_know_it() -> None:
-    """The arguments are checked on this side all the same."""
+def test_strict_is_sent_only_to_vendors_that_know_it() -> None:
+    """The arguments are checked here anyway."""
     spec = {"type": "function", "function": {"name": "f", "parameters": {}, "strict": True}}
     search = {"type": "web_search"}
     assert tools_for([], [spec, search], vendor_rules("openai")) == [spec, search]
@@ -409,7 +409,7 @@ def test_strict_is_said_only_to_vendors_that_know_it() -> None:
     assert "strict" in spec["function"]
 
 
-# What one vendor alone refuses; `test_shapes` proves it of any history.
+# What one vendor alone refuses; `test_vendor_rules` proves it of any history.
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
 DEEPSEEK = vendor_rules("deepseek")
@@ -426,7 +426,7 @@ def test_mistral_takes_no_system_message_after_an_answer() -> None:
     assert prepare(sent, MISTRAL) is sent
 
 
-def test_a_system_message_is_not_what_is_to_be_answered() -> None:
+def test_system_message_is_not_the_last_turn() -> None:
     """litellm moves it to the front for Gemini, and the request would end on the assistant's turn."""
     messages: list[Message] = [
         USER,
@@ -438,7 +438,7 @@ def test_a_system_message_is_not_what_is_to_be_answered() -> None:
 
 @pytest.mark.parametrize("reasoning", [None, ""])
 def test_deepseek_wants_reasoning_with_every_answer(reasoning: str | None) -> None:
-    """Also where it said none itself, and where another model answered (craft-agents-oss 703)."""
+    """Also if the reply had none, or came from another model (craft-agents-oss 703)."""
     said: Any = {"role": "assistant", "content": "Hi"} | (
         {} if reasoning is None else {"reasoning_content": ""}
     )
@@ -535,13 +535,13 @@ def test_an_image_that_a_model_made_is_not_sent_back_to_it(rules: VendorRules) -
 
 
 @pytest.mark.parametrize("role", ["system", "assistant"])
-def test_an_empty_message_is_left_out_whatever_it_is_said_to_answer(role: Any) -> None:
+def test_empty_message_with_a_call_id_is_left_out(role: Any) -> None:
     empty: Message = {"role": role, "content": "", "tool_call_id": "x"}
     assert prepare([empty, USER], STRICT) == [USER]
 
 
 def test_results_come_in_the_order_of_their_calls_where_they_have_no_ids() -> None:
-    """Else Gemini and Ollama would take one call's result for another's, without a word."""
+    """Otherwise Gemini and Ollama would silently swap the results of two calls."""
     calls = [call for one in "abc" for call in calls_of(turn(one, json.dumps({"x": one}))[0])]
     asks: Message = {"role": "assistant", "content": None, "tool_calls": calls}
     answers = [turn(one, output=one)[1] for one in "bca"]
@@ -556,7 +556,7 @@ def test_results_come_in_the_order_of_their_calls_where_they_have_no_ids() -> No
 # -- what is missing, or not as it should be --
 
 
-@pytest.mark.parametrize("model", [*MODELS.values(), "somebody/new"])
+@pytest.mark.parametrize("model", [*MODELS.values(), "unknown/new"])
 def test_a_call_without_its_type_gets_it(model: str) -> None:
     calling, answer = turn("abcDEF123")
     del cast(Any, calling)["tool_calls"][0]["type"]
@@ -593,16 +593,16 @@ def test_names_of_speakers_stay_different(names: tuple[str, str]) -> None:
     assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", each) for each in sent)
 
 
-@pytest.mark.parametrize("nobody", ["", None])
-def test_no_name_is_not_sent(nobody: Any) -> None:
-    assert prepare([{**USER, "name": nobody}], OPENAI) == [USER]
+@pytest.mark.parametrize("name", ["", None])
+def test_no_name_is_not_sent(name: Any) -> None:
+    assert prepare([{**USER, "name": name}], OPENAI) == [USER]
 
 
 @pytest.mark.parametrize(
-    "model", ["somebody/new", "openrouter/x/y", "vercel_ai_gateway/x", "groq/llama-3.3-70b"]
+    "model", ["unknown/new", "openrouter/x/y", "vercel_ai_gateway/x", "groq/llama-3.3-70b"]
 )
-def test_ids_that_not_all_vendors_take_go_to_no_gateway(model: str) -> None:
-    """Anyone may be behind it, and OpenAI takes 40 characters."""
+def test_gateways_get_ids_that_all_vendors_take(model: str) -> None:
+    """Any vendor may be behind it, and OpenAI takes 40 characters."""
     for call_id in ("x" * 41, "x" * 64):
         sent, _ = as_sent(model, [USER, *turn(call_id)])
         (made,) = calls_of(sent[1])
@@ -653,9 +653,9 @@ OWN: Any = {"timestamp": "2026-01-01T00:00:00Z", "metadata": {"user": 7}, "email
 """Fields of an app's own, as from its database."""
 
 
-@pytest.mark.parametrize("model", [*MODELS.values(), "somebody/new"])
-def test_fields_of_the_app_do_not_leave(model: str) -> None:
-    """Strict endpoints refuse them (hermes-agent 47868), and no vendor has any business with them."""
+@pytest.mark.parametrize("model", [*MODELS.values(), "unknown/new"])
+def test_fields_of_the_app_are_not_sent(model: str) -> None:
+    """Strict endpoints refuse them (hermes-agent 47868), and vendors must not see them."""
     system: Message = {"role": "system", "content": "Be kind."}
     calling, answer = turn("abcDEF123")
     bare: list[Message] = [system, USER, calling, answer, {"role": "assistant", "content": "Hello"}, USER]
@@ -663,16 +663,16 @@ def test_fields_of_the_app_do_not_leave(model: str) -> None:
     assert list(as_sent(model, stored)[0]) == list(as_sent(model, bare)[0])
 
 
-@pytest.mark.parametrize("model", [*MODELS.values(), "somebody/new"])
-def test_fields_of_a_handoff_context_do_not_leave(model: str) -> None:
+@pytest.mark.parametrize("model", [*MODELS.values(), "unknown/new"])
+def test_fields_of_a_handoff_context_are_not_sent(model: str) -> None:
     said: Any = {"role": "assistant", "content": "Hello"}
     stored: Any = {**said, "timestamp": "2026-01-01T00:00:00Z", "metadata": {"user": 7}}
     assert list(as_sent(model, [USER, stored, USER])[0]) == list(as_sent(model, [USER, said, USER])[0])
 
 
-@pytest.mark.parametrize("model", [*MODELS.values(), "somebody/new"])
+@pytest.mark.parametrize("model", [*MODELS.values(), "unknown/new"])
 @pytest.mark.parametrize("role", ["system", "user", "tool"])
-def test_fields_of_the_app_in_a_text_do_not_leave(role: str, model: str) -> None:
+def test_fields_of_the_app_in_a_text_part_are_not_sent(role: str, model: str) -> None:
     def asked(**own: Any) -> list[Any]:
         calling, answer = turn("abcDEF123")
         part = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}, **own}
@@ -687,6 +687,6 @@ def test_cache_marks_of_the_app_are_sent() -> None:
     assert prepare([message], vendor_rules("anthropic"))[0] is message
 
 
-def test_what_a_provider_said_under_keys_of_its_own_goes_back() -> None:
+def test_private_keys_of_a_provider_are_sent_back() -> None:
     said: Any = {"role": "assistant", "content": "Hello", "xyzzy": ["c2ln"]}
     assert prepare([USER, said, USER], STRICT)[1] is said

@@ -1,4 +1,4 @@
-"""A run over a true connection, cancelled at every step: no connection is left in use, the next run is fine.
+"""A run over a real connection, cancelled at every step, leaves no connection in use.
 
 Cancelled runs that keep theirs exhaust a client's pool in the end (openai/openai-agents-python 1895).
 """

@@ -72,7 +72,7 @@ async def ended_but(before: set[anyio.TaskInfo]) -> set[anyio.TaskInfo]:
 
 
 def check_message(error: ProviderError, fault: Fault) -> None:
-    """What is said is short, names who failed, says what to do, and tells no secret."""
+    """The message is short, names the vendor, says what to do, and holds no secret."""
     text = str(error)
     assert KEY not in text
     assert len(text) < 1200
@@ -108,7 +108,7 @@ async def test_a_reply_that_has_finished_is_whole(bench: Bench, sent: int, then:
         assert outcome.result.usage.estimated is (sent == 3)
 
 
-def test_the_page_tells_what_becomes_what() -> None:
+def test_documented_table_matches() -> None:
     """The table of docs/errors.md has every failure of the matrix, with its error."""
     page = (REPO / "docs" / "errors.md").read_text("utf-8")
     rows = re.findall(r"^\| (.+) \| `(\w+)` \| (yes|no) \|$", page, re.MULTILINE)
@@ -119,7 +119,7 @@ def test_the_page_tells_what_becomes_what() -> None:
 
 @MATRIX
 @BOTH
-async def test_nobody_listens(provider: Provider, watched: bool) -> None:
+async def test_refused_connection(provider: Provider, watched: bool) -> None:
     handler = provider.make(refused_url())
     outcome = await run(handler, watched)
     await provider.close(handler)
@@ -129,7 +129,7 @@ async def test_nobody_listens(provider: Provider, watched: bool) -> None:
 
 
 @MATRIX
-async def test_a_connection_that_was_closed_while_nobody_used_it(bench: Bench) -> None:
+async def test_idle_connection_that_was_closed(bench: Bench) -> None:
     """Servers close what is idle; that must not cost the next run its only attempt."""
     bench.server.say(Raw(sent=in_chunks(*STREAM), then="close"), hello(True))
     first = await run(bench.handler(), watched=True)

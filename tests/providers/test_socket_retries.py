@@ -1,4 +1,4 @@
-"""Trying again, waiting as told, and falling back, over true sockets and for every provider."""
+"""Retries, Retry-After and fallbacks, over real sockets and for every provider."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def bench(anyio_backend: str, provider: Provider) -> AsyncGenerator[Bench]
 
 @dataclass
 class Clock:
-    """Stands in for sleeping, and remembers for how long."""
+    """Replaces sleeping, and records its seconds."""
 
     slept: list[float] = field(default_factory=list[float])
 
@@ -58,7 +58,7 @@ EARLY = [fault for fault in FAULTS if fault.name in SOME]
 @ON_ASYNCIO
 @BOTH
 @pytest.mark.parametrize("fault", EARLY, ids=lambda fault: fault.name)
-async def test_before_the_first_token_it_is_tried_again(bench: Bench, fault: Fault, watched: bool) -> None:
+async def test_failure_before_the_first_token_is_retried(bench: Bench, fault: Fault, watched: bool) -> None:
     clock = Clock()
     bench.server.hang_up()  # what ends a connection that was used before costs no attempt
     bench.server.say(fault.answer(watched), fault.answer(watched), hello(watched))
@@ -74,7 +74,7 @@ async def test_before_the_first_token_it_is_tried_again(bench: Bench, fault: Fau
 @ON_ASYNCIO
 @BOTH
 @pytest.mark.parametrize("status", [400, 401, 404, 413, 501])
-async def test_what_is_refused_for_good_is_not_tried_again(bench: Bench, status: int, watched: bool) -> None:
+async def test_final_refusal_is_not_retried(bench: Bench, status: int, watched: bool) -> None:
     clock = Clock()
     bench.server.say(refusal(status)(watched), hello(watched))
     outcome = await run(bench.handler(), watched, retry=clock.retry())
@@ -97,8 +97,8 @@ BROKEN = Raw(sent=in_chunks(HEL, end=False), then="close")
 
 
 @ON_ASYNCIO
-async def test_after_the_first_token_it_is_not_tried_again(bench: Bench) -> None:
-    """The reader would see it twice. The text stays in the partial result, with which one may go on."""
+async def test_failure_after_the_first_token_is_not_retried(bench: Bench) -> None:
+    """The reader would see the text twice. It stays in the partial result."""
     clock = Clock()
     bench.server.say(BROKEN, hello(True))
     outcome = await run(bench.handler(), watched=True, retry=clock.retry())
@@ -109,8 +109,8 @@ async def test_after_the_first_token_it_is_not_tried_again(bench: Bench) -> None
 
 
 @ON_ASYNCIO
-async def test_a_plain_run_showed_nothing_and_tries_again(bench: Bench) -> None:
-    """It asks for a whole reply, so nobody has seen a part of it."""
+async def test_plain_run_retries_after_the_first_token(bench: Bench) -> None:
+    """It asks for a whole reply, so no part of it was shown."""
     clock = Clock()
     whole = hello(False)
     head, data = whole.sent  # type: ignore[misc]
@@ -177,8 +177,8 @@ async def test_a_mid_stream_retry_voids_what_was_shown_and_runs_nothing_twice(
     ],
     ids=str,
 )
-async def test_the_server_says_how_long(bench: Bench, headers: dict[str, str], waits: float) -> None:
-    """What makes no sense is as good as nothing; then the backoff is ours."""
+async def test_retry_after_of_the_server(bench: Bench, headers: dict[str, str], waits: float) -> None:
+    """An invalid value counts as none, and the run's own backoff applies."""
     clock = Clock()
     bench.server.say(refusal(429, **headers)(True), hello(True))
     outcome = await run(bench.handler(), watched=True, retry=clock.retry())
@@ -187,7 +187,7 @@ async def test_the_server_says_how_long(bench: Bench, headers: dict[str, str], w
 
 
 @ON_ASYNCIO
-async def test_a_date_is_waited_for(bench: Bench) -> None:
+async def test_retry_after_as_a_date(bench: Bench) -> None:
     clock = Clock()
     bench.server.say(refusal(503, retry_after=formatdate(time.time() + 20, usegmt=True))(True), hello(True))
     await run(bench.handler(), watched=True, retry=clock.retry())
@@ -196,7 +196,7 @@ async def test_a_date_is_waited_for(bench: Bench) -> None:
 
 @ON_ASYNCIO
 @pytest.mark.parametrize("value", ["3600", "99999999", formatdate(4e9, usegmt=True)])
-async def test_who_asks_for_too_long_a_wait_is_not_waited_for(bench: Bench, value: str) -> None:
+async def test_too_long_a_wait_is_not_kept(bench: Bench, value: str) -> None:
     clock = Clock()
     bench.server.say(refusal(429, retry_after=value)(True), hello(True))
     outcome = await run(bench.handler(), watched=True, retry=clock.retry(longest_delay=30))
@@ -215,7 +215,7 @@ async def test_who_asks_for_too_long_a_wait_is_not_waited_for(bench: Bench, valu
 @ON_ASYNCIO
 @pytest.mark.parametrize(("limit", "kind"), [("timeout", RunTimeout), ("turn_timeout", ProviderTimeout)])
 async def test_deadlines_bound_retries(bench: Bench, limit: str, kind: type[RoutelockError]) -> None:
-    """However many attempts there may be, and however long the waits between them."""
+    """They end the attempts and the waits between them."""
     until: dict[str, Any] = {limit: 0.4}
     bench.server.say(refusal(503)(True))
     retry = Retry(attempts=1000, first_delay=0.05, longest_delay=0.1)
@@ -225,7 +225,7 @@ async def test_deadlines_bound_retries(bench: Bench, limit: str, kind: type[Rout
     assert 1 <= outcome.result.usage.requests <= len(bench.server.requests) + 1
 
 
-# Somebody else answers
+# Fallbacks
 
 
 @pytest.mark.pairwise
@@ -245,7 +245,7 @@ async def test_another_handler_takes_over_before_the_first_token(
 
 
 @ON_ASYNCIO
-async def test_nobody_takes_over_after_the_first_token(bench: Bench) -> None:
+async def test_no_fallback_after_the_first_token(bench: Bench) -> None:
     bench.server.say(BROKEN)
     backup = ScriptedHandler(["Backup."], name="backup")
     outcome = await run(None, watched=True, handlers=[bench.handler(), backup], fallback=True)

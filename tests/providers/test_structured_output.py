@@ -36,7 +36,7 @@ def test_without_a_schema_nothing_changes() -> None:
     assert (plan.tools, plan.tool_choice, plan.answer_tool) == ([tool("a")], "a", None)
 
 
-def test_a_vendor_that_can_is_given_the_schema() -> None:
+def test_vendor_with_schemas_gets_the_schema() -> None:
     plan = plan_for(wanting(tools=[tool("a")]), native=True)
     assert plan.response_format == {
         "type": "json_schema",
@@ -46,7 +46,7 @@ def test_a_vendor_that_can_is_given_the_schema() -> None:
     assert plan.tool_choice is None
 
 
-def test_a_vendor_that_cannot_is_given_one_more_tool_and_must_call_one() -> None:
+def test_vendor_without_schemas_gets_an_answer_tool() -> None:
     plan = plan_for(wanting(tools=[tool("a")]), native=False)
     assert [spec["function"]["name"] for spec in plan.tools] == ["a", "final_answer"]
     assert plan.tool_choice == "required"
@@ -54,11 +54,11 @@ def test_a_vendor_that_cannot_is_given_one_more_tool_and_must_call_one() -> None
 
 
 @pytest.mark.parametrize(("choice", "becomes"), [("a", "a"), ("none", "none"), ("auto", "required")])
-def test_a_choice_of_the_users_stays(choice: str, becomes: str) -> None:
+def test_tool_choice_of_the_user_is_kept(choice: str, becomes: str) -> None:
     assert plan_for(wanting(tools=[tool("a")], tool_choice=choice), native=False).tool_choice == becomes
 
 
-def test_a_model_that_cannot_be_forced_is_not() -> None:
+def test_model_that_cannot_be_forced_is_not_forced() -> None:
     assert plan_for(wanting(), native=False, can_force=False).tool_choice is None
 
 
@@ -88,7 +88,7 @@ def test_an_answer_beside_other_calls_is_text_and_waits_for_their_results() -> N
     assert done.message.get("content") == "[1]"
 
 
-def test_of_two_answers_none_is_chosen() -> None:
+def test_two_answers_are_both_kept() -> None:
     done = as_answer(said("final_answer", "final_answer"), "final_answer")
     assert done.message == {"role": "assistant", "content": "[0]\n\n[1]"}
 
@@ -109,7 +109,7 @@ def test_the_answer_streams_as_text() -> None:
     assert AnswerEvents(None).convert(other) is other
 
 
-def test_what_is_streamed_is_the_text_of_the_reply() -> None:
+def test_streamed_text_equals_the_reply() -> None:
     events = AnswerEvents("final_answer")
     pieces = [
         TextDelta("Done:"),
@@ -135,13 +135,13 @@ def test_the_user_chooses(native: bool) -> None:
     assert plan_for(with_mode("tool"), native=native).answer_tool == "final_answer"
 
 
-def test_where_the_run_has_told_the_schema_nothing_is_added() -> None:
+def test_prompted_schema_adds_nothing() -> None:
     plan = plan_for(with_mode("prompted", tools=[tool("a")], tool_choice="a"), native=True)
     assert (plan.tools, plan.tool_choice, plan.prompt) == ([tool("a")], "a", None)
     assert (plan.response_format, plan.answer_tool) == (None, None)
 
 
-def test_a_model_that_calls_no_tools_is_told_the_schema() -> None:
+def test_model_without_tools_gets_the_schema_as_text() -> None:
     plan = plan_for(wanting(), native=False, calls=False)
     assert plan.prompt is not None
     assert plan.prompt.endswith('{"type":"object"}')

@@ -1,4 +1,4 @@
-"""Exceptions of an app that cannot be put into words: the run ends as with any other, or goes on."""
+"""Exceptions of an app whose text cannot be read are handled like any other."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def raises(*given: Any) -> Any:
     raise Mute
 
 
-async def test_of_a_handler() -> None:
+async def test_unreadable_error_of_a_handler() -> None:
     with pytest.raises(HandlerError, match=UNREADABLE) as caught:
         await Runner.run(Agent("A", model=ScriptedHandler([Mute()], name="a")), "Hi")
     assert isinstance(caught.value.__cause__, Mute)
 
 
-async def test_of_a_handler_that_another_stands_in_for() -> None:
+async def test_unreadable_error_before_a_fallback() -> None:
     handlers = [ScriptedHandler([Mute()], name="a"), ScriptedHandler(["Hello."], name="b")]
     result = await Runner.run(Agent("A", handlers=handlers), "Hi", run_config=RunConfig(fallback=True))
     assert result.final_output == "Hello."
     assert UNREADABLE in result.errors[0].message
 
 
-async def test_of_a_hook() -> None:
+async def test_unreadable_error_of_a_hook() -> None:
     class Hooks(RunHooks):
         async def on_llm_start(self, context: Any, agent: Any, request: Any) -> None:
             raises()
@@ -48,12 +48,12 @@ async def test_of_a_hook() -> None:
     assert UNREADABLE in result.errors[0].message
 
 
-async def test_of_a_callback() -> None:
+async def test_unreadable_error_of_a_callback() -> None:
     with pytest.raises(CallbackError, match=UNREADABLE):
         await Runner.run(Agent("A", raises, model=ScriptedHandler([])), "Hi")
 
 
-async def test_of_a_filter() -> None:
+async def test_unreadable_error_of_a_filter() -> None:
     model = ScriptedHandler([call("transfer_to_b")])
     edge = handoff(Agent("B", model=model), input_filter=raises)
     with pytest.raises(HandoffFilterError, match=UNREADABLE):

@@ -1,4 +1,4 @@
-"""Limits where a server counts nothing: tokens are estimated, and what is unknown is told."""
+"""Limits with servers that send no usage: tokens are estimated, unknown costs are a warning."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_limit_of_tokens_holds(name: str, watched: bool) -> None:
 @pytest.mark.asyncio_only
 @BOTH
 @EACH
-async def test_a_limit_of_money_that_cannot_be_kept_is_told(name: str, watched: bool) -> None:
+async def test_cost_limit_without_prices_is_a_warning(name: str, watched: bool) -> None:
     hello = (
         streamed(chunk({"content": "Hi"}), chunk({}, finish="stop")) if watched else said({"content": "Hi"})
     )
@@ -108,8 +108,8 @@ def test_an_image_counts_as_one_however_many_bytes_it_has() -> None:
 
 
 @BOTH
-async def test_a_handler_that_counts_nothing_is_told_of(watched: bool) -> None:
-    """Nothing is made up for a function, which may have asked no model at all."""
+async def test_handler_without_usage_is_a_warning(watched: bool) -> None:
+    """A function has no estimate, because it may have called no model."""
 
     async def silent(request: Request) -> str:
         return "Hi"
@@ -122,7 +122,7 @@ async def test_a_handler_that_counts_nothing_is_told_of(watched: bool) -> None:
 
 
 @BOTH
-async def test_it_is_told_once(watched: bool) -> None:
+async def test_warning_comes_once(watched: bool) -> None:
     async def silent(request: Request) -> Any:
         return call("look", {"page": request.turn}) if request.turn < 4 else "Hi"
 
@@ -135,7 +135,7 @@ async def test_it_is_told_once(watched: bool) -> None:
     assert len(result.warnings) == 1
 
 
-async def test_without_such_a_limit_nothing_is_told() -> None:
+async def test_no_warning_without_a_limit() -> None:
     async def silent(request: Request) -> str:
         return "Hi"
 
@@ -144,15 +144,15 @@ async def test_without_such_a_limit_nothing_is_told() -> None:
     assert result.usage == Usage(requests=1, estimated=True)
 
 
-async def test_counted_replies_are_not_told_of() -> None:
+async def test_no_warning_for_counted_replies() -> None:
     result = await run(Agent("a", model=ScriptedHandler(["Hi"])), "Hi", False, Limits(tokens=1000))
     assert result.warnings == ()
 
 
 @pytest.mark.asyncio_only
 @BOTH
-async def test_what_is_estimated_has_its_price(watched: bool) -> None:
-    """litellm takes a whole reply without usage for one that took nothing, and cost nothing."""
+async def test_estimated_usage_has_a_cost(watched: bool) -> None:
+    """litellm reports no tokens and no cost for a whole reply without usage."""
     hello = (
         streamed(chunk({"content": "Hi"}), chunk({}, finish="stop")) if watched else said({"content": "Hi"})
     )

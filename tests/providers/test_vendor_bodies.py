@@ -1,6 +1,6 @@
-"""Whatever history routelock hands over, the body that leaves is one that the vendor takes.
+"""Bodies of requests with any history are accepted by their vendor.
 
-`test_shapes` looks at what litellm is given; this at what it makes of it.
+`test_vendor_shapes.py` checks the arguments for litellm; this checks the bodies that litellm makes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "ob
 
 @pytest.fixture(scope="module")
 async def refusing() -> AsyncGenerator[Server]:
-    """A server that takes note of what it is asked, and refuses it."""
+    """A server that records requests and refuses them."""
     with Server(failed(400)) as server:
         yield server
         await close_litellm()
@@ -46,7 +46,7 @@ async def ask(handler: LiteLLM, asked: Request) -> None:
 @pytest.mark.parametrize("vendor", MODELS)
 @examples(15)
 @given(messages=handed_over())
-async def test_what_leaves_is_accepted(refusing: Server, vendor: str, messages: list[Message]) -> None:
+async def test_requests_are_accepted(refusing: Server, vendor: str, messages: list[Message]) -> None:
     settings: dict[str, Any] = {"api_version": "2024-10-21"} if vendor == "azure" else {}
     handler = LiteLLM(MODELS[vendor], api_base=refusing.url, api_key=None if vendor == "bedrock" else "k")
     asked = Request(messages=messages, tools=[TOOL], settings=settings)

@@ -1,4 +1,4 @@
-"""Whatever history routelock hands over, what each vendor is sent is what its profile accepts."""
+"""Requests with any history are accepted by the profile of their vendor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK = examples(30)
 @pytest.mark.parametrize("vendor", PROFILES)
 @QUICK
 @given(messages=handed_over())
-def test_what_is_sent_is_accepted(vendor: str, messages: list[Message]) -> None:
+def test_fitted_requests_are_accepted(vendor: str, messages: list[Message]) -> None:
     sent, tools = as_sent(MODELS[vendor], messages)
     assert_valid(sent, vendor, tools=tools, thinking=vendor == "deepseek")
 
@@ -32,7 +32,7 @@ def test_what_is_sent_is_accepted(vendor: str, messages: list[Message]) -> None:
 @pytest.mark.parametrize("vendor", PROFILES)
 @QUICK
 @given(messages=handed_over())
-def test_what_is_sent_needs_no_more_repair(vendor: str, messages: list[Message]) -> None:
+def test_fitted_requests_need_no_repair(vendor: str, messages: list[Message]) -> None:
     provider, _, model = MODELS[vendor].partition("/")
     before = copy.deepcopy(messages)
     once = prepare(messages, vendor_rules(provider, model))
@@ -46,7 +46,7 @@ def test_what_is_sent_needs_no_more_repair(vendor: str, messages: list[Message])
 @QUICK
 @given(messages=handed_over())
 def test_no_part_is_lost(vendor: str, messages: list[Message]) -> None:
-    """What a tool result cannot hold here is shown after it."""
+    """Parts that a tool result cannot hold follow it."""
     sent, _ = as_sent(MODELS[vendor], messages)
     before = json.dumps(messages).count('"image_url":')
     provider, _, model = MODELS[vendor].partition("/")

@@ -1,4 +1,4 @@
-"""What is known of a vendor from the model string alone."""
+"""Facts about a vendor that follow from the model string."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pytest
 from routelock_providers.vendors import (
     can_be_forced,
     family_for,
+    has_one_key,
+    lacks_key,
     split_model,
     takes_schema,
     thinks_before_calls,
@@ -49,9 +51,7 @@ def test_families(model: str, family: str) -> None:
         ("openai/gpt-4o", "https://api.openai.com/v1", "openai"),
     ],
 )
-def test_an_address_of_ones_own_is_a_family_and_the_vendors_is_not(
-    model: str, api_base: str, family: str
-) -> None:
+def test_address_of_the_app_is_a_family(model: str, api_base: str, family: str) -> None:
     assert family_for(model, api_base) == family
 
 
@@ -72,7 +72,7 @@ def test_splitting() -> None:
         ("mistral", "mistral-small", False),
     ],
 )
-def test_who_takes_a_schema_together_with_tools(provider: str, name: str, does: bool) -> None:
+def test_vendors_with_a_schema_beside_tools(provider: str, name: str, does: bool) -> None:
     assert takes_schema(provider, name, with_tools=True) is does
 
 
@@ -86,11 +86,11 @@ def test_who_takes_a_schema_together_with_tools(provider: str, name: str, does: 
         ("deepseek", "deepseek-chat", False),
     ],
 )
-def test_who_takes_a_schema_for_a_text(provider: str, name: str, does: bool) -> None:
+def test_vendors_with_a_schema_for_text(provider: str, name: str, does: bool) -> None:
     assert takes_schema(provider, name, with_tools=False) is does
 
 
-def test_who_can_be_made_to_call_a_tool() -> None:
+def test_models_that_can_be_forced() -> None:
     assert can_be_forced("gpt-5", {"reasoning_effort": "low"})
     assert can_be_forced("claude-sonnet-4-5", {"reasoning_effort": None})
     assert not can_be_forced("claude-sonnet-4-5", {"thinking": {"type": "enabled"}})
@@ -110,5 +110,26 @@ def test_who_can_be_made_to_call_a_tool() -> None:
         ("gpt-4o", False),
     ],
 )
-def test_which_claudes_must_think_before_they_call(name: str, before: bool) -> None:
+def test_claudes_that_think_before_calls(name: str, before: bool) -> None:
     assert thinks_before_calls(name) is before
+
+
+@pytest.mark.parametrize(
+    ("provider", "environment", "lacks"),
+    [
+        ("anthropic", {}, True),
+        ("anthropic", {"ANTHROPIC_API_KEY": ""}, True),
+        ("anthropic", {"ANTHROPIC_API_KEY": "k"}, False),
+        ("anthropic", {"ANTHROPIC_AUTH_TOKEN": "k"}, False),
+        ("anthropic", {"OPENAI_API_KEY": "k"}, True),
+        ("gemini", {"GOOGLE_API_KEY": "k"}, False),
+        ("bedrock", {}, False),
+    ],
+)
+def test_missing_keys(provider: str, environment: dict[str, str], lacks: bool) -> None:
+    assert lacks_key(provider, environment) is lacks
+
+
+def test_vendors_with_a_key_as_the_only_credential() -> None:
+    assert has_one_key("openai")
+    assert not has_one_key("azure")

@@ -23,14 +23,14 @@ def test_importing_loads_no_library_of_a_vendor() -> None:
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
-def test_what_a_skill_is_written_with_is_routelocks_own() -> None:
+def test_names_for_skills_are_routelocks() -> None:
     for name in ("Skill", "handler", "tool"):
         assert getattr(routelock_skills, name) is getattr(routelock, name)
     for name in ("hook", "prompt"):
         assert getattr(routelock_skills, name) is getattr(routelock.agents, name)
 
 
-def test_handoff_here_makes_a_handler_and_there_an_edge() -> None:
+def test_skills_handoff_makes_a_handler() -> None:
     """The one name that differs: webagents' decorator, and the edge of openai-agents."""
 
     async def answer(request: routelock.Request) -> str:

@@ -1,4 +1,4 @@
-"""`handoff` and `Handoff`: handlers as people who come from webagents write them."""
+"""`handoff` and `Handoff`: handlers in the spelling of webagents."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_each_handoff_leads_to_its_own_target(play: Any) -> None:
 
 
 async def test_there_is_a_transfer_back_to_the_default(play: Any) -> None:
-    """It is offered as long as another handler is in charge, and not to itself."""
+    """It is offered while another handler is active, and not to itself."""
     offered: dict[str, list[str]] = {}
 
     def noting(name: str, *replies: Any) -> Any:
@@ -145,7 +145,7 @@ def test_webagents_handoff_is_a_handler() -> None:
     assert family_of(made) == "x"
 
 
-def test_the_priority_is_50_unless_it_is_said() -> None:
+def test_default_priority_is_50() -> None:
     assert Handoff("x", metadata={"function": answer}).priority == 50
 
 
@@ -189,10 +189,8 @@ def test_it_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize(("function", "claimed"), [(answer, True), (letters, False)])
-async def test_what_the_function_is_counts_and_not_what_is_said(
-    function: Any, claimed: bool, play: Any
-) -> None:
-    """What `is_generator` says is not believed."""
+async def test_function_decides_and_not_its_metadata(function: Any, claimed: bool, play: Any) -> None:
+    """`is_generator` is ignored."""
     made = Handoff("x", metadata={"function": function, "is_generator": claimed})
     assert (await play(Agent("A", handlers=[made]))).final_output == "Hello"
 

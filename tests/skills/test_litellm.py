@@ -65,7 +65,7 @@ def test_the_same_model_twice_needs_another_name() -> None:
         (MODEL, {"chunk_timeout": 0}, "chunk_timeout"),
     ],
 )
-def test_what_cannot_work_is_refused(model: str, options: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_refused(model: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         LiteLLMSkill(model, **options)
 
@@ -102,7 +102,7 @@ async def test_several_are_a_chain_of_fallbacks(play: Any, hello: Any) -> None:
     assert [problem.kind for problem in result.errors] == ["fallback"]
 
 
-def test_a_subclass_may_say_who_may_reach_it() -> None:
+def test_subclass_may_set_the_scope() -> None:
     class Dear(LiteLLMSkill):
         scope = "owner"
 

@@ -1,4 +1,4 @@
-"""Programs for webagents, ported as they are: what works, and what is told at once in the words of both."""
+"""Programs for webagents, ported unchanged: they work, or fail at once with the names of both libraries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_skill_passes_something_along() -> None:
     assert expert.requests[0].handoff_input == {"topic": "taxes"}
 
 
-def test_what_a_skill_asks_for_is_a_request() -> None:
+def test_result_of_a_skill_is_a_handoff_request() -> None:
     assert Skill().request_handoff("expert") == HandoffRequest("expert")
 
 
@@ -71,12 +71,12 @@ def test_a_method_of_webagents_names_the_one_here(method: str, instead: str, on:
         agent("desk", skills=[Registers(method, on)])
 
 
-def test_another_missing_attribute_is_told_as_it_is() -> None:
+def test_other_missing_attribute_is_a_plain_error() -> None:
     with pytest.raises(SkillInitError, match=r"has no attribute 'anything'$"):
         agent("desk", skills=[Registers("anything", "skill")])
 
 
-def test_a_config_of_webagents_is_no_url() -> None:
+def test_webagents_config_instead_of_a_url_is_refused() -> None:
     make: Any = AgentHandoffSkill
     with pytest.raises(
         ConfigError, match=r"takes the url of the agent as text, not .*AgentHandoffSkill\(url, allow="
@@ -86,7 +86,7 @@ def test_a_config_of_webagents_is_no_url() -> None:
         make(5)
 
 
-def test_a_config_of_webagents_is_no_model() -> None:
+def test_webagents_config_instead_of_a_model_is_refused() -> None:
     make: Any = LiteLLMSkill
     with pytest.raises(
         ConfigError, match=r"takes litellm's model string, .*, not \{'model': 'openai/gpt-4o'\}"

@@ -1,4 +1,4 @@
-"""`AgentHandoffSkill`: whole runs that hand over to agents behind URLs, over true sockets."""
+"""`AgentHandoffSkill`: whole runs that hand over to agents behind URLs, over real sockets."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ async def test_the_model_hands_over_to_the_url(play: Any, hello: Any) -> None:
     assert [seen.path for seen in server.requests] == ["/v1/chat/completions"]
 
 
-async def test_with_a_url_alone_no_tool_takes_one(play: Any) -> None:
+async def test_url_without_allow_adds_no_tool(play: Any) -> None:
     async with remote("http://localhost:1/v1") as skill:
         asked = desk("Hi.", skills=[skill])
         await play(asked)
     assert list(offered(asked)) == ["transfer_to_agent_handoff"]
 
 
-async def test_the_conversation_goes_out_and_the_instructions_stay(play: Any, hello: Any) -> None:
+async def test_conversation_is_sent_without_instructions(play: Any, hello: Any) -> None:
     with Server(hello) as server:
         async with remote(server.url) as skill:
             await play(desk(TO_REMOTE, skills=[skill]))
@@ -128,7 +128,7 @@ async def test_the_next_run_starts_at_the_default(play: Any, hello: Any) -> None
             assert (await play(asked)).last_handler == "model"
 
 
-async def test_key_headers_and_settings_go_along(play: Any, hello: Any) -> None:
+async def test_key_headers_and_settings_are_sent(play: Any, hello: Any) -> None:
     with Server(hello) as server:
         options = {"api_key": "k", "headers": {"x-team": "red"}, "settings": {"seed": 7}, "model": "weather"}
         async with remote(server.url, **options) as skill:
@@ -156,8 +156,8 @@ async def test_it_may_be_allowed_to_use_the_tools(play: Any, streamed_run: bool)
     assert [spec["function"]["name"] for spec in server.requests[0].body["tools"]] == ["look"]
 
 
-async def test_its_scope_keeps_others_out(play: Any, hello: Any) -> None:
-    """Nothing is sent for somebody who may not."""
+async def test_scope_is_enforced(play: Any, hello: Any) -> None:
+    """Nothing is sent for a run without the scope."""
     with Server(hello) as server:
         async with remote(server.url, allow=[host_of(server)], scope="owner", prompt="Knows.") as skill:
             asked = desk(TO_REMOTE, to_url(server.url), "No.", skills=[skill])
@@ -167,7 +167,7 @@ async def test_its_scope_keeps_others_out(play: Any, hello: Any) -> None:
     assert with_owner.final_output == "Hello"
 
 
-async def test_a_subclass_may_say_who_may_reach_it(play: Any) -> None:
+async def test_subclass_may_set_the_scope(play: Any) -> None:
     class Internal(AgentHandoffSkill):
         scope = "owner"
 
@@ -194,7 +194,7 @@ async def test_one_skill_serves_two_agents_at_the_same_time() -> None:
 
 
 async def test_an_agent_that_routelock_serves_takes_over(play: Any) -> None:
-    """Over there a specialist answers, which nobody here knows of."""
+    """On the server a specialist answers, which this side does not know."""
     poet = SpecialistSkill("poet", "You rhyme.", model=ScriptedHandler(["Rain, again."]))
     there = Agent("There", model=ScriptedHandler([call("transfer_to_poet")]), skills=[poet])
     with served(there) as url:
@@ -226,7 +226,7 @@ async def test_a_cut_stream_is_an_error() -> None:
 
 
 async def test_the_next_handler_answers_for_a_server_that_is_down(play: Any) -> None:
-    """The remote agent is the default here, and something local stands by."""
+    """The remote agent is the default, and a local handler is the fallback."""
 
     @handler
     async def local(request: Request) -> str:
@@ -266,7 +266,7 @@ async def test_the_model_names_a_url_that_is_allowed(play: Any, hello: Any) -> N
         "nonsense",
     ],
 )
-async def test_a_url_that_is_not_allowed_is_refused_in_words(url: str, play: Any) -> None:
+async def test_refused_url_is_named_to_the_model(url: str, play: Any) -> None:
     """The model is told, the run goes on, and nothing is sent."""
     async with remote(allow=["agents.example.com"]) as skill:
         asked = desk(to_url(url), "I could not reach it.", skills=[skill])
@@ -284,7 +284,7 @@ async def test_a_refused_url_is_not_called(play: Any, hello: Any) -> None:
     assert (other.requests, other.connections, server.requests) == ([], 0, [])
 
 
-async def test_the_tool_says_what_is_allowed(play: Any) -> None:
+async def test_tool_lists_the_allowed_urls(play: Any) -> None:
     async with remote(allow=["agents.example.com", "*.example.org"], prompt="Knows more.") as skill:
         asked = desk("Hi.", skills=[skill])
         await play(asked)
@@ -338,7 +338,7 @@ class Directory(Skill):
         """Find an agent that knows about a topic, and hand over to it."""
         known = self.config["agents"]
         if topic not in known:
-            return f"Nobody knows about {topic}. There are: {', '.join(known)}."
+            return f"No agent knows about {topic}. There are: {', '.join(known)}."
         return HandoffRequest("agent_handoff", input={"agent_url": known[topic]}, reason=f"knows {topic}")
 
 
@@ -354,12 +354,12 @@ async def test_a_tool_looks_the_url_up(play: Any, hello: Any) -> None:
             )
             result = await play(asked)
     assert (result.final_output, result.handoffs[0].reason) == ("Hello", "knows maths")
-    assert answers(result)[0] == "Nobody knows about poems. There are: weather, maths."
+    assert answers(result)[0] == "No agent knows about poems. There are: weather, maths."
     assert (len(weather.requests), len(maths.requests)) == (0, 1)
 
 
 def asking_for(url: str | None) -> Any:
-    """A tool of code that hands over, to a URL or to whichever the skill has."""
+    """A tool that hands over to a URL, or to that of the skill."""
 
     @tool
     def ask() -> HandoffRequest:
@@ -391,7 +391,7 @@ async def test_the_url_passed_comes_before_its_own_and_that_before_the_contexts(
     assert {name for name, server in servers.items() if server.requests} == {expected}
 
 
-async def test_without_any_url_it_says_what_is_missing(play: Any) -> None:
+async def test_missing_url_is_an_error(play: Any) -> None:
     async with remote(allow=["agents.example.com"]) as skill:
         with pytest.raises(ConfigError, match="agent_url required for remote handoff"):
             await play(desk(call("ask"), tools=[asking_for(None)], skills=[skill]))
@@ -406,7 +406,7 @@ async def test_code_cannot_leave_the_list_either(play: Any, hello: Any) -> None:
     assert other.requests == []
 
 
-async def test_what_else_is_passed_reaches_the_remote_run(play: Any, hello: Any) -> None:
+async def test_other_input_reaches_the_remote_run(play: Any, hello: Any) -> None:
     @tool
     def ask() -> HandoffRequest:
         return HandoffRequest("agent_handoff", input={"agent_url": server.url, "case": 7})
@@ -441,7 +441,7 @@ def test_without_a_url_there_is_no_transfer() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "AgentHandoffSkill 'agent_handoff' can reach nobody"),
+        ({}, "AgentHandoffSkill 'agent_handoff' has no agent to call"),
         ({"url": "ftp://agents.example.com"}, "must begin with http:// or https://"),
         ({"allow": "agents.example.com"}, "allow must be a list"),
         ({"allow": ["*"]}, "This URL or host of a remote agent cannot be used"),
@@ -449,7 +449,7 @@ def test_without_a_url_there_is_no_transfer() -> None:
         ({"url": "https://agents.example.com", "timeout": -1}, "timeout"),
     ],
 )
-def test_what_cannot_work_is_refused(options: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         AgentHandoffSkill(**options)
 

@@ -1,4 +1,4 @@
-"""`Skill`: what its parts are, who may use them, in which order they come, and what is refused."""
+"""`Skill`: its parts, their scopes and order, and wrong definitions."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_its_prompts_and_hooks_may_ask_for_the_context(play: Any) -> None:
     assert system(one) == "You are A.\n\nAnn asks A in turn 1."
 
 
-async def test_a_prompt_that_raises_says_whose_it_is(play: Any) -> None:
+async def test_failing_prompt_names_its_skill(play: Any) -> None:
     class Broken(Skill):
         @prompt
         def style(self) -> str:
@@ -264,7 +264,7 @@ def test_a_tool_of_a_skill_may_not_be_named_like_one_of_the_agent() -> None:
 
 
 @pytest.mark.parametrize("thing", [Weather, "Weather", None])
-def test_what_is_no_skill_is_refused(thing: Any) -> None:
+def test_value_that_is_not_a_skill_is_refused(thing: Any) -> None:
     with pytest.raises(ConfigError, match="is not a Skill"):
         agent(skills=[thing])
 
@@ -307,12 +307,12 @@ def test_a_dependency_of_two_is_initialised_once() -> None:
     assert log == ["c", "a", "b"]
 
 
-def test_a_circle_is_refused_and_shown() -> None:
+def test_dependency_loop_is_refused_and_shown() -> None:
     with pytest.raises(ConfigError, match="in a circle: b -> c -> b"):
         agent(skills=chain([], a=["b"], b=["c"], c=["b"]))
 
 
-def test_a_skill_that_depends_on_itself_is_a_circle() -> None:
+def test_skill_that_depends_on_itself_is_refused() -> None:
     with pytest.raises(ConfigError, match="in a circle: a -> a"):
         agent(skills=chain([], a=["a"]))
 
@@ -414,7 +414,7 @@ async def test_another_agent_is_made_with_one_skill_more(play: Any) -> None:
     assert "forecast" in offered(two)
 
 
-async def test_a_handler_of_a_skill_may_have_an_edge_of_its_own(play: Any) -> None:
+async def test_handler_of_a_skill_may_have_its_own_handoff(play: Any) -> None:
     """It is taken from the skill anew each time; still it is one handler, and offered once."""
     skill = Weather()
     one = agent("Hi.", skills=[skill], handoffs=[handoff_to(skill.expert, tool_name_override="ask_expert")])
@@ -504,7 +504,7 @@ async def test_a_scope_given_wins_over_that_of_the_class(play: Any) -> None:
     assert offered(one) == ["inherits", "transfer_to_admin_help"]
 
 
-async def test_who_may_not_use_a_handler_cannot_reach_it(play: Any) -> None:
+async def test_handler_outside_the_scope_cannot_be_reached(play: Any) -> None:
     """A name that the model made up leads nowhere."""
     one = agent(call("transfer_to_admin_help"), "No.", skills=[Guarded()])
     result = await play(one)
@@ -527,7 +527,7 @@ async def test_a_handler_out_of_scope_is_not_the_default(play: Any) -> None:
     assert (await play(one, scopes=["admin"])).final_output == "first"
 
 
-def test_a_scope_that_is_none_is_refused() -> None:
+def test_unknown_scope_is_refused() -> None:
     with pytest.raises(ConfigError, match="Skill 'Weather': scope must be"):
         agent(skills=[Weather(scope=5)])
 

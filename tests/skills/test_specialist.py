@@ -1,4 +1,4 @@
-"""`SpecialistSkill`: the same conversation, under another system prompt, answered by another model."""
+"""`SpecialistSkill`: another model answers the same conversation under another system prompt."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lawyer(*replies: Any, inner: Any = None, **options: Any) -> tuple[Specialist
 
 
 class Desk(Skill):
-    """What the agent has beside its specialist."""
+    """The other parts of the agent."""
 
     @prompt
     def style(self) -> str:
@@ -112,7 +112,7 @@ async def test_it_need_not_be_offered(play: Any) -> None:
     assert "transfer_to_lawyer" not in str(requests(asked)[0].tools)
 
 
-async def test_its_scope_keeps_others_out(play: Any) -> None:
+async def test_scope_is_enforced(play: Any) -> None:
     """Neither offered, nor described, nor reached by a name that the model made up."""
     skill, _ = lawyer(scope="admin")
     asked = desk(TO_LAWYER, call("ask_lawyer"), "No.", skill=skill)
@@ -122,7 +122,7 @@ async def test_its_scope_keeps_others_out(play: Any) -> None:
     assert (await play(desk(TO_LAWYER, skill=skill), scopes=["admin"])).last_handler == "lawyer"
 
 
-def test_a_subclass_may_say_who_may_reach_it() -> None:
+def test_subclass_may_set_the_scope() -> None:
     class Judge(SpecialistSkill):
         scope = "admin"
 
@@ -204,7 +204,7 @@ async def test_empty_instructions_are_no_system_prompt(empty: Any, play: Any) ->
         (lambda: {}["key"], "instructions of specialist 'lawyer' raised KeyError: 'key'"),
     ],
 )
-async def test_instructions_that_fail_say_whose_they_are(instructions: Any, message: str, play: Any) -> None:
+async def test_failing_instructions_name_the_specialist(instructions: Any, message: str, play: Any) -> None:
     with pytest.raises(CallbackError, match=message):
         await play(desk(TO_LAWYER, skill=SpecialistSkill("lawyer", instructions, model=model())))
 
@@ -251,7 +251,7 @@ async def test_settings_given_are_copied(play: Any) -> None:
     assert inner.requests[0].settings == {"temperature": 0}
 
 
-async def test_what_was_handed_over_reaches_its_model(play: Any) -> None:
+async def test_input_of_the_handoff_reaches_its_model(play: Any) -> None:
     @tool
     def ask() -> HandoffRequest:
         return HandoffRequest("lawyer", input={"case": 7})
@@ -271,13 +271,13 @@ def test_its_family_is_that_of_its_model() -> None:
     assert family_of(lawyer()[0].handler) == "lawyers model"
 
 
-def test_a_model_string_is_litellms_and_loads_nothing() -> None:
+def test_model_string_makes_litellm_without_loading_it() -> None:
     made = Agent("Desk", skills=[SpecialistSkill("lawyer", "", model="openai/gpt-5")])
     assert isinstance(vars(made.registered.handlers[0].handler)["inner"], LiteLLM)
 
 
 @pytest.mark.parametrize("instructions", ["You are a lawyer.", lambda: "You are a lawyer."])
-async def test_its_models_own_stream_is_handed_on(instructions: Any) -> None:
+async def test_stream_of_its_model_is_passed_on(instructions: Any) -> None:
     """Events, usage and the end pass through untouched."""
     done = MessageDone(
         message={"role": "assistant", "content": "Hello"},
@@ -291,7 +291,7 @@ async def test_its_models_own_stream_is_handed_on(instructions: Any) -> None:
         assert [event async for event in events] == [TextDelta("Hel"), TextDelta("lo"), done]
 
 
-async def test_there_is_no_generator_in_between_unless_it_is_needed() -> None:
+async def test_no_generator_in_between_unless_needed() -> None:
     skill, inner = lawyer()
     request = Request(messages=[{"role": "user", "content": "Hi"}])
     handed_on, own = (cast(Any, each.stream(request)) for each in (skill.handler, inner))
@@ -336,7 +336,7 @@ async def test_two_agents_share_it_without_mixing(play: Any) -> None:
     assert [request.agent for request in inner.requests] == ["A", "B"]
 
 
-async def test_runs_at_the_same_time_do_not_meet() -> None:
+async def test_concurrent_runs_do_not_mix() -> None:
     """In webagents the next request was answered by the specialist another had asked for."""
     skill = SpecialistSkill("lawyer", "", model=model(*["See you in court."] * 20))
 
@@ -372,7 +372,7 @@ async def test_runs_at_the_same_time_do_not_meet() -> None:
         ({"scope": 5}, "Specialist 'lawyer': scope must be"),
     ],
 )
-def test_what_cannot_work_is_refused(options: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     given = {"name": "lawyer", "instructions": "", "model": model(), **options}
     with pytest.raises(ConfigError, match=message):
         SpecialistSkill(given.pop("name"), given.pop("instructions"), **given)

@@ -1,4 +1,6 @@
-"""The HTTP client of the openai library: httpx with aiohttp as its transport, or httpx alone on trio."""
+"""Clients of the openai library per event loop, and their HTTP client: httpx over aiohttp, or alone on
+trio.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,41 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.request import getproxies
+from uuid import uuid4
+
+from anyio.lowlevel import RunVar
 
 from routelock_providers.chat_completions.request_cache import body_as_json
 
-__all__ = ["encoded", "httpx_client"]
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+__all__ = ["ClientPerLoop", "encoded", "httpx_client"]
+
+
+class ClientPerLoop:
+    """Keeps a client for each event loop, because connections cannot move to another loop."""
+
+    def __init__(self) -> None:
+        # anyio before 4.10 tells run variables apart by their names alone
+        self._client: RunVar[AsyncOpenAI | None] = RunVar(f"routelock {uuid4().hex}", None)
+
+    def get(self, make: Callable[[], AsyncOpenAI]) -> AsyncOpenAI:
+        """Return the client of the running event loop; ``make`` makes the first one."""
+        client = self._client.get()
+        if client is None:
+            client = make()
+            self._client.set(client)
+        return client
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        client = self._client.get()
+        self._client.set(None)
+        if client is not None:
+            await client.close()
 
 
 def httpx_client(check: Callable[[Any], Awaitable[None]]) -> Any:

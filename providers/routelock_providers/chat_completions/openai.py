@@ -14,15 +14,12 @@ from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
-from uuid import uuid4
-
-from anyio.lowlevel import RunVar
 
 from routelock.errors import ProviderError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
 from routelock_providers.chat_completions.chat import Chat, Response
-from routelock_providers.chat_completions.httpx_client import encoded, httpx_client
+from routelock_providers.chat_completions.httpx_client import ClientPerLoop, encoded, httpx_client
 from routelock_providers.chat_completions.openai_compatible import (
     OPENAI,
     PATH,
@@ -111,8 +108,7 @@ class OpenAI:
             max_bytes=max_bytes,
             url=self._url,
         )
-        # anyio before 4.10 tells run variables apart by their names alone
-        self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"routelock {uuid4().hex}", None)
+        self._clients = ClientPerLoop()
 
     def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
         """Ask the model; stream the reply if the request asks for it.
@@ -124,10 +120,7 @@ class OpenAI:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The handler may be used again."""
-        client = self._clients.get()
-        self._clients.set(None)
-        if client is not None:
-            await client.close()
+        await self._clients.aclose()
 
     def destination(self) -> Destination:
         """Return where a call would go and where its key comes from. Nothing is sent."""
@@ -149,7 +142,7 @@ class OpenAI:
             raise missing_key_error("openai", self.model, f"OpenAI({self.model!r}, api_key=...)")
         import openai  # noqa: PLC0415 - openai costs 0.7 s to import
 
-        client = self._open_client()
+        client = self._client or self._clients.get(self._new_client)
         # other clients read the body: Azure's takes the address from it
         content = encoded(body) if type(client) is openai.AsyncOpenAI else None
         post: Any = client.post  # the stream class of the client is the fastest, and it is not typed
@@ -177,26 +170,19 @@ class OpenAI:
         headers = {"accept-encoding": ACCEPTED, **headers}
         return {"headers": headers, "timeout": self._timeout, "max_retries": 0, "follow_redirects": False}
 
-    def _open_client(self) -> AsyncOpenAI:
-        """Return the client of the running event loop: connections cannot move to another loop."""
-        client = self._client or self._clients.get()
-        if client is None:
-            from openai import AsyncOpenAI  # noqa: PLC0415 - openai costs 0.7 s to import
+    def _new_client(self) -> AsyncOpenAI:
+        from openai import AsyncOpenAI  # noqa: PLC0415 - openai costs 0.7 s to import
 
-            key = key_of(self.provider, self._api_key)
-            if self._base_url is not None:
-                key = key or "none"  # a local server needs no key; any other answers 401
-            address, query = _without_query(self._base_url)
-            client = AsyncOpenAI(
-                api_key=key,
-                base_url=address,
-                default_query=query,
-                max_retries=0,
-                http_client=httpx_client(self._check_answer),
-            )
-            if self.provider != "openai":
-                client.organization = client.project = None  # read from OPENAI_ORG_ID, for OpenAI alone
-            self._clients.set(client)
+        key = key_of(self.provider, self._api_key)
+        if self._base_url is not None:
+            key = key or "none"  # a local server needs no key; any other answers 401
+        address, query = _without_query(self._base_url)
+        http_client = httpx_client(self._check_answer)
+        client = AsyncOpenAI(
+            api_key=key, base_url=address, default_query=query, max_retries=0, http_client=http_client
+        )
+        if self.provider != "openai":
+            client.organization = client.project = None  # read from OPENAI_ORG_ID, for OpenAI alone
         return client
 
     async def _check_answer(self, response: Response) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.stream_assembler import Assembler
-from routelock_providers.vendor_json import decode_json, json_or_none
+from routelock_providers.vendor_json import as_object, decode_json, json_or_none
 
 __all__ = ["MISSHAPEN", "EventDecoder", "FailedReply", "StreamReader", "UnreadableEvent", "failure_in"]
 
@@ -165,7 +165,7 @@ class StreamReader:
         events: list[HandlerEvent] = []
         if not self.ended:
             for data in self._decoder.flush():
-                if data.strip() == _DONE or isinstance(json_or_none(data), dict):
+                if data.strip() == _DONE or as_object(json_or_none(data)) is not None:
                     self._take(data, events)
         self.ended = True
         return events
@@ -190,20 +190,20 @@ class StreamReader:
             self.ended = self.saw_done = True
             return
         try:
-            chunk = decode_json(data)
+            value = decode_json(data)
         except (ValueError, RecursionError) as error:
             raise UnreadableEvent(str(error), data) from error
         self.count += 1
-        if not isinstance(chunk, dict):
+        if (chunk := as_object(value)) is None:
             self._not_object = data if self.count == 1 else None
             return
         self._not_object = None
         try:
-            if failure := failure_in(cast("_Json", chunk)):
+            if failure := failure_in(chunk):
                 raise FailedReply(failure)
-            self._assembler.take(cast("_Json", chunk), events)
+            self._assembler.take(chunk, events)
         except MISSHAPEN as error:
-            raise UnreadableEvent(str(error), cast("object", chunk)) from error
+            raise UnreadableEvent(str(error), chunk) from error
 
 
 def failure_in(reply: _Json) -> object:

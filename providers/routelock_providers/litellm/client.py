@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
@@ -31,6 +31,7 @@ from routelock.errors import ProviderError
 from routelock_providers.http.body import ACCEPTED, BodyReader, read_error_body, unpacked_body
 from routelock_providers.http.httpx_transport import AiohttpTransport, Sent
 from routelock_providers.litellm.fixes import restore_parts
+from routelock_providers.litellm.request import first_variable
 from routelock_providers.litellm.response_filter import ResponseFilter
 
 __all__ = [
@@ -236,7 +237,7 @@ class _FilteredHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,mis
         login = {name: route.given.get(name) for name in _AZURE_LOGIN}
         login["azure_ad_token"] = login["azure_ad_token"] or os.environ.get("AZURE_AD_TOKEN")
         base = route.api_base or litellm.api_base or os.environ.get("AZURE_API_BASE")
-        key = route.api_key or litellm.api_key or litellm.azure_key or _first_of(_AZURE_KEYS)
+        key = route.api_key or litellm.api_key or litellm.azure_key or first_variable(*_AZURE_KEYS)
         version = route.given.get("api_version") or litellm.api_version or os.environ.get("AZURE_API_VERSION")
         if not base or "gateway.ai.cloudflare.com" in base:
             return None  # litellm makes another client for this gateway
@@ -262,10 +263,6 @@ class _FilteredHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,mis
     def create_client(self, *args: Any, **kwargs: Any) -> httpx.AsyncClient:
         headers = {"accept-encoding": ACCEPTED}
         return httpx.AsyncClient(transport=_FilteredTransport(), headers=headers, timeout=None)
-
-
-def _first_of(names: Iterable[str]) -> str | None:
-    return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
 class _OneAttempt(openai.AsyncOpenAI):

@@ -98,8 +98,8 @@ class Exchange:
             try:
                 arguments = self._arguments()
             except Exception as error:  # Azure's client is made here and needs a key
-                meant = self._error_for(error)
-                raise meant from cause_of(meant, error)
+                provider_error = self._error_for(error)
+                raise provider_error from cause_of(provider_error, error)
             reply = await self._guarded(self._deadline.first, lambda: self._litellm.acompletion(**arguments))
             if not hasattr(reply, "__aiter__"):
                 self._cost = cost_of(reply)
@@ -234,8 +234,8 @@ class Exchange:
         except ProviderError:
             raise
         except Exception as error:
-            meant = self._error_for(error)
-            raise meant from cause_of(meant, error)
+            provider_error = self._error_for(error)
+            raise provider_error from cause_of(provider_error, error)
         finally:
             if token is not None:
                 self._client_module.exit_call(token)
@@ -243,7 +243,7 @@ class Exchange:
     def _error_for(self, error: Exception) -> ProviderError:
         """Return the error for an exception of litellm."""
         response_filter = self._filter
-        meant = to_provider_error(
+        provider_error = to_provider_error(
             error,
             provider=self._target.provider,
             model=self._model,
@@ -252,12 +252,12 @@ class Exchange:
             began=None if self._connection is None else self._connection.response is not None,
             url=self._url,
         )
-        if not isinstance(meant, ProviderDefect) or response_filter is None:
-            return meant
+        if not isinstance(provider_error, ProviderDefect) or response_filter is None:
+            return provider_error
         if response_filter.unreadable is not None:
             data = shorten(response_filter.unreadable.decode("utf-8", "replace"), 200)
             return self._unreadable(f"{data!r} is not a reply", True)
-        return self._incomplete("no part of a reply came") if response_filter.has_no_reply else meant
+        return self._incomplete("no part of a reply came") if response_filter.has_no_reply else provider_error
 
     def _unreadable(self, why: str, again: bool) -> UnreadableResponse:
         advice = " Check that api_base is that of the API; the same request may pass later." if again else ""

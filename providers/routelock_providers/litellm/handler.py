@@ -132,8 +132,8 @@ class LiteLLM:
             await load_in_a_thread()
             await settle_with_the_loop()
         except Exception as error:
-            meant = to_provider_error(error, provider=self.provider, model=self.model)
-            raise meant from cause_of(meant, error)
+            provider_error = to_provider_error(error, provider=self.provider, model=self.model)
+            raise provider_error from cause_of(provider_error, error)
 
     def _check_key(self, settings: Mapping[str, Any]) -> None:
         """Check that a key can exist, before litellm is loaded.
@@ -155,8 +155,8 @@ class LiteLLM:
             litellm, target = load_litellm(), self.target()
             call = call_for(litellm, target, request, self._settings)
         except Exception as error:
-            meant = to_provider_error(error, provider=provider, model=self.model, until=earlier)
-            raise meant from cause_of(meant, error)
+            provider_error = to_provider_error(error, provider=provider, model=self.model, until=earlier)
+            raise provider_error from cause_of(provider_error, error)
         return Exchange(litellm, self.model, target, call, deadline, earlier, self._max_bytes)
 
     def _check_loop(self) -> None:

@@ -25,7 +25,7 @@ from routelock_providers.vendors import (
     vendor_rules,
 )
 
-__all__ = ["Call", "Target", "as_sent", "call_for", "find_target"]
+__all__ = ["Call", "Target", "as_sent", "call_for", "find_target", "first_variable"]
 
 
 _READ_BY_LITELLM = frozenset("anthropic azure_ai bedrock databricks gemini vertex_ai vertex_ai_beta".split())
@@ -82,9 +82,9 @@ def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | N
     name, provider, key, base = litellm.get_llm_provider(model, api_base=api_base, api_key=api_key)
     if provider in ("openai", "custom_openai"):
         api_base = api_base and api_base.removesuffix(PATH)  # the openai library adds it
-        base = api_base or base or litellm.api_base or _first_of("OPENAI_BASE_URL", "OPENAI_API_BASE")
+        base = api_base or base or litellm.api_base or first_variable("OPENAI_BASE_URL", "OPENAI_API_BASE")
         base = base or _OPENAIS_OWN
-        key = key or api_key or litellm.api_key or litellm.openai_key or _first_of("OPENAI_API_KEY")
+        key = key or api_key or litellm.api_key or litellm.openai_key or first_variable("OPENAI_API_KEY")
         if not key and base != _OPENAIS_OWN:
             key = api_key = "none"  # a local server needs no key; any other answers 401
     if (key := key or api_key) and key != key.strip():
@@ -227,5 +227,6 @@ def _is_responses(litellm: Any, provider: str, name: str) -> bool:
     return (model_info(litellm, provider, name) or {}).get("mode") == "responses"
 
 
-def _first_of(*names: str) -> str | None:
+def first_variable(*names: str) -> str | None:
+    """Return the first of these environment variables that is not empty, or None."""
     return next((os.environ[name] for name in names if os.environ.get(name)), None)

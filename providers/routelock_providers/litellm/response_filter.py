@@ -28,7 +28,7 @@ from routelock_providers.litellm.fixes import (
     fix_reply,
     reply_in_events,
 )
-from routelock_providers.vendor_json import decode_json, encode_json, json_or_none
+from routelock_providers.vendor_json import as_object, decode_json, encode_json, json_or_none
 
 __all__ = [
     "ResponseFilter",
@@ -304,9 +304,10 @@ class ResponseFilter:
             body = reply_in_events(body) or body  # a stream came though a whole reply was asked for
         fixed = fix_reply(self.provider, body)
         value = json_or_none(fixed)
-        if isinstance(value, dict) and fix_completion(self.provider, cast("dict[str, Any]", value)):
-            fixed = encode_json(cast("object", value))
-        self._record(value, fixed)  # pyright: ignore[reportUnknownArgumentType]
+        reply = as_object(value)
+        if reply is not None and fix_completion(self.provider, reply):
+            fixed = encode_json(reply)
+        self._record(value, fixed)
         return fixed
 
     def feed(self, data: bytes) -> bytes:
@@ -412,13 +413,12 @@ class ResponseFilter:
         """Record an event, and return it in a form that litellm can read."""
         if value == {}:
             return b""  # it keeps the connection alive
-        if isinstance(value, dict):
-            event = cast("dict[str, Any]", value)
+        if (event := as_object(value)) is not None:
             if "choices" in event:
                 self._name = b""  # litellm may take the name of a chunk for the end
             if fix_chunk(self.provider, event):
                 line = b"data: " + encode_json(event)
-        self._record(value, line[5:])  # pyright: ignore[reportUnknownArgumentType]
+        self._record(value, line[5:])
         return b"" if self.is_broken else self._framed(fix_event(self.provider, line))
 
     def _framed(self, line: bytes) -> bytes:
@@ -428,8 +428,8 @@ class ResponseFilter:
         return before + line + b"\n"
 
     def _record(self, value: object, data: bytes) -> None:
-        if isinstance(value, dict):
-            self._record_event(cast("dict[str, Any]", value), data)
+        if (event := as_object(value)) is not None:
+            self._record_event(event, data)
         else:
             self.unreadable = data[:_MOST_QUOTED_BYTES]
 
@@ -467,12 +467,12 @@ class ResponseFilter:
     def _unpack(self, packed: bytes) -> None:
         try:
             data = b64decode(packed)
-            event = decode_json(data)
+            event = as_object(decode_json(data))
         except (ValueError, RecursionError):
             return  # other bytes, such as an image
-        if isinstance(event, dict):
+        if event is not None:
             self._has_part = True
-            self._record_event(cast("dict[str, Any]", event), data)
+            self._record_event(event, data)
 
     def _done(self, line: bytes) -> bytes:
         passed = self._end_event()

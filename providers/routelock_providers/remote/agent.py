@@ -19,7 +19,7 @@ from routelock.history.messages import Message, calls_of
 from routelock.scopes import Scope, checked_scope
 from routelock.usage import Usage
 from routelock_providers.chat_completions.chat import Chat
-from routelock_providers.chat_completions.openai_compatible import Destination, public_address
+from routelock_providers.chat_completions.openai_compatible import PATH, Destination, public_address
 from routelock_providers.deadlines import check_seconds
 from routelock_providers.remote.http import RemoteTarget, RequestSender
 from routelock_providers.remote.urls import AgentUrl, AllowList, UrlNotAllowed, completions_url
@@ -228,7 +228,7 @@ class RemoteAgent:
         return Destination(
             provider="an agent elsewhere",
             model=self.model,
-            address="that of the transfer" if self._own_url is None else public_address(str(self._own_url)),
+            address="that of the handoff" if self._own_url is None else public_address(str(self._own_url)),
             key="there, passed to it" if "authorization" in self._secrets else "none, so none is sent",
         )
 
@@ -342,7 +342,7 @@ class RemoteAgent:
 
 
 def _name_for(url: AgentUrl | None, model: str) -> str:
-    where = "agent" if url is None else f"{url.authority}{url.path.removesuffix('/chat/completions')}"
+    where = "agent" if url is None else f"{url.authority}{url.path.removesuffix(PATH)}"
     plain = re.sub("[^A-Za-z0-9]+", "_", f"remote_{where}_{'' if model == _ANY else model}").strip("_")
     return slug(plain)
 

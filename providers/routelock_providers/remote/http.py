@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
-from uuid import uuid4
-
-from anyio.lowlevel import RunVar
 
 from routelock.errors import (
     AuthenticationFailed,
@@ -21,7 +18,7 @@ from routelock.errors import (
     UnreadableResponse,
 )
 from routelock_providers.chat_completions.chat import Incoming, Response
-from routelock_providers.chat_completions.httpx_client import encoded, httpx_client
+from routelock_providers.chat_completions.httpx_client import ClientPerLoop, encoded, httpx_client
 from routelock_providers.http.body import is_packed, read_error_body
 from routelock_providers.http_errors import Answer, error_from_answer, key_hint, shorten
 from routelock_providers.remote.urls import AgentUrl, UrlNotAllowed, redirect_target
@@ -69,8 +66,7 @@ class RequestSender:
         self._model = model
         self._timeout = timeout
         self._max_redirects = max_redirects
-        # anyio before 4.10 tells run variables apart by their names alone
-        self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"routelock {uuid4().hex}", None)
+        self._clients = ClientPerLoop()
 
     async def post(self, body: Mapping[str, Any], target: RemoteTarget) -> Incoming:
         """Send the body and return the answer when its headers have arrived.
@@ -95,15 +91,12 @@ class RequestSender:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        client = self._clients.get()
-        self._clients.set(None)
-        if client is not None:
-            await client.close()
+        await self._clients.aclose()
 
     async def _post(self, body: Mapping[str, Any], url: AgentUrl, headers: Mapping[str, str]) -> Incoming:
         from openai import AsyncStream, omit  # noqa: PLC0415 - openai costs 0.7 s to import
 
-        client, content = self._open_client(), encoded(body)
+        client, content = self._clients.get(self._new_client), encoded(body)
         # the library's headers about itself and the machine, and those for OpenAI from the environment
         omitted: dict[str, Any] = dict.fromkeys((*client.default_headers, *_LIBRARY_HEADERS), omit)
         try:
@@ -145,16 +138,11 @@ class RequestSender:
             model=self._model,
         )
 
-    def _open_client(self) -> AsyncOpenAI:
-        client = self._clients.get()
-        if client is None:
-            from openai import AsyncOpenAI  # noqa: PLC0415 - openai costs 0.7 s to import
+    def _new_client(self) -> AsyncOpenAI:
+        from openai import AsyncOpenAI  # noqa: PLC0415 - openai costs 0.7 s to import
 
-            client = AsyncOpenAI(
-                api_key="none", base_url="http://no.invalid", http_client=httpx_client(self._check_answer)
-            )
-            self._clients.set(client)
-        return client
+        http_client = httpx_client(self._check_answer)
+        return AsyncOpenAI(api_key="none", base_url="http://no.invalid", http_client=http_client)
 
     async def _check_answer(self, response: _Answered) -> None:
         """Raise the error of an answer that is not a reply; the library would read all of its body."""

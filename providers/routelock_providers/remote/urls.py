@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from routelock.errors import ConfigError, InvalidRequest
+from routelock_providers.chat_completions.openai_compatible import PATH
 
 __all__ = ["AgentUrl", "AllowList", "UrlNotAllowed", "completions_url", "parse_url", "redirect_target"]
 
-
-_SUFFIX = "/chat/completions"
 
 _LONGEST = 8000
 
@@ -113,7 +112,7 @@ def completions_url(text: str) -> AgentUrl:
     """
     url = parse_url(text)
     path = url.path.rstrip("/")
-    return replace(url, path=path if path.endswith(_SUFFIX) else path + _SUFFIX)
+    return replace(url, path=path if path.endswith(PATH) else path + PATH)
 
 
 def redirect_target(url: AgentUrl, location: str) -> AgentUrl:

@@ -1,4 +1,4 @@
-"""A client of an MCP server: its tools as tools of ours."""
+"""`MCPClient`: the tools of an MCP server as tools of an agent."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from routelock.errors import ConfigError, RoutelockError, ToolError, ToolTimeout
 from routelock.tools.approvals import NeedsApproval
 from routelock.tools.invoke import failure_text, reason_of
 from routelock.tools.tool import Tool, ToolResult
+from routelock_providers.deadlines import check_seconds
 from routelock_skills.mcp.connection import (
     ErrorAnswer,
     ServerConnection,
     ServerLink,
     SessionExpired,
+    connect,
     library,
-    linked,
     running_loop,
 )
 from routelock_skills.mcp.results import result_media, result_text
@@ -38,30 +39,30 @@ T = TypeVar("T")
 
 
 class MCPClient:
-    """Makes the tools of an MCP server tools of ours, for as long as its ``async with`` block lasts.
+    """Offers the tools of an MCP server as tools of an agent, inside its ``async with`` block.
 
         async with MCPClient({"command": "uvx", "args": ["mcp-server-git"]}) as git:
             agent = Agent("coder", model=..., tools=[*git.tools, compile])
 
-    They are ordinary tools: arguments, time limits, approvals, hooks and traces are as for all others. An
-    agent keeps the tools that it was made with, also when the server lists others later.
+    They are ordinary tools, with arguments, time limits, approvals, hooks and traces like all others. An
+    agent keeps the tools that it was made with, even if the server lists others later.
 
-    The block may be left by another task than the one that entered it. A server that ends is connected to
-    anew by the next call. A call that was lost with it is not made again.
+    Another task than the one that entered the block may leave it. After a server has ended, the next call
+    connects again. A call that was lost with the server is not repeated.
 
     Args:
         server: a URL; or a mapping as in the ``mcpServers`` of other programs, with ``command``, ``args``,
-            ``env`` and ``cwd`` (a program, spoken to over its standard input and output) or ``url`` and
+            ``env`` and ``cwd`` (a program, used over its standard input and output) or ``url`` and
             ``headers`` (streamable HTTP); or a server object of the mcp package, in this process; or a
-            function of nothing that opens a transport of the mcp package, such as
-            ``lambda: sse_client(url)``.
-        name: what it is called in messages; by default its host, program or own name.
-        prefix: what the names of its tools begin with, such as ``"git_"``.
-        only: which of its tools are wanted: their names, without the prefix, or a function of the name.
-        needs_approval: whether somebody has to approve a call first: for all tools, for those with these
-            names (without the prefix), or a function of the context and the arguments.
-        timeout: seconds that a call may take once the server is connected to; None is for ever.
-        connect_timeout: seconds that it may take to start the server, connect to it and list its tools.
+            function without arguments that opens a transport of the mcp package, such as ``lambda:
+            sse_client(url)``.
+        name: its name in messages; default: its host, program or own name.
+        prefix: the beginning of the names of its tools, such as ``"git_"``.
+        only: the tools to offer: their names without the prefix, or a function of the name; default: all.
+        needs_approval: whether a call needs an approval first: for all tools, for those with these names
+            (without the prefix), or by a function of the context and the arguments.
+        timeout: seconds for one call after the connection is open; None for no limit.
+        connect_timeout: seconds to start the server, connect to it and list its tools.
 
     Raises:
         ConfigError: an argument that cannot work.
@@ -80,8 +81,7 @@ class MCPClient:
         connect_timeout: float = 30.0,
     ) -> None:
         library()
-        if timeout is not None and timeout <= 0:
-            raise ConfigError(f"timeout of an MCPClient must be seconds or None, not {timeout!r}.")
+        check_seconds(timeout=timeout)
         self._place = server_place(server)
         self.name = name or self._place.label
         self._prefix = prefix
@@ -99,30 +99,30 @@ class MCPClient:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools of the server that are wanted, as they were when they were last listed."""
-        self._opened()
+        """The tools of the server, as they were listed last."""
+        self._open_loop()
         return self._tools
 
     @property
     def instructions(self) -> str:
-        """What the server says of how to use it. No agent is told unless you put it into its instructions."""
-        self._opened()
+        """The server's text on how to use it. Add it to an agent's instructions if the agent needs it."""
+        self._open_loop()
         return self._instructions
 
     async def __aenter__(self) -> MCPClient:
         """Start the server or connect to it, and list its tools.
 
         Raises:
-            ToolError: it cannot be started or reached, is no MCP server, or takes too long.
-            ConfigError: its tools do not fit the options, or their names clash.
+            ToolError: it cannot be started or reached, is not an MCP server, or takes too long.
+            ConfigError: its tools do not fit the options, or two names are the same.
         """
         if self._loop is not None:
-            raise ConfigError(f"{self._where} is open already: a client has one block at a time.")
+            raise ConfigError(f"{self._where} is open already: a client can have only one block at a time.")
         self._loop, self._lock = running_loop(), anyio.Lock()
         try:
-            with self._our_words():
+            with self._as_tool_errors():
                 await self._connected()
-            self._take()
+            self._make_tools()
         except BaseException:
             await self._close()
             raise
@@ -134,33 +134,34 @@ class MCPClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Disconnect; a program is ended."""
+        """Disconnect. A program is ended."""
         await self._close()
 
     async def refresh(self) -> tuple[Tool, ...]:
-        """List the tools anew and return them, for agents that are made from now on.
+        """List the tools again and return them, for agents that are made later.
 
         Raises:
             ToolError: the server cannot be reached or takes too long.
-            ConfigError: its tools do not fit the options any more, or their names clash.
+            ConfigError: its tools no longer fit the options, or two names are the same.
         """
         self._listed = await self._ask(self._list)
-        return self._take()
+        return self._make_tools()
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Call a tool and return the whole result, as the protocol has it.
+        """Call a tool and return the whole result in the form of the protocol.
 
-        For code of yours: images, structured content and all else that a model is not shown is in it.
+        It is for code of the app: the result also holds images, structured content and everything else that a
+        model is not shown.
 
         Args:
-            name: as the server spells it, without the prefix.
+            name: the server's name of the tool, without the prefix.
             arguments: JSON data.
 
         Raises:
             ToolTimeout: the call took longer than ``timeout``.
             ToolError: the server refused the call, or was lost. A tool that fails returns ``isError``.
         """
-        # the package breaks the connection, for all who wait, over text that cannot be sent
+        # the package breaks the connection, with all its calls, over text that cannot be sent
         given = sendable(dict(arguments or {}))
         return await self._call(name, given, name)
 
@@ -169,8 +170,8 @@ class MCPClient:
             return await link.tools()
         raise ToolError(f"{self._where} did not list its tools within {self._connect_timeout:g} seconds.")
 
-    def _take(self) -> tuple[Tool, ...]:
-        """Make tools of those that are listed."""
+    def _make_tools(self) -> tuple[Tool, ...]:
+        """Make tools of the listed ones, and return them."""
         wanted = wanted_tools(self._listed, prefix=self._prefix, only=self._only, where=self._where)
         if not isinstance(self._needs_approval, bool) and not callable(self._needs_approval):
             check_known(self._needs_approval, wanted, "needs_approval", self._where)
@@ -178,20 +179,20 @@ class MCPClient:
         return self._tools
 
     def _tool(self, listed: ListedTool) -> Tool:
-        gated = self._needs_approval
-        if not isinstance(gated, bool) and not callable(gated):
-            gated = listed.name in gated
+        approval = self._needs_approval
+        if not isinstance(approval, bool) and not callable(approval):
+            approval = listed.name in approval
         return Tool(
             name=listed.offered,
             description=listed.description,
             params_json_schema=listed.schema,
-            on_invoke_tool=functools.partial(self._invoked, listed),
-            strict=False,  # as the server wrote it: a null that stands for a default would be sent to it
-            on_error=_told,
-            needs_approval=gated,
+            on_invoke_tool=functools.partial(self._invoke, listed),
+            strict=False,  # the server's schema as it is: a null for a default would be sent to the server
+            on_error=_error_text,
+            needs_approval=approval,
         )
 
-    async def _invoked(self, tool: ListedTool, context: ToolContext[Any], arguments: str) -> ToolResult:
+    async def _invoke(self, tool: ListedTool, context: ToolContext[Any], arguments: str) -> ToolResult:
         given = cast("dict[str, Any]", pydantic_core.from_json(arguments))
         given = {tool.arguments.get(name, name): each for name, each in given.items()}
         result = await self._call(tool.name, given, context.tool_name)
@@ -201,31 +202,31 @@ class MCPClient:
         return ToolResult(text, media=result_media(result))
 
     async def _call(self, name: str, given: dict[str, Any], called: str) -> Mapping[str, Any]:
-        async def asked(link: ServerLink) -> Mapping[str, Any]:
-            late = ToolTimeout(f"Tool {called!r} timed out after {self._timeout or 0:g}s.")
-            # a time limit of the tool's own would cut short the connecting anew, each time
+        async def request(link: ServerLink) -> Mapping[str, Any]:
+            # a time limit of the tool would also count the time of connecting again
             with anyio.move_on_after(self._timeout):
                 return await link.call(name, given)
-            raise late
+            raise ToolTimeout(f"Tool {called!r} timed out after {self._timeout or 0:g}s.")
 
-        return await self._ask(asked)
+        return await self._ask(request)
 
-    async def _ask(self, what: Callable[[ServerLink], Awaitable[T]]) -> T:
-        with self._our_words():
+    async def _ask(self, request: Callable[[ServerLink], Awaitable[T]]) -> T:
+        with self._as_tool_errors():
             connection = await self._connected()
             try:
-                return await connection.ask(what)
+                return await connection.ask(request)
             except SessionExpired as error:
                 await connection.close()
-                if not isinstance(self._place, WebServer):  # what an own transport means by it, nobody knows
+                if not isinstance(self._place, WebServer):  # the app's own transport may mean something else
                     raise ToolError(
-                        f"{self._where} has ended the session. Whether the call was carried out is not "
-                        "known. The next call connects anew."
+                        f"{self._where} has ended the session. It is unknown whether the call was carried "
+                        "out. The next call connects again."
                     ) from error
-                return await (await self._connected()).ask(what)  # nothing was done, so it may be asked again
+                return await (await self._connected()).ask(request)  # nothing was carried out, so repeat it
 
     @contextmanager
-    def _our_words(self) -> Generator[None]:
+    def _as_tool_errors(self) -> Generator[None]:
+        """Raise other errors than routelock's as `ToolError`."""
         try:
             yield
         except RoutelockError:
@@ -234,36 +235,36 @@ class MCPClient:
             raise ToolError(f"{self._where} refused: {error}") from error
         except Exception as error:
             why = redact_text(reason_of(error))
-            raise ToolError(f"{self._where} gave an answer that cannot be used: {why}") from error
+            raise ToolError(f"{self._where} sent an answer that cannot be read: {why}") from error
 
     async def _connected(self) -> ServerConnection:
         """Return the connection; a new one if there is none, or if the last one was lost."""
-        if self._opened() != running_loop():
+        if self._open_loop() != running_loop():
             raise ConfigError(
-                f"{self._where} was opened in another event loop. Open it in the one that runs your agents: "
-                "Runner.run_sync makes one of its own, so use `await Runner.run(...)`."
+                f"{self._where} was opened in another event loop. Open it in the loop that runs your agents: "
+                "Runner.run_sync makes its own loop, so use `await Runner.run(...)`."
             )
         lock = self._lock  # each block has its own
         async with lock:
-            if self._connection is not None and not self._connection.over:
+            if self._connection is not None and not self._connection.is_over:
                 return self._connection
-            made = await self._connect()
+            connection = await self._connect()
             if self._lock is not lock:  # the block was left in the meantime
-                await made.close()
+                await connection.close()
                 raise ToolError(f"{self._where} was closed.")
-            self._connection = made
-            return made
+            self._connection = connection
+            return connection
 
     async def _connect(self) -> ServerConnection:
-        made = ServerConnection(functools.partial(linked, self._place), self._where)
-        self._instructions = (await made.open(self._connect_timeout)).instructions
+        connection = ServerConnection(functools.partial(connect, self._place), self._where)
+        self._instructions = (await connection.open(self._connect_timeout)).instructions
         try:
-            # also when it is lost and connected to anew: the package knows the results by the list
-            self._listed = await made.ask(self._list)
+            # also after a lost connection: the package reads results by the list of tools
+            self._listed = await connection.ask(self._list)
         except BaseException:
-            await made.close()
+            await connection.close()
             raise
-        return made
+        return connection
 
     async def _close(self) -> None:
         connection, self._connection = self._connection, None
@@ -271,18 +272,18 @@ class MCPClient:
         if connection is not None:
             await connection.close()
 
-    def _opened(self) -> object:
-        """Return the event loop that it is open in."""
+    def _open_loop(self) -> object:
+        """Return the event loop in which the client is open."""
         if self._loop is None:
-            raise ConfigError(f"{self._where} is not open: use it within `async with MCPClient(...)`.")
+            raise ConfigError(f"{self._where} is not open: use it inside `async with MCPClient(...)`.")
         return self._loop
 
 
-def _told(context: ToolContext[Any], error: Exception) -> str:
-    """Say what went wrong. What the server says of it is for the model, so it is not cut short.
+def _error_text(context: ToolContext[Any], error: Exception) -> str:
+    """Return the error text for the model. The server's own text is for the model, so it is not cut.
 
     Raises:
-        ConfigError: the app has made a mistake, which no model can repair.
+        ConfigError: the app has made a mistake, which a model cannot correct.
     """
     if isinstance(error, ConfigError):
         raise error

@@ -1,8 +1,8 @@
-"""A connection that lives in a task of its own.
+"""A connection to an MCP server, in a task of its own.
 
-The mcp package opens task groups and cancel scopes that have to be left in the task that entered them, and
-cancels that task when anything in them fails. In a task of its own a connection may be opened in one task,
-used in others and closed in a third, and whatever goes wrong in it ends there.
+The mcp package opens task groups and cancel scopes that the same task has to enter and leave, and cancels
+that task if anything in them fails. With a task of its own, a connection can be opened in one task, used in
+others and closed in a third, and its failures stay in it.
 """
 
 from __future__ import annotations
@@ -28,55 +28,55 @@ from routelock.tools.invoke import reason_of
 from routelock_skills.mcp.servers import OwnTransport, Program, ServerObject, ServerPlace, WebServer
 
 __all__ = [
+    "ConnectionClosed",
     "ErrorAnswer",
-    "HungUp",
     "ServerConnection",
     "ServerLink",
     "SessionExpired",
-    "alone",
-    "in_background",
+    "connect",
     "library",
-    "linked",
     "running_loop",
+    "start_background_task",
+    "unwrap_group",
 ]
 
 
 _CONNECTION_CLOSED = -32000
 
 _SESSION_TERMINATED = (-32600, 32600)
-"""Of version 2, and of version 1, where the sign is missing."""
+"""The codes of version 2 of the package and of version 1, which lacks the sign."""
 
-_SECONDS = 30.0
-"""For all of HTTP but waiting for an answer: how long that may take says the caller."""
+_HTTP_SECONDS = 30.0
+"""The time limit for HTTP except for the wait for an answer, which the caller limits."""
 
 
 class ErrorAnswer(Exception):
-    """The server answered a request with an error; the message is its own."""
+    """The server answered a request with an error. The message is the server's."""
 
 
-class HungUp(Exception):
+class ConnectionClosed(Exception):
     """The connection was closed before there was an answer."""
 
 
 class SessionExpired(Exception):
-    """The server does not know the session any more, so it has not carried out the request."""
+    """The server no longer knows the session, so it has not carried out the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLink:
-    """A connection to a server that has said hello."""
+    """An initialized connection to a server."""
 
     instructions: str
-    """What the server says of how it is to be used."""
+    """The server's text on how to use it."""
     page: Callable[[str | None], Awaitable[Any]]
-    """Asks for one page of the list of tools."""
+    """Requests one page of the list of tools."""
     ask: Callable[[str, dict[str, Any]], Awaitable[Any]]
     """Calls a tool."""
     has_session: bool
-    """Whether the server may forget us and say so, see `SessionExpired`."""
+    """Whether the server may end the session, see `SessionExpired`."""
 
     async def tools(self) -> list[Mapping[str, Any]]:
-        """Return the tools as ``tools/list`` has them, all pages."""
+        """Return the tools of all pages of ``tools/list``."""
         found: list[Mapping[str, Any]] = []
         cursor: str | None = None
         while True:
@@ -87,57 +87,61 @@ class ServerLink:
                 return found
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Mapping[str, Any]:
-        """Return the result of a tool as ``tools/call`` has it."""
+        """Return the result of a tool in the form of ``tools/call``."""
         return await _plain(self.ask(name, arguments), self.has_session)
 
 
-async def _plain(asked: Awaitable[Any], has_session: bool) -> Mapping[str, Any]:
-    """Return an answer as JSON data."""
+async def _plain(request: Awaitable[Any], has_session: bool) -> Mapping[str, Any]:
+    """Await a request and return its answer as JSON data."""
     with _errors(has_session):
-        answer = await asked
+        answer = await request
     return cast("Mapping[str, Any]", answer.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 @contextmanager
 def _errors(has_session: bool) -> Generator[None]:
-    """Tell apart what the package has one exception for.
+    """Raise the one exception of the package as three different ones.
 
     Args:
-        has_session: whether the package may have found out itself that the server has forgotten us. Where it
-            may not, whoever says so is the server, or one of its tools.
+        has_session: whether the package itself may report an expired session. If not, such a message comes
+            from the server or one of its tools.
 
     Raises:
         ErrorAnswer: the server answered with an error.
-        HungUp: it did not answer.
-        SessionExpired: it has forgotten us.
+        ConnectionClosed: the connection was closed before the server answered.
+        SessionExpired: the server no longer knows the session.
     """
     mcp = library()
     failure: type[Any] = getattr(mcp, "MCPError", None) or mcp.McpError
     try:
         yield
     except Exception as error:
-        told: Any = alone(error)
-        if not isinstance(told, failure):
+        inner: Any = unwrap_group(error)
+        if not isinstance(inner, failure):
             raise
-        code, message = told.error.code, told.error.message
+        code, message = inner.error.code, inner.error.message
         expired = code in _SESSION_TERMINATED and message == "Session terminated"
-        if has_session and expired:  # the client's own word for a 404
-            raise SessionExpired("it answered 404: it knows no such session, or is no MCP server") from error
-        if code == _CONNECTION_CLOSED and message == "Connection closed":  # the client's own word, too
-            raise HungUp("the connection was closed") from error
+        if has_session and expired:  # the package's message for a 404
+            raise SessionExpired(
+                "it answered 404: the session is unknown, or it is not an MCP server"
+            ) from error
+        if code == _CONNECTION_CLOSED and message == "Connection closed":  # the package's message, too
+            raise ConnectionClosed("the connection was closed") from error
         raise ErrorAnswer(f"{message} (code {code})") from error
 
 
-def alone(error: BaseException) -> BaseException:
-    """Return what is in a group, if it is one of one; a task group makes those."""
+def unwrap_group(error: BaseException) -> BaseException:
+    """Return the exception of a group that holds only one, as task groups make them; else the error
+    itself.
+    """
     if not isinstance(error, BaseExceptionGroup):
         return error
     first, *others = cast("BaseExceptionGroup[BaseException]", error).exceptions
-    return cast(BaseException, error) if others else alone(first)
+    return cast(BaseException, error) if others else unwrap_group(first)
 
 
 def library() -> Any:
-    """Return the package.
+    """Return the mcp package.
 
     Raises:
         MissingExtra: it is not installed.
@@ -152,21 +156,21 @@ def library() -> Any:
     return module
 
 
-def linked(place: ServerPlace, on_end: Callable[[], None]) -> AbstractAsyncContextManager[ServerLink]:
-    """Connect to a server; it is disconnected, or ended if it is a program, when the block is left.
+def connect(place: ServerPlace, on_end: Callable[[], None]) -> AbstractAsyncContextManager[ServerLink]:
+    """Connect to a server. At the end of the block it is disconnected; a program is ended.
 
     Args:
-        place: where the server is.
+        place: the address of the server.
         on_end: called when the server closes the connection.
     """
     if hasattr(library(), "Client"):
-        return _linked_2(place, on_end)
-    return _linked_1(place, on_end)
+        return _connect_2(place, on_end)
+    return _connect_1(place, on_end)
 
 
 @asynccontextmanager
-async def _linked_2(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
-    server = place.server if isinstance(place, ServerObject) else _watched(_transport(place), on_end)
+async def _connect_2(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
+    server = place.server if isinstance(place, ServerObject) else _with_end_notice(_transport(place), on_end)
     with _errors(_has_session(place)):
         async with library().Client(server, cache=None) as client:
             yield ServerLink(
@@ -178,10 +182,10 @@ async def _linked_2(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGene
 
 
 @asynccontextmanager
-async def _linked_1(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
+async def _connect_1(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
     mcp = library()
     async with (
-        _watched(_transport(place), on_end) as streams,
+        _with_end_notice(_transport(place), on_end) as streams,
         mcp.ClientSession(*streams) as session,
     ):
         has_session = _has_session(place)
@@ -191,39 +195,36 @@ async def _linked_1(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGene
             return await session.list_tools(params=mcp.types.PaginatedRequestParams(cursor=cursor))
 
         async def ask(name: str, arguments: dict[str, Any]) -> Any:
-            number = session._request_id  # this call's; the package tells it to nobody
+            number = session._request_id  # the id of this call, which the package does not return
             try:
                 return await session.call_tool(name, arguments)
             except anyio.get_cancelled_exc_class():
-                await _call_off(session, number)
+                await _send_cancelled(session, number)
                 raise
 
         instructions = hello.get("instructions") or ""
         yield ServerLink(instructions=instructions, page=page, ask=ask, has_session=has_session)
 
 
-async def _call_off(session: Any, number: int) -> None:
-    """Tell the server that nobody waits for an answer any more, as version 2 does by itself."""
+async def _send_cancelled(session: Any, number: int) -> None:
+    """Send the server the cancellation of a request, which version 2 of the package does itself."""
     types = library().types
-    told = types.CancelledNotification(
-        params=types.CancelledNotificationParams(requestId=number, reason="nobody waits for it any more")
+    cancelled = types.CancelledNotification(
+        params=types.CancelledNotificationParams(requestId=number, reason="the request was cancelled")
     )
     with anyio.move_on_after(1, shield=True):
         try:
-            await session.send_notification(types.ClientNotification(told))
+            await session.send_notification(types.ClientNotification(cancelled))
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            return  # nobody is there to be told
+            return  # the connection is closed
 
 
 def _has_session(place: ServerPlace) -> bool:
     return isinstance(place, WebServer | OwnTransport)
 
 
-# -- transports --
-
-
 def _transport(place: ServerPlace) -> AbstractAsyncContextManager[Any]:
-    """Return an async context manager that yields a stream to read from and one to write to."""
+    """Return an async context manager that yields a stream to read and one to write."""
     match place:
         case Program():
             return _program(place)
@@ -243,13 +244,13 @@ def _program(place: Program) -> AbstractAsyncContextManager[Any]:
         args=list(place.args),
         env=place.env,
         cwd=place.cwd,
-        encoding_error_handler="replace",  # one byte that is no UTF-8 would end all reading, without a word
+        encoding_error_handler="replace",  # one byte that is not UTF-8 would silently end all reading
     )
     return stdio_client(started, errlog=_stderr())
 
 
 def _stderr() -> Any:
-    """Return where a program may write to; what stands in for stderr in a notebook may be no file."""
+    """Return the file for a program's stderr; in a notebook ``sys.stderr`` may not be a file."""
     for stream in (sys.stderr, sys.__stderr__):
         with suppress(AttributeError, OSError, ValueError):
             cast(Any, stream).fileno()
@@ -262,26 +263,27 @@ async def _http(place: WebServer) -> AsyncGenerator[Any]:
     from mcp.client import streamable_http  # noqa: PLC0415 - an extra
 
     client: Any = cast(Any, streamable_http).create_mcp_http_client(headers=place.headers)
-    client.timeout = (_SECONDS, None, _SECONDS, _SECONDS)
-    client.event_hooks = {"request": [partial(_stay, client.build_request("POST", place.url).url)]}
+    client.timeout = (_HTTP_SECONDS, None, _HTTP_SECONDS, _HTTP_SECONDS)
+    own_url = client.build_request("POST", place.url).url
+    client.event_hooks = {"request": [partial(_refuse_redirect, own_url)]}
     async with client, streamable_http.streamable_http_client(place.url, http_client=client) as streams:
         yield streams
 
 
-async def _stay(home: Any, request: Any) -> None:
-    """Refuse to go where a redirect leads: the headers are for one server. Version 1 would go anywhere."""
+async def _refuse_redirect(own_url: Any, request: Any) -> None:
+    """Refuse a redirect to another server, which would get the headers. Version 1 follows all redirects."""
     url = request.url
-    if (url.scheme, url.host, url.port) != (home.scheme, home.host, home.port):
-        there = f"{url.scheme}://{url.netloc.decode()}"
-        raise ErrorAnswer(f"redirect to {there} not followed; use that URL if it is the right server")
+    if (url.scheme, url.host, url.port) != (own_url.scheme, own_url.host, own_url.port):
+        target = f"{url.scheme}://{url.netloc.decode()}"
+        raise ErrorAnswer(f"redirect to {target} not followed; use that URL if it is the right server")
 
 
 @asynccontextmanager
 async def _in_process(server: Any) -> AsyncGenerator[Any]:
-    """Run a server beside us; for version 1, whose session takes nothing but streams."""
+    """Run a server in this process, for version 1 of the package, whose session takes streams only."""
     from mcp.shared.memory import create_client_server_memory_streams  # noqa: PLC0415 - an extra
 
-    running = getattr(server, "_mcp_server", server)  # within a FastMCP, which has no other way to it
+    running = getattr(server, "_mcp_server", server)  # FastMCP has no public name for it
     async with create_client_server_memory_streams() as (ours, theirs), anyio.create_task_group() as group:
         group.start_soon(running.run, *theirs, running.create_initialization_options())
         yield ours
@@ -289,13 +291,13 @@ async def _in_process(server: Any) -> AsyncGenerator[Any]:
 
 
 @asynccontextmanager
-async def _watched(
+async def _with_end_notice(
     transport: AbstractAsyncContextManager[Any], on_end: Callable[[], None]
 ) -> AsyncGenerator[Any]:
-    """Pass the streams of a transport on, and tell when the server has closed its end.
+    """Pass on the streams of a transport, and call ``on_end`` when the server closes its end.
 
-    The package tells it to those who wait for an answer only, and a call that is made later could not know
-    whether it was sent.
+    The package reports the end only to requests that wait for an answer. A later call could not know whether
+    it was sent.
     """
     async with transport as (source, write, *_), anyio.create_task_group() as group:
         send, receive = anyio.create_memory_object_stream[Any](0)
@@ -313,10 +315,10 @@ async def _watched(
 
 
 def _repaired(message: Any) -> Any:
-    """Return a message that the package could not read for half a surrogate pair, with U+FFFD there.
+    """Return a message that the package could not read for half a surrogate pair, with U+FFFD in its place.
 
-    JavaScript cuts a text within an emoji, and is right to send the half as JSON. Whoever waits for that
-    answer would not be told that there was one.
+    JavaScript cuts texts inside an emoji and may send the half as JSON. Without this the request would wait
+    for its answer in vain.
     """
     if not isinstance(message, pydantic.ValidationError):
         return message
@@ -338,160 +340,163 @@ def _read(text: str) -> Any:
 
 T = TypeVar("T")
 
-_LAST_WORDS = 1.0
-"""Seconds for handing on what a server has said before it ended."""
+_DELIVERY_SECONDS = 1.0
+"""How long the answers that a server sent before its end are passed on."""
 
-_GRACE = 10.0
-"""Seconds that a server has to end in order; the package itself gives a program about five."""
+_SHUTDOWN_SECONDS = 10.0
+"""How long a server has to shut down; the package gives a program about five."""
 
-_NOBODY_READS = (ConnectionResetError, BrokenPipeError)
-"""What writing to a program that has ended may raise, before reading from it shows that it has."""
+_PROGRAM_ENDED = (ConnectionResetError, BrokenPipeError)
+"""Errors of writing to a program that has ended, before reading from it shows the end."""
 
 
 class ServerConnection:
-    """One connection to a server, from opening it to its end, whoever brings that about.
+    """One connection to a server, from its opening to its end by either side.
 
     Args:
-        opened: connects, given what to call when the server closes the connection.
+        connect: connects, with a function to call when the server closes the connection.
         where: the server, for messages.
     """
 
     def __init__(
-        self, opened: Callable[[Callable[[], None]], AbstractAsyncContextManager[ServerLink]], where: str
+        self, connect: Callable[[Callable[[], None]], AbstractAsyncContextManager[ServerLink]], where: str
     ) -> None:
-        self._opened = opened
+        self._connect = connect
         self._where = where
         self._link: ServerLink | None = None
         self._failure: BaseException | None = None
         self._closed_by_server = False
-        self._asking: set[anyio.CancelScope] = set()
+        self._requests: set[anyio.CancelScope] = set()
         self._scope = anyio.CancelScope()
-        self._ready, self._leave, self._silent, self._gone = (anyio.Event() for _ in range(4))
+        self._ready, self._ending, self._idle, self._closed = (anyio.Event() for _ in range(4))
         self._task: object = None
 
     @property
-    def over(self) -> bool:
-        """Whether nothing can be asked any more."""
-        return self._leave.is_set()
+    def is_over(self) -> bool:
+        """Whether no more requests can be sent."""
+        return self._ending.is_set()
 
     async def open(self, seconds: float) -> ServerLink:
         """Connect.
 
+        Args:
+            seconds: the time limit.
+
         Raises:
-            ToolError: it took longer than that, or failed; the cause is chained.
+            ToolError: it took longer, or failed; the cause is chained.
         """
-        self._task = in_background(self._live)
+        self._task = start_background_task(self._run)
         try:
             with anyio.move_on_after(seconds):
                 await self._ready.wait()
         finally:
             if self._link is None:
-                await self.close(grace=0)
+                await self.close(seconds=0)
         if self._link is None:
             why = self._why(f"it did not answer within {seconds:g} seconds")
             raise ToolError(f"{self._where} cannot be used: {why}.") from self._failure
         return self._link
 
-    async def close(self, *, grace: float = _GRACE) -> None:
-        """Disconnect. Who waits for an answer gets an error instead.
+    async def close(self, *, seconds: float = _SHUTDOWN_SECONDS) -> None:
+        """Disconnect. Requests that wait for an answer raise an error.
 
         Args:
-            grace: seconds that the server has to end in order.
+            seconds: how long the server has to shut down.
         """
         self._end()
-        self._give_up()
+        self._cancel_requests()
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(grace):
-                await self._gone.wait()
+            with anyio.move_on_after(seconds):
+                await self._closed.wait()
             self._scope.cancel()
-            await self._gone.wait()
+            await self._closed.wait()
 
-    async def ask(self, what: Callable[[ServerLink], Awaitable[T]]) -> T:
-        """Return an answer of the server.
+    async def ask(self, request: Callable[[ServerLink], Awaitable[T]]) -> T:
+        """Send a request and return its answer.
 
         Raises:
-            ToolError: the connection ended before there was one.
+            ToolError: the connection ended before the answer came.
         """
         with anyio.CancelScope() as scope:
-            self._asking.add(scope)
+            self._requests.add(scope)
             try:
-                if self._link is not None and not self.over:
-                    return await what(self._link)
+                if self._link is not None and not self.is_over:
+                    return await request(self._link)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 self._end()
-            except HungUp:
-                pass  # HTTP goes on with the next request, a program does not
+            except ConnectionClosed:
+                pass  # with HTTP the next request may succeed
             finally:
-                self._asking.discard(scope)
-                if self.over and not self._asking:
-                    self._silent.set()
+                self._requests.discard(scope)
+                if self.is_over and not self._requests:
+                    self._idle.set()
         raise ToolError(
-            f"{self._where} was lost: {self._why('the connection was closed')}. Whether the call was carried "
-            "out is not known. The next call connects anew."
+            f"{self._where} was lost: {self._why('the connection was closed')}. It is unknown whether the "
+            "call was carried out. The next call connects again."
         ) from self._failure
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         try:
             with self._scope:
-                async with self._opened(self._on_end) as link:
+                async with self._connect(self._on_end) as link:
                     self._link = link
                     self._ready.set()
                     try:
-                        await self._leave.wait()
+                        await self._ending.wait()
                     finally:
-                        self._end()  # it may take its time to end, and nothing more is to be asked meanwhile
-                    with anyio.move_on_after(_LAST_WORDS):
-                        await self._until_nobody_asks()
+                        self._end()  # the end may take time, and no request may be sent meanwhile
+                    with anyio.move_on_after(_DELIVERY_SECONDS):
+                        await self._wait_until_idle()
         except Exception as error:
-            self._failure = alone(error)
+            self._failure = unwrap_group(error)
         finally:
             self._end()
-            self._give_up()
+            self._cancel_requests()
             self._ready.set()
-            self._gone.set()
+            self._closed.set()
 
-    async def _until_nobody_asks(self) -> None:
-        if self._asking:
-            await self._silent.wait()
+    async def _wait_until_idle(self) -> None:
+        if self._requests:
+            await self._idle.wait()
 
     def _on_end(self) -> None:
         self._closed_by_server = True
         self._end()
 
     def _end(self) -> None:
-        self._leave.set()
+        self._ending.set()
 
-    def _give_up(self) -> None:
-        """Let nobody wait any more. The package forgets some of those who wait when it fails."""
-        for scope in tuple(self._asking):
+    def _cancel_requests(self) -> None:
+        """Cancel all requests: the package forgets some of them when it fails."""
+        for scope in tuple(self._requests):
             scope.cancel()
 
     def _why(self, otherwise: str) -> str:
-        ended = self._closed_by_server or isinstance(self._failure, _NOBODY_READS)
-        if self._failure is not None and not isinstance(self._failure, (HungUp, *_NOBODY_READS)):
+        ended = self._closed_by_server or isinstance(self._failure, _PROGRAM_ENDED)
+        if self._failure is not None and not isinstance(self._failure, (ConnectionClosed, *_PROGRAM_ENDED)):
             return redact_text(reason_of(self._failure)).partition("\n")[0].rstrip(".")
         if ended and self._link is None:
-            return "it ended at once; what it wrote to stderr may say why"
+            return "it ended at once; its stderr may say why"
         return "it has ended" if ended else otherwise
 
 
-def in_background(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
-    """Start work that belongs to no task, and return what has to be kept while it is done.
+def start_background_task(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
+    """Start a task without a parent, and return an object that has to be kept while it runs.
 
-    It must not raise. It is cancelled when the event loop ends. anyio has nothing like it on purpose: whose
-    it is has to see to its end, as `ServerConnection.close` does.
+    The work must not raise. It is cancelled when the event loop ends. anyio has no such tasks on purpose: the
+    caller has to end the task, as `ServerConnection.close` does.
     """
     if _trio_runs():
-        import trio  # noqa: PLC0415 - it runs, so it is there
+        import trio  # noqa: PLC0415 - trio runs, so it is installed
 
         return trio.lowlevel.spawn_system_task(work)
     return asyncio.create_task(work())
 
 
 def running_loop() -> object:
-    """Return something that stands for the event loop that runs this."""
+    """Return an object that identifies the running event loop."""
     if _trio_runs():
-        import trio  # noqa: PLC0415 - it runs, so it is there
+        import trio  # noqa: PLC0415 - trio runs, so it is installed
 
         return trio.lowlevel.current_trio_token()
     return asyncio.get_running_loop()

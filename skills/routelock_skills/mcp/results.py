@@ -1,4 +1,4 @@
-"""What a call of an MCP tool gave, as a model can be shown it."""
+"""Results of MCP tools, as text and media for a model."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ _SOUNDS = {"audio/mpeg": "mp3", "audio/mp3": "mp3"} | dict.fromkeys(
 
 
 def result_text(result: Mapping[str, Any]) -> str:
-    """Return a result as the text that a model is shown.
+    """Return a result as the text for a model.
 
-    Of what is none there is a line that says what it is. The structured form is shown where there is nothing
-    else: a server that sends both says the same twice.
+    Content that is not text becomes a line that describes it. Structured content is used only if there is
+    nothing
+    else: a server that sends both sends the same twice.
 
     Args:
-        result: of ``tools/call``, as it is on the wire.
+        result: the JSON result of ``tools/call``.
     """
-    told = "\n".join(filter(None, map(_told, result.get("content") or ())))
+    text = "\n".join(filter(None, map(_text_of, result.get("content") or ())))
     structured = result.get("structuredContent")
-    return told if told or structured is None else to_text(structured)
+    return text if text or structured is None else to_text(structured)
 
 
 def result_media(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -38,21 +39,21 @@ def result_media(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [part for block in result.get("content") or () for part in _parts(block)]
 
 
-def _told(block: Mapping[str, Any]) -> str:
+def _text_of(block: Mapping[str, Any]) -> str:
     kind = block.get("type")
     if kind == "text":
         return str(block.get("text") or "")
     if kind == "resource_link":
-        about = (block.get("title") or block.get("name"), block.get("uri"), block.get("description"))
-        return f"[link: {' - '.join(str(part) for part in about if part)}]"
+        parts = (block.get("title") or block.get("name"), block.get("uri"), block.get("description"))
+        return f"[link: {' - '.join(str(part) for part in parts if part)}]"
     resource: Mapping[str, Any] = block.get("resource") or {}
     if "text" in resource:
         return f"[resource: {resource.get('uri')}]\n{resource['text']}"
     mime_type, data = _bytes_of(block)
     size = f"about {len(data) * 3 // 4} bytes" if data else "empty"
-    seen = "" if any(_parts(block)) else ", not shown"
+    hidden = "" if any(_parts(block)) else ", not shown"
     what = f"{kind} {resource['uri']}" if "uri" in resource else kind
-    return f"[{what}: {mime_type or 'of unknown type'}, {size}{seen}]"
+    return f"[{what}: {mime_type or 'of unknown type'}, {size}{hidden}]"
 
 
 def _parts(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -69,10 +70,12 @@ def _parts(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _bytes_of(block: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the type and the base64 of bytes, wherever they are."""
+    """Return the type and the base64 text of a block's bytes."""
     held: Mapping[str, Any] = block.get("resource") or block
     mime_type = str(held.get("mimeType") or "").partition(";")[0].strip().lower()
-    data = "".join(str(held.get("data") or held.get("blob") or "").split())  # some write it in lines
+    data = "".join(
+        str(held.get("data") or held.get("blob") or "").split()
+    )  # some servers break it into lines
     return "image/jpeg" if mime_type == "image/jpg" else mime_type, data
 
 

@@ -1,4 +1,4 @@
-"""Where an MCP server is, in the words of whoever configures one."""
+"""Addresses of MCP servers: programs, URLs, server objects and transports."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pydantic
 
+from routelock._json import misfit_text
 from routelock.errors import ConfigError
 
 __all__ = ["OwnTransport", "Program", "ServerObject", "ServerPlace", "WebServer", "server_place"]
@@ -17,12 +18,12 @@ __all__ = ["OwnTransport", "Program", "ServerObject", "ServerPlace", "WebServer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program that is started and spoken to over its standard input and output."""
+    """A program that is started and used over its standard input and output."""
 
     command: str
     args: tuple[str, ...] = ()
     env: dict[str, str] | None = field(default=None, repr=False)
-    """Added to the few variables that the client passes on by itself, such as ``PATH`` and ``HOME``."""
+    """Variables beside those that the client passes on itself, such as ``PATH`` and ``HOME``."""
     cwd: str | None = None
 
     @property
@@ -33,14 +34,14 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebServer:
-    """A server that is reached over HTTP."""
+    """A server with a URL, used over HTTP."""
 
     url: str
     headers: dict[str, str] = field(default_factory=lambda: {}, repr=False)
 
     @property
     def label(self) -> str:
-        """The host: the rest may hold a secret."""
+        """The host; the rest of the URL may hold a secret."""
         return urlsplit(self.url).hostname or "url"
 
 
@@ -58,13 +59,13 @@ class ServerObject:
 
 @dataclass(frozen=True, slots=True)
 class OwnTransport:
-    """A transport of the app's own: a function that returns an async context manager with two streams."""
+    """A transport of the app: a function that returns an async context manager with two streams."""
 
     open: Any
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The name of the function."""
         return str(getattr(self.open, "__name__", "transport")).strip("<>")
 
 
@@ -90,10 +91,10 @@ class _UrlEntry(_Entry):
 
 
 def server_place(given: object) -> ServerPlace:
-    """Return what was meant; see `routelock_skills.mcp.MCPClient` for what there is.
+    """Return the address of a server, see `routelock_skills.mcp.MCPClient` for the forms.
 
     Raises:
-        ConfigError: it is none of that; values are not quoted, since they may be secrets.
+        ConfigError: it has none of these forms. Values are not quoted, since they may be secrets.
     """
     if isinstance(given, str):
         given = {"url": given}
@@ -104,8 +105,8 @@ def server_place(given: object) -> ServerPlace:
     if callable(given):
         return OwnTransport(given)
     raise ConfigError(
-        f"{type(given).__name__} is no MCP server: pass a URL, a mapping with 'command' or 'url', a server "
-        "object of the mcp package, or a function that opens a transport."
+        f"{type(given).__name__} is not an MCP server: pass a URL, a mapping with 'command' or 'url', a "
+        "server object of the mcp package, or a function that opens a transport."
     )
 
 
@@ -114,8 +115,8 @@ def _entry(given: dict[str, Any]) -> ServerPlace:
     try:
         values = kind.model_validate(given).model_dump(exclude={"type"})
     except pydantic.ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise ConfigError(
-            f"This is no MCP server: {wrong}. A mapping has command, args, env and cwd, or url and headers."
+            f"This is not an MCP server: {misfit_text(error)}. A mapping has command, args, env and "
+            "cwd, or url and headers."
         ) from error
     return Program(**values) if kind is _CommandEntry else WebServer(**values)

@@ -1,4 +1,4 @@
-"""The tools that a server lists: which are offered, under which names, with which schemas."""
+"""Tools of a server's list: selection, names and schemas."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _Schema = Mapping[str, Any]
 _BRANCHING = ("allOf", "anyOf", "oneOf")
 
 _REFUSED = (*_BRANCHING, "enum", "not", "$ref")
-"""OpenAI and Claude refuse a request with one of these at the top of a schema, for all tools in it."""
+"""OpenAI and Claude refuse a whole request if one tool's schema has one of these at its top."""
 
 
 def object_schema(given: _Schema) -> dict[str, Any]:
-    """Return a schema whose top says no more than which arguments there are.
+    """Return a schema whose top level only lists the arguments.
 
-    Arguments that stand in branches are offered together, as ones that may be left out, and the rule is told
-    in words: the server sees to it anyway. Further down all stays as it is.
+    Arguments of branches become optional arguments, and the rule is added to the description: the server
+    checks it anyway. Lower levels stay unchanged.
 
     Args:
-        given: as the server wrote it; it may use all of JSON Schema.
+        given: the server's schema; it may use all of JSON Schema.
     """
     schema: dict[str, Any] = _read({key: each for key, each in given.items() if key != "$ref"})
     if "$ref" in given:
@@ -49,9 +49,9 @@ def object_schema(given: _Schema) -> dict[str, Any]:
     rules = {key: schema.pop(key) for key in _REFUSED if key in schema}
     if not rules:
         return schema
-    told = f"The arguments also have to fit: {json.dumps(rules, ensure_ascii=False)}"
-    schema["description"] = f"{schema.get('description') or ''} {told}".lstrip()
-    schema["properties"] = _together(schema, rules, given)
+    rule = f"The arguments also have to fit: {json.dumps(rules, ensure_ascii=False)}"
+    schema["description"] = f"{schema.get('description') or ''} {rule}".lstrip()
+    schema["properties"] = _with_branches(schema, rules, given)
     all_of = [name for each in _branches(rules, given, ("allOf",)) for name in each.get("required", ())]
     if all_of:
         schema["required"] = list(dict.fromkeys([*schema.get("required", ()), *all_of]))
@@ -59,12 +59,14 @@ def object_schema(given: _Schema) -> dict[str, Any]:
 
 
 def renamed(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a schema whose arguments have names that Claude takes, and the server's names by those.
+    """Return a schema whose arguments have names that Claude takes, and a map from these to the server's
+    names.
 
-    Claude refuses a request for one ``filter[id]`` in it. What the server calls it is told with the argument.
+    Claude refuses a whole request for one name like ``filter[id]``. The description of a renamed argument
+    holds the server's name.
 
     Args:
-        schema: as `object_schema` returns it.
+        schema: the result of `object_schema`.
     """
     properties: dict[str, Any] = schema["properties"]
     names: dict[str, str] = {}
@@ -73,7 +75,7 @@ def renamed(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
             names[name] = _name(name, {*properties, *names.values()})
     if not names:
         return schema, {}
-    made = {names.get(name, name): _told(each, name in names, name) for name, each in properties.items()}
+    made = {names.get(name, name): _described(each, name in names, name) for name, each in properties.items()}
     changed: dict[str, Any] = {"properties": made}
     if "required" in schema:
         changed["required"] = [names.get(name, name) for name in schema["required"]]
@@ -81,7 +83,7 @@ def renamed(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def digest_of(name: str) -> str:
-    """Return six hex digits that keep two names apart."""
+    """Return six hex digits of a name's SHA-1, which keep two names apart."""
     return hashlib.sha1(name.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()[:6]
 
 
@@ -91,7 +93,7 @@ def _name(name: str, taken: set[str]) -> str:
     return folded if is_free else f"{folded[:57]}_{digest_of(name)}"
 
 
-def _told(node: Any, is_renamed: bool, name: str) -> Any:
+def _described(node: Any, is_renamed: bool, name: str) -> Any:
     if not is_renamed or not isinstance(node, Mapping):
         return node
     known = cast("_Schema", node)
@@ -99,7 +101,9 @@ def _told(node: Any, is_renamed: bool, name: str) -> Any:
 
 
 def _read(schema: _Schema) -> dict[str, Any]:
-    """Leave out which draft it is written in, and the null and ``[]`` of servers in Go and PHP for "none"."""
+    """Return the schema without its draft, and without the null and ``[]`` that Go and PHP servers write for
+    "none".
+    """
     read = {key: each for key, each in schema.items() if key != "$schema" and each is not None}
     if not isinstance(read.get("properties"), Mapping):
         read.pop("properties", None)
@@ -108,7 +112,7 @@ def _read(schema: _Schema) -> dict[str, Any]:
     return read
 
 
-def _together(schema: _Schema, rules: _Schema, whole: _Schema) -> dict[str, Any]:
+def _with_branches(schema: _Schema, rules: _Schema, whole: _Schema) -> dict[str, Any]:
     own: dict[str, Any] = schema["properties"]
     found: dict[str, list[Any]] = {}
     for branch in _branches(rules, whole, _BRANCHING):
@@ -128,7 +132,7 @@ def _branches(rules: _Schema, whole: _Schema, keys: tuple[str, ...]) -> Iterator
 
 
 def _target(node: _Schema, whole: _Schema) -> _Schema:
-    """Return what a node refers to, or the node."""
+    """Return the schema that a node refers to, or the node."""
     _, _, path = str(node.get("$ref", "")).partition("#/")
     key, _, name = path.partition("/")
     held: object = whole.get(key) if key in ("$defs", "definitions") else None
@@ -141,7 +145,7 @@ def _list(value: object) -> list[object]:
 
 
 WantedTools = Collection[str] | Callable[[str], bool] | None
-"""Which tools of a server are wanted: names as the server spells them, a function of the name, or all."""
+"""The tools of a server to offer: the server's names, a function of the name, or None for all."""
 
 _log = logging.getLogger("routelock.mcp")
 
@@ -151,29 +155,29 @@ class ListedTool:
     """A tool of a server's list."""
 
     name: str
-    """As the server spells it."""
+    """The server's name for the tool."""
     offered: str
-    """As the model is to call it."""
+    """The name that the model is offered."""
     description: str
     schema: Mapping[str, Any]
     arguments: Mapping[str, str]
-    """The server's names of arguments that are offered under others, by those."""
+    """The server's names of renamed arguments, by the names that the model is offered."""
 
 
 def wanted_tools(
     tools: Iterable[Mapping[str, Any]], *, prefix: str, only: WantedTools, where: str
 ) -> dict[str, ListedTool]:
-    """Return the wanted tools of a list, by the server's names for them.
+    """Return the tools of a list that are offered, by the server's names for them.
 
     Args:
-        tools: as ``tools/list`` gives them.
-        prefix: what the offered names begin with.
-        only: which are wanted.
+        tools: the result of ``tools/list``.
+        prefix: the beginning of all offered names.
+        only: the tools to offer.
         where: the server, for messages.
 
     Raises:
-        ConfigError: the server lacks a tool that ``only`` names, two would be offered under one name, or
-            the arguments of one are no object.
+        ConfigError: the server lacks a tool that ``only`` names, two tools would be offered under one name,
+            or the arguments of a tool are not an object.
     """
     listed: dict[str, ListedTool] = {}
     for tool in tools:
@@ -190,10 +194,10 @@ def wanted_tools(
 
 
 def check_known(named: Collection[str], listed: Collection[str], option: str, where: str) -> None:
-    """Make sure that names in an option are names of tools: a wrong one would do nothing, without a word.
+    """Check that the names in an option are names of tools: a wrong one would silently have no effect.
 
     Raises:
-        ConfigError: they are not.
+        ConfigError: a name is not that of a tool.
     """
     if isinstance(named, str):
         raise ConfigError(f"{where}: {option} must be a list of names, not the text {named!r}.")
@@ -206,8 +210,8 @@ def check_known(named: Collection[str], listed: Collection[str], option: str, wh
 def offered_name(name: str) -> str:
     """Return a name that providers accept.
 
-    Dots, slashes and spaces become underscores. Where more than that is lost, six hex digits of the name's
-    SHA-1 keep two names apart, as in `routelock._tool_names.slug`.
+    Dots, slashes and spaces become underscores. If other characters are replaced, six hex digits of the
+    name's SHA-1 keep two names apart, as in `routelock._tool_names.slug`.
     """
     if not odd_tool_name(name):
         return name

@@ -1,4 +1,4 @@
-"""What carries the requests of the openai library: by aiohttp where that can, and without a memory."""
+"""The HTTP client of the openai library uses aiohttp where it can, and keeps no cookies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def nothing(response: Any) -> None: ...
 
 
 @pytest.mark.asyncio_only
-async def test_each_answer_is_looked_at_before_its_body_is_read() -> None:
+async def test_each_answer_is_checked_before_its_body_is_read() -> None:
     looked: list[int] = []
 
     async def look(response: Any) -> None:
@@ -31,15 +31,15 @@ async def test_each_answer_is_looked_at_before_its_body_is_read() -> None:
     assert answer.json()["choices"]
 
 
-async def test_no_redirect_is_followed_whatever_carries() -> None:
+async def test_no_client_follows_redirects() -> None:
     async with httpx_client(nothing) as client:
         assert not client.follow_redirects
 
 
-def test_a_body_is_the_json_that_it_says() -> None:
+def test_body_is_its_json() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "é"}]}
     assert json.loads(encoded(body) or b"") == body
 
 
-def test_what_the_library_alone_can_write_is_left_to_it() -> None:
+def test_values_that_only_the_library_can_encode() -> None:
     assert encoded({"model": "m", "messages": [], "when": datetime(2026, 1, 1)}) is None

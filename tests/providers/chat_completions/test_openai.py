@@ -1,4 +1,4 @@
-"""The handlers of OpenAI's chat API against a true server on a true socket, well-behaved and not.
+"""The handlers of OpenAI's chat API against a real server on a real socket, well-behaved and not.
 
 There are two: one lets the openai library send, the other aiohttp, on asyncio alone. They do the same.
 """
@@ -69,7 +69,7 @@ WAYS = [
     pytest.param(OpenAICompatible, "asyncio", id="aiohttp-asyncio"),
 ]
 KINDS: list[type[EITHER]] = []
-"""Whom the running test is about."""
+"""The handler of the running test."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -170,7 +170,7 @@ async def test_streamed_tool_calls() -> None:
 
 
 async def test_a_stream_in_the_smallest_pieces() -> None:
-    """However the network cuts it: within a character, within CRLF, with comments and U+2028."""
+    """It may be cut inside a character or a CRLF, and hold comments and U+2028."""
     line = "data: " + json.dumps({"choices": [{"delta": {"content": "é\u2028😀"}}]}, ensure_ascii=False)
     body = f": ping\r\n\r\n{line}\r\n\r\ndata: [DONE]".encode()
     pieces = [body[i : i + 1] for i in range(len(body))]
@@ -197,7 +197,7 @@ async def test_a_stream_under_a_wrong_name(first: bytes) -> None:
 @pytest.mark.pairwise
 @BOTH
 @pytest.mark.parametrize("usage", ["x", ["x"], 5, {"prompt_tokens": 3, "prompt_tokens_details": "x"}])
-async def test_a_bill_that_cannot_be_read_costs_no_reply(usage: Any, watched: bool) -> None:
+async def test_unreadable_usage_keeps_the_reply(usage: Any, watched: bool) -> None:
     last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage}
     body = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": usage}
     reply = (
@@ -212,7 +212,7 @@ async def test_a_bill_that_cannot_be_read_costs_no_reply(usage: Any, watched: bo
 
 
 @BOTH
-async def test_what_the_server_says_that_it_cost_is_the_cost(watched: bool) -> None:
+async def test_cost_of_the_server_is_used(watched: bool) -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 1, "cost": 0.25, "is_byok": False}
     last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage}
     body = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": usage}
@@ -290,7 +290,7 @@ async def test_a_schema_beside_tools_elsewhere_is_a_tool_too() -> None:
     assert "response_format" not in server.requests[0].body
 
 
-async def test_keys_that_openai_does_not_know_stay_home() -> None:
+async def test_keys_that_openai_does_not_know_are_not_sent() -> None:
     """LiteLLM is of the same family and keeps more in a message than OpenAI takes."""
     from openai import AsyncOpenAI
 
@@ -308,13 +308,13 @@ async def test_keys_that_openai_does_not_know_stay_home() -> None:
 
 
 @pytest.mark.parametrize("choice", ["auto", "required", "none"])
-async def test_tool_choices_that_are_no_names(choice: str) -> None:
+async def test_tool_choices_that_are_not_names(choice: str) -> None:
     with Server(HELLO) as server:
         await ask(server, request(tools=[WEATHER], tool_choice=choice))
     assert server.requests[0].body["tool_choice"] == choice
 
 
-async def test_without_tools_nothing_is_said_about_them() -> None:
+async def test_no_tool_settings_without_tools() -> None:
     with Server(HELLO) as server:
         await ask(server, request(tool_choice="required", settings={"parallel_tool_calls": False}))
     assert set(server.requests[0].body) == {"model", "messages"}
@@ -327,7 +327,7 @@ async def test_extra_headers() -> None:
 
 
 @pytest.mark.parametrize("key", ["top\nsecret", "top\rsecret", "top\0secret"])
-async def test_a_key_that_cannot_be_sent_is_named_and_not_told(key: str) -> None:
+async def test_key_that_cannot_be_sent_is_not_shown(key: str) -> None:
     with Server(HELLO) as server:
         error = await failure(server.url, api_key=key)
     assert type(error) is InvalidRequest
@@ -357,8 +357,8 @@ async def test_a_key_that_was_read_from_a_file_may_end_with_a_newline() -> None:
     assert server.requests[0].headers["authorization"] == "Bearer k-1"
 
 
-async def test_a_key_that_cannot_be_sent_is_told_nobody() -> None:
-    """Neither by the error nor by what it comes from, which a traceback shows."""
+async def test_key_that_cannot_be_sent_is_not_in_the_chain() -> None:
+    """Neither the error nor its causes, which a traceback shows, hold it."""
     with Server(HELLO) as server:
         error = await failure(server.url, api_key="top\nsecret")
     assert type(error) is InvalidRequest
@@ -371,14 +371,14 @@ async def test_a_key_that_cannot_be_sent_is_told_nobody() -> None:
 @pytest.mark.parametrize(
     "address", ["", "/", "/chat/completions", "/chat/completions/", "/chat/completions?a=1"]
 )
-async def test_what_is_asked_may_be_in_the_address_already(address: str) -> None:
+async def test_address_may_hold_the_path(address: str) -> None:
     with Server(HELLO) as server:
         async with handler_at(server.url + address) as handler:
             assert [each async for each in handler.stream(request())]
     assert server.requests[0].path.partition("?")[0] == "/v1/chat/completions"
 
 
-def test_what_is_no_address_is_told_at_once() -> None:
+def test_text_that_is_not_an_address_is_refused() -> None:
     for kind in (OpenAI, OpenAICompatible):
         with pytest.raises(ConfigError, match="must be an http or https address"):
             kind("m", base_url="localhost:8000/v1")
@@ -393,7 +393,7 @@ async def test_a_query_in_the_address_stays_at_its_end() -> None:
     assert parse_qs(query) == {"api-version": ["1"], "x": ["a b"]}
 
 
-async def test_the_organization_of_openai_is_told_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_organization_is_sent_to_openai_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library sends what it finds in the environment to every endpoint."""
     monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
@@ -410,7 +410,7 @@ async def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch)
     assert not caught.value.retryable
 
 
-async def test_a_client_of_the_callers_own_is_used_and_not_closed() -> None:
+async def test_client_of_the_app_is_used_and_not_closed() -> None:
     from openai import AsyncOpenAI
 
     with Server(HELLO) as server:
@@ -434,7 +434,7 @@ async def test_azures_client_finds_the_deployment_in_the_body() -> None:
     assert server.requests[0].body["messages"] == [{"role": "user", "content": "Hi"}]
 
 
-async def test_what_only_the_library_can_write_as_json_is_left_to_it() -> None:
+async def test_library_encodes_values_that_are_not_json() -> None:
     with Server(HELLO) as server:
         handler = OpenAI("m", base_url=server.url, api_key="k")
         asked = request(settings={"extra_body": {"until": datetime(2027, 1, 1, tzinfo=UTC)}})
@@ -443,7 +443,7 @@ async def test_what_only_the_library_can_write_as_json_is_left_to_it() -> None:
     assert server.requests[0].body["until"] == "2027-01-01T00:00:00+00:00"
 
 
-async def test_what_is_sent_says_that_it_is_json() -> None:
+async def test_request_has_a_json_content_type() -> None:
     with Server(HELLO) as server:
         await ask(server, request(tools=[WEATHER]))
     assert server.requests[0].headers["content-type"] == "application/json"
@@ -489,7 +489,7 @@ async def test_an_address_without_a_version_is_named(watched: bool) -> None:
     assert f"such as {server.url}." in str(error)
 
 
-async def test_a_server_that_is_stopped_within_a_stream_says_what_it_is() -> None:
+async def test_server_stopped_inside_a_stream() -> None:
     said = {"message": "The server is shutting down.", "type": "server_error", "code": "shutting_down"}
     with Server(streamed(chunk({"content": "Once"}), event({"error": said}))) as server:
         error = await failure(server.url, watched=True)
@@ -516,7 +516,7 @@ async def test_retry_after(watched: bool) -> None:
         Reply((b"Not Found",), content_type="text/plain"),
     ],
 )
-async def test_answers_that_are_no_replies(reply: Reply, watched: bool) -> None:
+async def test_answers_without_a_reply(reply: Reply, watched: bool) -> None:
     with Server(reply) as server:
         error = await failure(server.url, watched=watched)
     assert type(error) is UnreadableResponse
@@ -559,7 +559,7 @@ async def test_an_error_after_the_finish_reason(code: int, kind: type[ProviderEr
 
 @BOTH
 async def test_a_choice_that_failed(watched: bool) -> None:
-    """OpenRouter reports what the vendor behind it met within the choice."""
+    """OpenRouter reports the error of the vendor inside the choice."""
     choice = {"finish_reason": "error", "error": {"message": "no", "code": 429}, "delta": {}, "message": {}}
     body = {"choices": [choice]}
     reply = streamed(event(body)) if watched else Reply((json.dumps(body).encode(),))
@@ -647,7 +647,7 @@ async def test_a_whole_reply_that_is_cut(watched: bool) -> None:
 
 
 @BOTH
-async def test_nobody_listens(watched: bool) -> None:
+async def test_refused_connection(watched: bool) -> None:
     error = await failure(refused_url(), watched=watched)
     assert type(error) is ConnectionFailed
     assert error.retryable
@@ -661,7 +661,7 @@ async def test_a_server_that_does_not_answer(watched: bool) -> None:
     assert type(error) is ProviderTimeout
 
 
-async def test_a_stream_that_falls_silent() -> None:
+async def test_silent_stream_times_out() -> None:
     with Server(streamed(chunk({"content": "Hel"}), done=False, ending="stall")) as server:
         error = await failure(server.url, watched=True, chunk_timeout=0.3)
         assert await server.client_hung_up()
@@ -675,7 +675,7 @@ async def test_comments_do_not_keep_a_stream_alive() -> None:
     assert type(error) is ProviderTimeout
 
 
-async def test_a_model_may_think_before_its_first_word() -> None:
+async def test_first_piece_may_take_longer() -> None:
     with Server(streamed(chunk({"content": "x"}, finish="stop"), done=False, delay=0.7)) as server:
         events = await ask(server, request(stream=True), chunk_timeout=0.6)
     assert events[0] == TextDelta("x")
@@ -789,7 +789,7 @@ def test_names_and_families(url: str | None, name: str, family: str) -> None:
     assert family_of(handler) == family
 
 
-def test_a_name_of_ones_own() -> None:
+def test_name_of_the_app() -> None:
     handler = KINDS[0]("openai/gpt-oss-20b", base_url="https://api.groq.com/openai/v1")
     assert handler.name == "groq_openai_gpt-oss-20b"
     assert KINDS[0]("m", name="small", priority=3).name == "small"
@@ -831,7 +831,7 @@ async def test_an_answer_that_is_all_error_is_that_error(error: Any, words: str,
     assert type(failed) is ServerFailed
 
 
-async def test_an_object_that_is_no_completion_is_told_with_what_it_says() -> None:
+async def test_object_that_is_not_a_completion_is_quoted() -> None:
     with Server(Reply((b'{"detail": "No such route"}',))) as server:
         error = await failure(server.url)
     assert type(error) is UnreadableResponse
@@ -849,7 +849,7 @@ async def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert proxy.requests[0].path == "http://models.invalid/v1/chat/completions"
 
 
-async def test_a_proxy_that_the_environment_says_not_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_proxy_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(HELLO) as server:
         monkeypatch.setenv("http_proxy", "http://proxy.invalid")
         monkeypatch.setenv("no_proxy", "127.0.0.1")

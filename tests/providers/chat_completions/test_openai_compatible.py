@@ -1,4 +1,4 @@
-"""What is the aiohttp handler's own; what it shares with the other one is in test_openai."""
+"""The aiohttp handler alone; test_openai tests what it shares with the other handler."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ async def test_the_address(ending: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["api.groq.com/openai/v1", "ftp://x.org", "http://"])
-def test_what_is_no_address(url: str) -> None:
+def test_text_that_is_not_an_address(url: str) -> None:
     with pytest.raises(ConfigError, match="base_url"):
         OpenAICompatible("m", base_url=url)
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    """The key would go wherever the server says."""
+    """The key would be sent to the redirect's address."""
     with Server(HELLO) as other:
         moved = Reply(status=308, headers={"location": f"{other.url}/chat/completions"})
         with Server(moved) as server:
@@ -112,7 +112,7 @@ async def test_a_connection_does_not_keep_the_refusals_that_came_over_it() -> No
 
 
 def responses() -> list[object]:
-    """The answers of which anybody still knows."""
+    """The answers that are still referenced."""
     gc.collect()
     return [each for each in gc.get_objects() if type(each).__name__ == "HttpResponse"]
 
@@ -138,7 +138,7 @@ async def test_the_headers() -> None:
     assert "cookie" not in headers
 
 
-async def test_a_header_stands_in_for_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_header_replaces_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(HELLO) as server:
         handler = OpenAICompatible(
             "m", base_url=server.url, api_key="k", headers={"Authorization": "Basic abc"}
@@ -147,7 +147,7 @@ async def test_a_header_stands_in_for_the_key(monkeypatch: pytest.MonkeyPatch) -
     assert server.requests[0].headers["authorization"] == "Basic abc"
 
 
-async def test_azure_takes_its_key_in_a_header_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_azures_key_has_its_own_header(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(HELLO) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
         monkeypatch.setenv("AZURE_API_KEY", "k")
@@ -176,7 +176,7 @@ async def test_cookies_are_not_kept() -> None:
     assert "cookie" not in server.requests[1].headers
 
 
-async def test_a_long_conversation_is_no_reason_to_warn() -> None:
+async def test_long_conversation_gives_no_warning() -> None:
     with Server(HELLO) as server:
         long = Request(messages=[{"role": "user", "content": "é" * 2**20}])
         await ask(OpenAICompatible("m", base_url=server.url), long)
@@ -228,7 +228,7 @@ async def test_an_empty_error_body_that_is_cut() -> None:
 
 
 def test_each_event_loop_has_its_own_connections_and_closes_them() -> None:
-    """Nothing has to be closed by hand, and aiohttp has nothing to complain of."""
+    """Nothing has to be closed, and aiohttp does not warn."""
     with Server(HELLO) as server, warnings.catch_warnings():
         warnings.simplefilter("error")
         handler = OpenAICompatible("m", base_url=server.url)
@@ -259,7 +259,7 @@ def test_a_handler_that_is_dropped_leaves_nothing_open() -> None:
 # Other libraries
 
 
-def test_trio_is_told_where_to_go() -> None:
+def test_error_on_trio_names_the_other_handler() -> None:
     async def ask_on_trio() -> None:
         with pytest.raises(ConfigError, match=r"routelock_providers\.OpenAI"):
             async for _ in OpenAICompatible("m", base_url="http://127.0.0.1:1").stream(request()):
@@ -268,7 +268,7 @@ def test_trio_is_told_where_to_go() -> None:
     trio.run(ask_on_trio)
 
 
-async def test_a_missing_key_is_asked_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_key_sends_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY"):
         async for _ in OpenAICompatible("m").stream(request()):
@@ -329,7 +329,7 @@ NOT_A_NUMBER = {"reasoning_details": [{"type": "x", "score": float("nan")}], "ra
 
 
 @pytest.mark.parametrize("watched", [False, True])
-async def test_a_number_that_is_none_is_not_sent_back(watched: bool) -> None:
+async def test_nan_is_not_sent_back(watched: bool) -> None:
     """Python's servers write NaN. The tool has run, so the next request has to be one that can be sent."""
     asked = {"tool_calls": [{"index": 0, **call("pay")}], **NOT_A_NUMBER}
     whole = [said(asked, usage=USAGE), HELLO]
@@ -352,7 +352,7 @@ async def test_a_number_that_is_none_is_not_sent_back(watched: bool) -> None:
     ]
 
 
-async def test_a_number_too_large_for_python_is_not_sent_back_either() -> None:
+async def test_infinity_is_not_sent_back() -> None:
     reply = Reply((said({"content": "Hi", "x": {"y": 7}}).pieces[0].replace(b"7}", b"1e999}"),))
     with Server(reply, HELLO) as server:
         handler = OpenAICompatible("m", base_url=server.url)
@@ -363,8 +363,8 @@ async def test_a_number_too_large_for_python_is_not_sent_back_either() -> None:
 
 
 @pytest.mark.parametrize("blank", ["", "  ", "\n"])
-async def test_a_blank_key_is_none(blank: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compose files pass on a variable that nobody set as an empty one."""
+async def test_blank_key_counts_as_none(blank: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compose files pass on an unset variable as an empty one."""
     monkeypatch.setenv("OPENAI_API_KEY", blank)
     monkeypatch.setenv("LOCAL_API_KEY", blank)
     asked = Request(messages=[{"role": "user", "content": "Hi"}])

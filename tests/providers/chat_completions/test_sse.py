@@ -1,4 +1,4 @@
-"""However a stream of events is cut into pieces, the events are the same."""
+"""The events of a stream do not depend on how it is cut into pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent and heard through aiohttp, whichever handler it is for."""
+"""Requests and answers over aiohttp, for every handler."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_body_of_any_length_is_sent_whole(size: int) -> None:
     assert server.connections == 1
 
 
-async def test_what_comes_before_an_answer_is_no_answer() -> None:
+async def test_interim_answers_are_skipped() -> None:
     hints = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhere"
     with RawServer(Raw(sent=(hints, answer))) as server:
@@ -74,7 +74,7 @@ async def test_what_comes_before_an_answer_is_no_answer() -> None:
             assert await said(one, b"{}") == b"here"
 
 
-async def test_a_handler_that_has_asked_before_is_recorded_all_the_same(tmp_path: Path) -> None:
+async def test_used_handler_answers_from_a_cassette(tmp_path: Path) -> None:
     with Server(HELLO) as server:
         async with client(server.url) as one:
             await said(one, b"{}")
@@ -92,7 +92,7 @@ def recording_of(url: str, text: str) -> dict[str, Any]:
     return {"version": 1, "interactions": [{"request": request, "response": response}]}
 
 
-async def test_a_header_cannot_bring_another_one() -> None:
+async def test_header_with_a_line_break_is_refused() -> None:
     with Server(Reply((b"{}",))) as server:
         async with client(server.url, {"x-mine": "a\r\nx-theirs: b"}) as one:
             with pytest.raises(ValueError, match="header"):
@@ -100,7 +100,7 @@ async def test_a_header_cannot_bring_another_one() -> None:
     assert not server.requests
 
 
-async def test_a_body_that_is_left_ends_the_connection() -> None:
+async def test_unread_body_ends_the_connection() -> None:
     with Server(Reply((b"x", b"y"), ending="stall")) as server:
         async with client(server.url) as one:
             response = await one.post(b"{}")
@@ -121,7 +121,7 @@ async def test_a_call_that_is_cancelled_ends_the_connection() -> None:
             assert await server.client_hung_up()
 
 
-async def test_a_transport_says_of_each_request_what_belongs_to_it() -> None:
+async def test_transport_sends_the_headers_of_each_request() -> None:
     with Server(Reply((b"{}",))) as server:
         transport = AiohttpTransport(ssl.create_default_context())
         async with httpx.AsyncClient(transport=transport) as one:
@@ -131,7 +131,7 @@ async def test_a_transport_says_of_each_request_what_belongs_to_it() -> None:
     assert sent == [("a", "1"), ("a", "2"), ("b", "2"), ("a", "1"), ("a", "1")]
 
 
-async def test_a_transport_adds_no_header_of_aiohttps() -> None:
+async def test_transport_adds_no_header_of_aiohttp() -> None:
     with Server(Reply((b"{}",))) as server:
         transport = AiohttpTransport(ssl.create_default_context())
         asked = httpx.Request("POST", server.url, headers={"host": "me", "x-mine": "y"}, content=b"{}")
@@ -142,7 +142,7 @@ async def test_a_transport_adds_no_header_of_aiohttps() -> None:
 
 @contextlib.contextmanager
 def deaf() -> Iterator[str]:
-    """An address that takes no connection and does not refuse one: as many wait there as may."""
+    """An address that neither takes nor refuses a connection, because its queue is full."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         address = listener.getsockname()
@@ -152,7 +152,7 @@ def deaf() -> Iterator[str]:
         yield f"http://127.0.0.1:{address[1]}/v1"
 
 
-async def test_a_connection_that_takes_too_long_is_told_as_httpx_tells_it() -> None:
+async def test_slow_connection_is_an_httpx_connect_timeout() -> None:
     transport = AiohttpTransport(ssl.create_default_context())
     with deaf() as url:
         async with httpx.AsyncClient(transport=transport, timeout=0.1) as one:
@@ -161,7 +161,7 @@ async def test_a_connection_that_takes_too_long_is_told_as_httpx_tells_it() -> N
 
 
 @pytest.mark.parametrize("said", [Raw(then="stall"), Reply((b"x",), ending="stall")], ids=["no head", "half"])
-async def test_a_server_that_falls_silent_is_told_as_httpx_tells_it(said: Reply) -> None:
+async def test_silent_server_is_an_httpx_read_timeout(said: Reply) -> None:
     transport = AiohttpTransport(ssl.create_default_context())
     with RawServer(said) as server:
         async with httpx.AsyncClient(transport=transport, timeout=0.1) as one:
@@ -170,7 +170,7 @@ async def test_a_server_that_falls_silent_is_told_as_httpx_tells_it(said: Reply)
         assert await server.client_hung_up()
 
 
-async def test_a_time_that_is_over_does_not_hold_for_the_next_request() -> None:
+async def test_timeout_applies_to_one_request_only() -> None:
     transport = AiohttpTransport(ssl.create_default_context())
     with Server(Reply((b"1",)), Reply((b"2",), delay=0.6)) as server:
         async with httpx.AsyncClient(transport=transport) as one:

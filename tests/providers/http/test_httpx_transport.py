@@ -1,4 +1,4 @@
-"""httpx over aiohttp, as litellm and its users' own calls see it."""
+"""httpx over aiohttp, for litellm and for the calls of its users."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def client(**options: Any) -> AsyncGenerator[httpx.AsyncClient]:
         yield one
 
 
-async def test_what_is_sent_is_what_httpx_made() -> None:
+async def test_request_equals_that_of_httpx() -> None:
     with Server(Reply((b"{}",))) as server:
         async with client(headers={"user-agent": "me"}) as one:
             await one.post(f"{server.url}/a%2Fb?c=%20d", json={"x": 1}, headers={"x-mine": "y"})
@@ -60,7 +60,7 @@ async def test_redirects_are_left_to_httpx() -> None:
             assert (await one.get(server.url)).text == "here"
 
 
-async def test_nobody_there() -> None:
+async def test_refused_connection_is_a_connect_error() -> None:
     async with client() as one:
         with pytest.raises(httpx.ConnectError):
             await one.get(refused_url())
@@ -73,7 +73,7 @@ async def test_a_connection_that_breaks() -> None:
                 await one.get(server.url)
 
 
-async def test_what_is_no_http() -> None:
+async def test_answer_that_is_not_http() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.9\r\n")
         await reader.read()
@@ -93,7 +93,7 @@ async def test_httpxs_timeout_holds() -> None:
 
 
 def test_connections_of_litellm_end_with_their_event_loop() -> None:
-    """Nothing has to be closed by hand, and nobody complains of it."""
+    """Nothing has to be closed, and no library warns."""
     with Server(HELLO) as server, warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         agent = Agent("a", model=LiteLLM("openai/m", api_base=server.url, api_key="k"))

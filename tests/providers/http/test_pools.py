@@ -1,4 +1,4 @@
-"""A connection that ends as the next request comes costs no attempt, and nothing else is sent twice."""
+"""A request on a closing connection is sent again, and no other request is sent twice."""
 
 from __future__ import annotations
 
@@ -60,9 +60,7 @@ def hello(watched: bool) -> Reply:
 @EVERY
 @WATCHED
 @ENDINGS
-async def test_a_request_that_comes_too_late_is_sent_once_more(
-    name: str, watched: bool, then: Ending
-) -> None:
+async def test_request_on_a_closing_connection_is_sent_again(name: str, watched: bool, then: Ending) -> None:
     with RawServer(hello(watched), Raw(then=then), hello(watched)) as server:
         async with handler(name, server.url) as one:
             await ask(one, watched=watched)
@@ -101,7 +99,7 @@ async def test_a_new_connection_that_ends_is_an_error(name: str, then: Ending) -
 
 @EVERY
 @ENDINGS
-async def test_it_is_sent_once_more_and_not_again(name: str, then: Ending) -> None:
+async def test_request_is_sent_again_only_once(name: str, then: Ending) -> None:
     with RawServer(HELLO, Raw(then=then), Raw(then=then), HELLO) as server:
         async with handler(name, server.url) as one:
             await ask(one)
@@ -114,7 +112,7 @@ CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "", "arg
 
 
 def calling(name: str) -> tuple[bytes, ...]:
-    """The whole answer of a server that closes the connection after each stream, and does not say so."""
+    """The whole answer of a server that silently closes the connection after each stream."""
     call = {**CALL, "function": {"name": name, "arguments": "{}"}}
     return in_chunks(
         chunk({"role": "assistant", "tool_calls": [call]}), chunk({}, finish="tool_calls"), event(b"[DONE]")

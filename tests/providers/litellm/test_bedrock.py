@@ -124,7 +124,7 @@ REPLIES = {
 
 
 @pytest.mark.parametrize("model", REPLIES)
-async def test_what_was_streamed_is_the_answer(model: str) -> None:
+async def test_streamed_text_is_the_answer(model: str) -> None:
     with Server(streamed(*REPLIES[model])) as server:
         result = await answer(model, server)
     assert result.final_output == "Hello"
@@ -140,7 +140,7 @@ async def test_a_stream_without_its_end_is_half_an_answer(model: str) -> None:
         await answer(model, server)
 
 
-async def test_an_error_within_a_stream_is_one() -> None:
+async def test_error_inside_a_stream() -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     with (
         Server(streamed(*REPLIES[CLAUDE][:3], error)) as server,
@@ -159,7 +159,7 @@ async def test_a_call_is_carried_out_however_its_bytes_are_cut(piece: int) -> No
 
 
 @pytest.mark.parametrize(("model", "counted"), [(CLAUDE, True), (NOVA, True), (LLAMA, False)])
-async def test_tokens_that_litellm_guesses_are_said_to_be_estimated(model: str, counted: bool) -> None:
+async def test_tokens_that_litellm_guesses_are_marked_as_estimated(model: str, counted: bool) -> None:
     with Server(streamed(*REPLIES[model])) as server:
         usage = (await answer(model, server)).usage
     assert usage.estimated is not counted

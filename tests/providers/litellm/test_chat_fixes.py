@@ -1,4 +1,4 @@
-"""Shapes of a chat completion that litellm trips over, and the reply that any other handler makes of them."""
+"""Forms of a chat completion that litellm misreads give the same reply as with any other handler."""
 
 from __future__ import annotations
 
@@ -110,14 +110,14 @@ async def test_a_whole_reply_of_this_kind_is_read(model: str, reply: str) -> Non
         {"choices": [None, 5]},
     ],
 )
-def test_anything_else_is_left_alone(value: dict[str, Any]) -> None:
+def test_other_values_stay_unchanged(value: dict[str, Any]) -> None:
     before = copy.deepcopy(value)
     assert not fix_chunk("openai", value)
     assert not fix_completion("openai", value)
     assert value == before
 
 
-def test_what_mistral_says_in_parts_litellm_reads_by_itself() -> None:
+def test_parts_of_mistral_stay_unchanged() -> None:
     assert not fix_chunk("mistral", chunk({"delta": {"content": [{"type": "text", "text": "a"}]}}))
 
 

@@ -1,4 +1,4 @@
-"""Which client litellm is given for a call: ours, where it takes one, and one for each event loop."""
+"""litellm gets our client on every route that takes one, and one per event loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_calls_of_one_loop_share_a_client() -> None:
     await close_litellm()
 
 
-async def test_where_openais_library_asks_it_asks_through_ours_once_and_not_again() -> None:
+async def test_openai_library_uses_our_client_without_retries() -> None:
     one, again = await given_for(route("openai")), await given_for(route("openai"))
     assert one["client"] is again["client"]
     assert one["client"].max_retries == 0
@@ -46,7 +46,7 @@ async def test_a_provider_that_takes_no_client_is_asked_through_litellms_own() -
     assert await given_for(route("openai", api_key=None)) is None
 
 
-async def test_answers_that_nobody_knows_how_to_read_are_not_filtered() -> None:
+async def test_answers_in_an_unknown_format_are_not_filtered() -> None:
     assert route("anthropic").is_filtered
     assert not route("langflow").is_filtered
     assert route("langflow", responses=True).is_filtered

@@ -1,4 +1,4 @@
-"""What comes of a reply between litellm and the run, on a true socket: whole or streamed, it is the same."""
+"""Replies through litellm over a real socket are the same whole and streamed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def done_by(handler: LiteLLM, *, watched: bool) -> tuple[MessageDone, str,
 
 
 def told(message: dict[str, Any], finish: str, *, watched: bool) -> Reply:
-    """A reply whose message is this one, as it is asked for."""
+    """A reply with this message, streamed or whole."""
     if not watched:
         return said(message, finish=finish, created=1, usage=USAGE)
     calls = [{"index": place, **call} for place, call in enumerate(message.get("tool_calls") or ())]
@@ -80,7 +80,7 @@ STOP = event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "us
 
 @pytest.mark.parametrize("ending", ["end", "cut"])
 async def test_an_argument_called_done_does_not_end_a_stream(ending: Any) -> None:
-    """Gemini's arguments are an object on the wire; another call may have been to come."""
+    """Gemini sends arguments as an object; another call may follow."""
     ticked: list[bool] = []
 
     @tool
@@ -119,9 +119,7 @@ EXTRA = {"reasoning_details": DETAILS, "refusal": "I cannot.", "extra_content": 
     "model",
     ["openai/gpt-4o", "openrouter/a/b", "deepseek/deepseek-chat", "hosted_vllm/a", "xai/grok-4", "azure/m"],
 )
-async def test_what_litellm_does_not_know_of_a_message_is_kept_and_goes_back(
-    model: str, watched: bool
-) -> None:
+async def test_unknown_fields_of_a_message_are_sent_back(model: str, watched: bool) -> None:
     reply = told({"content": None, **EXTRA, "tool_calls": [CALL]}, "tool_calls", watched=watched)
     with Server(reply, told({"content": "ok"}, "stop", watched=watched)) as server:
 
@@ -179,8 +177,8 @@ async def test_a_thought_in_the_text_is_the_same_either_way(
     assert (kept.get("reasoning_content") or kept.get("reasoning") or "") == thought
 
 
-async def test_a_plain_call_is_one_whatever_the_address_is_called() -> None:
-    """The path has "stream" in it, and the answer an error inside a success."""
+async def test_address_does_not_decide_whether_a_call_streams() -> None:
+    """The path holds "stream", and the answer an error inside a success."""
     with Server(said({"content": "Hello"}, created=1, usage=USAGE)) as server:
         url = server.url.replace("/v1", "/upstream/v1")
         handler = LiteLLM("openai/gpt-4o", api_base=url, api_key="test-not-a-key")
@@ -222,7 +220,7 @@ async def test_events_may_have_no_space_after_their_name(model: str) -> None:
     ],
     ids=["no stream", "something else", "without an end", "FastChat's error", "a role"],
 )
-async def test_a_stream_without_a_reply_in_it_is_no_empty_success(
+async def test_stream_without_a_reply_is_an_error(
     model: str, reply: Reply, error: type[ProviderError]
 ) -> None:
     with Server(reply) as server:
@@ -262,7 +260,7 @@ FRAMES = {
 
 @MODELS
 @pytest.mark.parametrize("frame", FRAMES)
-async def test_however_a_stream_is_framed_nothing_of_it_is_lost(model: str, frame: str) -> None:
+async def test_no_frame_of_a_stream_loses_text(model: str, frame: str) -> None:
     """litellm skips lines and an event without a line end, and takes a comment for the end."""
     with Server(Reply(FRAMES[frame], content_type=SSE)) as server:
         done, text, _ = await done_by(made(model, server), watched=True)
@@ -298,7 +296,7 @@ async def test_a_server_that_always_streams_is_understood(model: str, end: bytes
 
 @MODELS
 @pytest.mark.parametrize("pieces", [(HEL,), (HEL, b'data: {"id": "r1", "choi\n\n', LO, event(b"[DONE]"))])
-async def test_a_part_of_a_stream_is_no_whole_reply(model: str, pieces: tuple[bytes, ...]) -> None:
+async def test_part_of_a_stream_is_not_a_whole_reply(model: str, pieces: tuple[bytes, ...]) -> None:
     with Server(streamed(*pieces, done=False)) as server:
         with pytest.raises(UnreadableResponse):
             await done_by(made(model, server), watched=False)
@@ -316,7 +314,7 @@ async def test_a_refusal_in_pieces_is_whole(model: str) -> None:
 
 @BOTH
 @MODELS
-async def test_nobody_counts_the_tokens_of_a_thought_but_the_vendor(model: str, watched: bool) -> None:
+async def test_reasoning_tokens_are_the_vendors(model: str, watched: bool) -> None:
     thought = {"content": "Hello", "reasoning_content": "Hm, hm, hm."}
     with Server(
         told(thought, "stop", watched=watched)
@@ -332,7 +330,7 @@ async def test_nobody_counts_the_tokens_of_a_thought_but_the_vendor(model: str, 
 @BOTH
 @MODELS
 @pytest.mark.parametrize("bill", ["x", [1], 5, {"prompt_tokens": "a"}, {"prompt_tokens": None}, {}])
-async def test_a_bill_that_cannot_be_read_costs_no_reply(model: str, bill: Any, watched: bool) -> None:
+async def test_unreadable_usage_keeps_the_reply(model: str, bill: Any, watched: bool) -> None:
     last = chunk({}, finish="stop", created=1, usage=bill)
     reply = streamed(HEL, LO, last) if watched else said({"content": "Hello"}, created=1, usage=bill)
     with Server(reply) as server:
@@ -344,7 +342,7 @@ async def test_a_bill_that_cannot_be_read_costs_no_reply(model: str, bill: Any, 
 
 @MODELS
 @pytest.mark.parametrize("body", [{"choices": []}, {"choices": [], "id": "r1", "model": "m"}])
-async def test_a_whole_reply_with_nothing_in_it_is_none(model: str, body: dict[str, Any]) -> None:
+async def test_empty_whole_reply_is_an_error(model: str, body: dict[str, Any]) -> None:
     with Server(Reply((json.dumps(body).encode(),))) as server:
         with pytest.raises(IncompleteResponse, match="no part of a reply came"):
             await done_by(made(model, server), watched=False)
@@ -368,13 +366,13 @@ async def test_a_key_and_an_address_are_taken_as_people_have_them(
 
 
 def alive() -> list[int]:
-    """How many there are of the parts of a call."""
+    """The number of live objects of calls."""
     counts = Counter(type(each).__name__ for each in gc.get_objects())
     return [counts[name] for name in ("Exchange", "CallConnection", "ResponseFilter", "Sent")]
 
 
 @BOTH
-async def test_nothing_is_kept_of_a_call_that_is_over(watched: bool) -> None:
+async def test_finished_call_leaves_no_objects(watched: bool) -> None:
     """litellm logs later, and keeps the context of each call until then."""
     with Server(*[HELLO_STREAM if watched else HELLO] * 10) as server:
         handler = made("openai/gpt-4o", server)

@@ -1,4 +1,4 @@
-"""What litellm cannot read is written so that it can; the rest stays the same object."""
+"""Fixes change what litellm cannot read; everything else stays the same object."""
 
 from __future__ import annotations
 
@@ -20,11 +20,16 @@ def reply(**message: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}]}
 
 
-def test_a_reply_that_needs_nothing_is_the_same_object() -> None:
+def test_reply_without_a_fix_is_the_same_object() -> None:
     body = json.dumps(reply(content="Hello")).encode()
     assert fix_reply("openai", body) is body
     line = b'data: {"choices": []}'
     assert fix_event("groq", line) is line
+
+
+def test_reply_with_half_a_surrogate_pair_is_fixed() -> None:
+    body = b'{"choices": [{"message": {"content": "cut \\ud83d"}}]}'
+    assert json.loads(fix_reply("groq", body))["choices"][0]["message"]["content"] == "cut \ud83d"
 
 
 def test_groqs_older_answers_get_a_service_tier() -> None:
@@ -43,7 +48,7 @@ def test_annotations_of_files_are_taken_out_and_links_stay() -> None:
     assert fixed("openai", said)["output"][0]["content"][0]["annotations"] == []
 
 
-def test_snowflakes_empty_objects_are_nothing() -> None:
+def test_snowflakes_empty_objects_are_removed() -> None:
     call = {
         "id": "c",
         "type": "function",
@@ -64,7 +69,7 @@ def test_snowflakes_empty_objects_are_nothing() -> None:
 
 
 @pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled"])
-def test_a_response_that_is_not_complete_says_so(status: str) -> None:
+def test_incomplete_response_gets_an_error(status: str) -> None:
     said = {"object": "response", "id": "resp_1", "status": status, "output": [], "error": None}
     assert status in fixed("openai", said)["error"]["message"]
 
@@ -135,7 +140,7 @@ def test_other_streams_hold_no_whole_reply() -> None:
 
 
 @given(st.binary(), st.sampled_from(["groq", "openai"]))
-def test_what_is_no_json_passes_as_it_is(junk: bytes, provider: str) -> None:
+def test_text_that_is_not_json_passes_unchanged(junk: bytes, provider: str) -> None:
     try:
         json.loads(junk)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The LiteLLM handler against a true server on a true socket: every wire format, well-behaved and not."""
+"""The LiteLLM handler against a real server on a real socket: every wire format, well-behaved and not."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ async def test_settings_reach_the_wire_and_the_requests_own_win() -> None:
 
 
 @pytest.mark.parametrize("model", [OPENAI, MISTRAL, ANTHROPIC, RESPONSES])
-async def test_what_is_about_tools_is_not_sent_without_any(model: str) -> None:
+async def test_tool_settings_are_not_sent_without_tools(model: str) -> None:
     """OpenAI refuses it: "'parallel_tool_calls' is only allowed when 'tools' are specified"."""
     settings = {"parallel_tool_calls": False, "tool_choice": "auto"}
     async with served(failed(418)) as server:
@@ -322,7 +322,7 @@ async def test_responses_models_go_to_the_responses_api() -> None:
     assert server.requests[-1].path.endswith("/responses")
 
 
-async def test_a_vendors_own_part_passes_litellm() -> None:
+async def test_part_of_the_vendor_reaches_the_wire() -> None:
     part = {"type": "document_url", "document_url": "https://example.com/a.pdf"}
     content = [{"type": "text", "text": "Read:"}, part]
     messages: Any = [{"role": "user", "content": content}]
@@ -341,7 +341,7 @@ async def test_a_vendors_own_tools_join_the_others() -> None:
     assert [tool["name"] for tool in asked(server)["tools"]] == ["weather", "web_search"]
 
 
-async def test_a_setting_that_the_vendor_does_not_know_is_left_out_unless_it_must_not_be() -> None:
+async def test_drop_params_decides_on_unknown_settings() -> None:
     settings = {"reasoning_effort": "low"}
     async with served(HELLO) as server:
         await reply_of(handler_at(server.url, OPENAI), request(settings=settings))
@@ -351,7 +351,7 @@ async def test_a_setting_that_the_vendor_does_not_know_is_left_out_unless_it_mus
             await reply_of(strict, request(settings=settings))
 
 
-async def test_a_client_of_the_apps_own_is_used() -> None:
+async def test_client_of_the_app_is_used() -> None:
     from openai import AsyncOpenAI
 
     async with served(HELLO) as server:
@@ -360,7 +360,7 @@ async def test_a_client_of_the_apps_own_is_used() -> None:
     assert done.message.get("content") == "Hello"
 
 
-async def test_what_litellm_added_to_a_message_is_not_sent_to_a_vendor_that_never_said_it() -> None:
+async def test_keys_of_litellm_are_not_sent_to_other_vendors() -> None:
     call = {**CALL, "provider_specific_fields": {"thought_signature": "s"}}
     message = {"role": "assistant", "content": "x", "reasoning_content": "r", "tool_calls": [call]}
     message |= {"provider_specific_fields": {"a": 1}, "thinking_blocks": [{"type": "thinking"}]}
@@ -399,7 +399,7 @@ async def test_openai_is_bound_to_a_schema_natively_with_tools_or_without() -> N
 
 
 @BOTH
-async def test_where_a_schema_would_stop_the_tools_the_answer_is_a_tool(watched: bool) -> None:
+async def test_answer_is_a_tool_if_a_schema_would_stop_the_tools(watched: bool) -> None:
     function = {"name": "final_answer", "arguments": '{"n": 1}'}
     call = {"index": 0, "id": "c1", "type": "function", "function": function}
     pieces = streamed(chunk({"tool_calls": [call]}), chunk({}, finish="tool_calls"))
@@ -435,7 +435,7 @@ async def test_ollama_is_given_the_schema() -> None:
     assert chat.body["format"] == SCHEMA.schema
 
 
-async def test_a_model_that_calls_no_tools_is_told_the_schema() -> None:
+async def test_model_without_tools_gets_the_schema_as_text() -> None:
     async with served(said({"content": '{"n": 1}'})) as server:
         await events_of(handler_at(server.url, "perplexity/sonar"), request(output_schema=SCHEMA))
     system = asked(server)["messages"][0]
@@ -453,7 +453,7 @@ async def test_a_model_that_calls_no_tools_is_told_the_schema() -> None:
         ("auto", {"content": "No."}, True),
     ],
 )
-async def test_a_forced_tool_that_was_not_called_is_an_error_where_litellm_cannot_force(
+async def test_uncalled_forced_tool_is_an_error(
     choice: str, message: dict[str, Any], is_obeyed: bool
 ) -> None:
     async with served(said(message)) as server:
@@ -505,9 +505,7 @@ ODD_ARGUMENTS = {
 @pytest.mark.parametrize("model", [OPENAI, MISTRAL, "groq/llama-3.3-70b", "openrouter/a/b"])
 @pytest.mark.parametrize("arguments", ODD_ARGUMENTS.values(), ids=ODD_ARGUMENTS)
 @pytest.mark.parametrize("name", ["look_up", "multi_tool_use.parallel"])
-async def test_odd_arguments_come_as_they_are_plain_and_streamed(
-    model: str, arguments: str, name: str
-) -> None:
+async def test_odd_arguments_stay_unchanged(model: str, arguments: str, name: str) -> None:
     """litellm reads those of a whole reply, and fails of some, or makes other calls of them."""
     made = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
     whole = said({"content": None, "tool_calls": [made]}, finish="tool_calls", usage=USAGE)
@@ -532,7 +530,7 @@ OTHER = {"type": "function", "function": {"name": "other", "parameters": {"type"
     ("choice", "names", "sent"),
     [("weather", ["weather"], "any"), ("none", [], None), ("required", ["weather", "other"], "any")],
 )
-async def test_a_tool_choice_that_litellm_would_drop_is_said_in_another_way(
+async def test_dropped_tool_choice_is_expressed_by_the_tools(
     choice: str, names: list[str], sent: str | None
 ) -> None:
     reply = said({"content": None, "tool_calls": [CALL]}) if names else HELLO
@@ -590,8 +588,8 @@ async def test_a_missing_key_names_the_variable(model: str, monkeypatch: pytest.
         await reply_of(LiteLLM(model, api_base=refused_url() if provider == "AZURE" else None), request())
 
 
-@pytest.mark.parametrize("model", ["nobody/nothing", "whatever"])
-async def test_an_unknown_provider_is_told_how_a_model_string_looks(model: str) -> None:
+@pytest.mark.parametrize("model", ["unknown/nothing", "whatever"])
+async def test_unknown_provider_shows_the_form_of_a_model_string(model: str) -> None:
     with pytest.raises(ModelNotFound, match="provider/model"):
         await reply_of(LiteLLM(model), request())
 
@@ -652,7 +650,7 @@ async def test_an_error_inside_a_success_is_that_error() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html><title>Hello</title></html>", b'{"choices"'])
 @pytest.mark.parametrize("model", [OPENAI, MISTRAL, ANTHROPIC])
-async def test_what_is_no_reply_is_unreadable(model: str, body: bytes) -> None:
+async def test_answer_that_is_not_a_reply_is_unreadable(model: str, body: bytes) -> None:
     async with served(
         Reply((body,) if body else (), content_type="text/html" if b"<" in body else JSON)
     ) as server:
@@ -661,13 +659,13 @@ async def test_what_is_no_reply_is_unreadable(model: str, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("model", [OPENAI, MISTRAL])
-async def test_a_stream_with_nothing_in_it_is_incomplete(model: str) -> None:
+async def test_empty_stream_is_incomplete(model: str) -> None:
     async with served(Reply((b": hello\n\n",), content_type=SSE)) as server:
         with pytest.raises(IncompleteResponse):
             await reply_of(handler_at(server.url, model), request(stream=True))
 
 
-async def test_a_retry_of_the_runs_starts_afresh() -> None:
+async def test_retry_of_the_run_starts_anew() -> None:
     async def at_once(seconds: float) -> None:
         pass
 
@@ -699,7 +697,7 @@ async def test_a_reply_that_trickles_has_the_same_deadline() -> None:
 
 
 @pytest.mark.parametrize("model", [OPENAI, MISTRAL])
-async def test_silence_within_a_stream_has_a_deadline_of_its_own(model: str) -> None:
+async def test_silence_inside_a_stream_has_its_own_deadline(model: str) -> None:
     async with served(
         streamed(chunk({"content": "Hel"}), chunk({"content": "lo"}), done=False, ending="stall")
     ) as server:
@@ -748,7 +746,7 @@ async def test_replies_that_were_read_to_their_end_share_one_connection(watched:
         assert server.connections == 1
 
 
-async def test_calls_at_the_same_time_do_not_hear_each_other() -> None:
+async def test_concurrent_calls_do_not_mix() -> None:
     good, bad = streamed(chunk({"content": "Hi"}), chunk({}, finish="stop")), failed(429, retry_after="3")
     async with served(good) as fine, served(bad) as busy:
         outcomes: dict[int, Any] = {}
@@ -784,7 +782,7 @@ def test_one_handler_serves_one_event_loop_after_the_other() -> None:
             assert asyncio.run(once()) == ["Hello", "Hello"]
 
 
-def test_on_trio_it_says_what_to_do() -> None:
+def test_error_on_trio_gives_advice() -> None:
     async def call() -> None:
         await reply_of(LiteLLM(OPENAI), request())
 
@@ -792,7 +790,7 @@ def test_on_trio_it_says_what_to_do() -> None:
         anyio.run(call, backend="trio")
 
 
-async def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_local_server_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     async with served(HELLO) as server:
         done = await reply_of(LiteLLM("openai/qwen3", api_base=server.url), request())
@@ -821,8 +819,8 @@ def answered(watched: bool, model: str, **bill: Any) -> Reply:
 
 
 @BOTH
-@pytest.mark.parametrize("model", ["openrouter/anthropic/claude-haiku-4.5", "openai/nobody-knows-me", OPENAI])
-async def test_what_the_vendor_says_that_a_call_cost_counts(model: str, watched: bool) -> None:
+@pytest.mark.parametrize("model", ["openrouter/anthropic/claude-haiku-4.5", "openai/unknown-model", OPENAI])
+async def test_cost_of_the_vendor_is_used(model: str, watched: bool) -> None:
     async with served(answered(watched, "m-1", cost=0.25)) as server:
         done = await reply_of(handler_at(server.url, model), request(stream=watched))
     assert done.usage is not None
@@ -840,7 +838,7 @@ async def test_the_price_is_that_of_the_model_that_answered(watched: bool) -> No
 
 async def test_an_unknown_model_has_no_price() -> None:
     async with served(HELLO) as server:
-        done = await reply_of(handler_at(server.url, "openai/nobody-knows-me"), request())
+        done = await reply_of(handler_at(server.url, "openai/unknown-model"), request())
     assert done.usage is not None
     assert done.usage.cost is None
 
@@ -852,7 +850,7 @@ async def test_tokens_that_the_vendor_did_not_count_are_called_estimated() -> No
     assert done.usage.estimated
 
 
-async def test_groqs_own_count_of_a_stream_is_believed() -> None:
+async def test_groqs_usage_of_a_stream_is_used() -> None:
     end = chunk({}, finish="stop", x_groq={"id": "x", "usage": USAGE})
     async with served(streamed(chunk({"content": "Hello"}), end)) as server:
         done = await reply_of(handler_at(server.url, "groq/llama-3.3-70b"), request(stream=True))
@@ -906,7 +904,7 @@ def test_the_event_loop_goes_on_while_litellm_is_imported() -> None:
 @pytest.mark.parametrize(
     "model", [GEMINI, ANTHROPIC, "bedrock/converse/anthropic.claude-3-haiku-20240307-v1:0"]
 )
-async def test_an_image_that_litellm_cannot_fetch_is_told_as_that(model: str, watched: bool) -> None:
+async def test_image_that_litellm_cannot_fetch_is_an_invalid_request(model: str, watched: bool) -> None:
     """litellm takes no image from this machine, whatever answers there."""
     image = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/cat.png"}}
     asked = Request(messages=[{"role": "user", "content": [image]}], stream=watched)

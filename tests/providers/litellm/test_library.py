@@ -1,4 +1,4 @@
-"""What litellm has yet to log ends with the event loop in which it was asked."""
+"""The log queue of litellm is emptied when its event loop ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_runs_one_after_another_leave_no_warning(caplog: pytest.LogCaptureFixtur
     assert warnings(caplog) == []
 
 
-def test_nor_do_streams_between_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_streams_between_runs_leave_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     load_litellm()
     with Server(HELLO, HELLO_STREAM, HELLO, HELLO_STREAM, HELLO) as server:
         for stream in (False, True, False, True, False):
@@ -47,7 +47,7 @@ def test_nor_do_streams_between_them(caplog: pytest.LogCaptureFixture) -> None:
     assert warnings(caplog) == []
 
 
-def test_nor_do_loops_that_close_litellm(caplog: pytest.LogCaptureFixture) -> None:
+def test_closing_litellm_leaves_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def main(url: str) -> None:
         await Runner.run(agent_at(url), "Hi")
         await close_litellm()
@@ -60,7 +60,7 @@ def test_nor_do_loops_that_close_litellm(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_loop_ends_while_another_one_goes_on() -> None:
-    """litellm has one queue for all of them: the one that ends leaves the other's alone."""
+    """litellm has one queue for all loops: a loop that ends must not empty it for another one."""
     first_is_over, second_began = threading.Event(), threading.Event()
 
     def second(url: str, said: list[object]) -> None:

@@ -1,4 +1,4 @@
-"""The arguments of a call of litellm, which nobody's settings can turn into another one."""
+"""The arguments of a call to litellm, some of which no setting can change."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_a_model_string_names_provider_and_model() -> None:
     assert target.api_key == "k", "the line end is of the file that it was read from"
 
 
-def test_a_server_of_ones_own_needs_no_key() -> None:
+def test_local_server_needs_no_key() -> None:
     target = find_target(load_litellm(), "openai/m", "http://127.0.0.1:9/v1/chat/completions", None)
     assert target.api_base == "http://127.0.0.1:9/v1"
 
 
-def test_a_request_is_never_retried_by_litellm_and_settings_that_a_vendor_lacks_are_left_out() -> None:
+def test_litellm_never_retries_and_drops_unknown_settings() -> None:
     made = arguments()
     assert (made["num_retries"], made["max_retries"], made["drop_params"]) == (0, 0, True)
     assert "stream" not in made
@@ -51,7 +51,7 @@ def test_settings_of_the_request_win_over_the_handlers() -> None:
     assert (made["temperature"], made["top_p"]) == (0, 0.5)
 
 
-def test_parallel_calls_are_no_matter_where_there_are_no_tools() -> None:
+def test_no_parallel_calls_without_tools() -> None:
     settings = {"parallel_tool_calls": False}
     assert "parallel_tool_calls" not in arguments(settings=settings)
     assert arguments(settings=settings, tools=[TOOL])["parallel_tool_calls"] is False
@@ -62,7 +62,7 @@ def test_a_forced_tool_is_named_as_chat_completions_name_it() -> None:
     assert made["tool_choice"] == {"type": "function", "function": {"name": "f"}}
 
 
-def test_what_litellm_alone_reads_goes_to_whom_it_is_for_and_to_nobody_else() -> None:
+def test_keys_of_litellm_are_sent_to_their_vendor_only() -> None:
     thought: Any = {
         "role": "assistant",
         "content": "Hm.",

@@ -1,4 +1,4 @@
-"""The filter on the wire: what it notes, what it fixes, and that it changes nothing else."""
+"""The response filter records facts, fixes what litellm cannot read, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_the_end_of_a_reply_is_known_in_every_dialect(dialect: str) -> None:
     assert not response_filter.was_cut
 
 
-def test_an_object_that_only_pythons_parser_takes_is_nothing_strange() -> None:
-    """Half a surrogate pair, say: litellm reads it."""
+def test_half_a_surrogate_pair_is_readable() -> None:
+    """litellm reads it."""
     response_filter = streaming()
     said = b'data: {"choices": [{"index": 0, "delta": {"content": "\\ud800"}}]}\n\n'
     assert passed(response_filter, said) == said
@@ -106,7 +106,7 @@ MARKS = {"done": True, "finish_reason": "stop", "finishReason": "STOP", "stop_re
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_an_argument_that_is_called_like_a_mark_is_none(mark: str) -> None:
+def test_argument_named_like_a_mark_is_ignored(mark: str) -> None:
     """Gemini and Ollama send the arguments of a call as an object."""
     arguments = {mark: MARKS[mark], "more": [MARKS]}
     gemini = {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": arguments}}]}}]}
@@ -120,14 +120,14 @@ def test_an_argument_that_is_called_like_a_mark_is_none(mark: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["message", "response", "delta", "x_groq"])
-def test_usage_within_what_holds_it_is_noticed(place: str) -> None:
+def test_nested_usage_is_seen(place: str) -> None:
     response_filter = streaming()
     passed(response_filter, line({place: {"usage": {"a": 1}}}))
     assert response_filter.usage_seen
 
 
 @pytest.mark.parametrize("dialect", ENDS)
-def test_half_an_event_at_the_end_is_none(dialect: str) -> None:
+def test_half_an_event_at_the_end_is_dropped(dialect: str) -> None:
     first, last = (line(each) for each in ENDS[dialect])
     for cut in range(7, len(last) - 2):
         response_filter = streaming()
@@ -164,14 +164,14 @@ def test_the_end_may_be_written_with_a_space_or_without(end: bytes) -> None:
     assert not response_filter.is_broken
 
 
-def test_an_end_after_nothing_is_no_reply() -> None:
+def test_done_without_an_event_is_not_a_reply() -> None:
     response_filter = streaming()
     assert passed(response_filter, b"data: [DONE]\n\n") == b"data: [DONE]\n\n"
     assert response_filter.ended_without_reason
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
-def test_a_byte_order_mark_at_the_beginning_is_taken_off(size: int) -> None:
+def test_byte_order_mark_is_removed(size: int) -> None:
     sent = b"\xef\xbb\xbf" + line(chunk("stop"))
     response_filter = streaming()
     assert passed(response_filter, *(sent[at : at + size] for at in range(0, len(sent), size))) == sent[3:]
@@ -182,7 +182,7 @@ def test_a_byte_order_mark_at_the_beginning_is_taken_off(size: int) -> None:
 
 
 @pytest.mark.parametrize("call", [{"id": 7}, {"function": {"name": 5}}, {"function": "f"}, "f"])
-def test_a_call_that_litellm_would_leave_out_breaks_the_stream(call: Any) -> None:
+def test_call_that_litellm_would_drop_breaks_the_stream(call: Any) -> None:
     before = line(chunk(content="a"))
     for end in (b"", b"\n", b"\n\n"):
         response_filter = streaming()
@@ -198,7 +198,7 @@ def test_an_unknown_dialect_is_not_judged() -> None:
     assert response_filter.has_no_reply
 
 
-def test_done_without_a_finish_reason_gets_one_and_only_then() -> None:
+def test_done_without_a_finish_reason_gets_one() -> None:
     without, with_one = streaming(), streaming()
     fixed = passed(without, line(chunk(content="a")), b"data: [DONE]\n\n")
     assert b'"finish_reason":"stop"' in fixed
@@ -208,14 +208,14 @@ def test_done_without_a_finish_reason_gets_one_and_only_then() -> None:
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85"])
-def test_what_python_takes_for_a_line_end_is_escaped_and_means_the_same(mark: str) -> None:
+def test_line_ends_of_python_are_escaped(mark: str) -> None:
     said = chunk(content=f"a{mark}b")
     fixed = passed(streaming(), line(said))
     assert len(fixed.decode().splitlines()) == 2
     assert json.loads(fixed[6:]) == said
 
 
-def test_usage_of_the_vendors_own_is_noticed() -> None:
+def test_usage_of_the_vendor_is_seen() -> None:
     for event in ({"usage": {"a": 1}}, {"usageMetadata": {"a": 1}}, {"done": True, "eval_count": 3}):
         response_filter = streaming()
         passed(response_filter, line(event))
@@ -244,7 +244,7 @@ def test_an_error_event_is_noted(event: dict[str, Any]) -> None:
     assert not response_filter.was_cut
 
 
-def test_an_error_within_an_argument_is_none() -> None:
+def test_error_inside_an_argument_is_ignored() -> None:
     said = {"candidates": [{"content": {"parts": [{"functionCall": {"args": {"error": {"a": 1}}}}]}}]}
     response_filter = streaming("gemini")
     passed(response_filter, line(said), line({"error": None}))
@@ -283,9 +283,7 @@ def test_a_second_answer_of_the_same_call_replaces_the_first() -> None:
         ("/model/x/converse", b'{"input": {"stream": true}}', False),
     ],
 )
-def test_a_stream_is_what_was_asked_for_and_not_what_the_caller_hopes(
-    path: str, asked: bytes, streams: bool
-) -> None:
+def test_request_decides_whether_an_answer_streams(path: str, asked: bytes, streams: bool) -> None:
     for told in (False, True):
         response_filter = ResponseFilter("openai", streams=told)
         response_filter.begin(path, asked, 200, {})
@@ -296,9 +294,7 @@ TEXTS = st.lists(st.text(), max_size=5)
 
 
 @given(TEXTS, st.data())
-def test_however_a_stream_is_cut_it_passes_unchanged_in_meaning(
-    texts: list[str], data: st.DataObject
-) -> None:
+def test_cut_stream_keeps_its_meaning(texts: list[str], data: st.DataObject) -> None:
     events = [chunk(content=text) for text in texts] + [chunk("stop")]
     body = b"".join(map(line, events)) + b"data: [DONE]\n\n"
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
@@ -329,7 +325,7 @@ def test_junk_passes(junk: bytes, provider: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ENDS)
-def test_a_stream_cut_at_any_byte_before_its_end_is_never_taken_for_complete(dialect: str) -> None:
+def test_cut_stream_is_never_complete(dialect: str) -> None:
     body = line(ENDS[dialect][0])
     for cut in range(len(body) + 1):
         response_filter = streaming()

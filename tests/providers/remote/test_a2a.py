@@ -1,4 +1,4 @@
-"""`A2AAgent` against agents behind A2A, over true sockets."""
+"""`A2AAgent` against A2A agents, over real sockets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[tuple[str, Log]]:
-    """The agents, and what happens there."""
+    """The URL of the agents, and a log of their work."""
     log = Log()
     settings = ServeConfig(api_keys=[KEY], timeout=30, a2a=A2A(approvals=True))
     with served(create_app(a2a_agents(log, []), settings)) as url:
@@ -59,7 +59,7 @@ async def asked(url: str, words: str = "Hello?", key: str = KEY) -> tuple[list[s
 
 
 @pytest.mark.parametrize(("name", "text"), [("greeter", GREETING), ("desk", DESK), ("polyglot", POLYGLOT)])
-async def test_what_the_agent_writes_comes_through_whole(there: Any, name: str, text: str) -> None:
+async def test_text_of_the_agent_is_complete(there: Any, name: str, text: str) -> None:
     pieces, whole = await asked(there[0] + name)
     assert (whole, "".join(pieces)) == (text, text)
 
@@ -76,7 +76,7 @@ async def test_a_question_is_an_answer(there: Any) -> None:
     assert "pay({" in whole
 
 
-async def test_it_is_a_target_of_handoffs_and_is_told_what_was_said(there: Any) -> None:
+async def test_handoff_target_gets_the_conversation(there: Any) -> None:
     remote = A2AAgent(there[0] + "parrot", api_key=KEY, name="parrot")
     script = ScriptedHandler([call("transfer_to_parrot")])
     waiter = Agent("waiter", "Serve.", model=script, handoffs=[handoff(remote)])
@@ -95,12 +95,12 @@ async def test_it_is_a_model_and_sees_a_conversation(there: Any) -> None:
     assert '"one"' in second.final_output
 
 
-async def test_half_a_character_is_no_reason_to_fail(there: Any) -> None:
+async def test_half_a_character_does_not_fail_the_call(there: Any) -> None:
     agent = Agent("A", model=A2AAgent(there[0] + "parrot", api_key=KEY))
     assert (await Runner.run(agent, "half \ud83d")).final_output == "half \ufffd"
 
 
-async def test_what_the_protocol_cannot_hold_is_an_answer_that_cannot_be_read() -> None:
+async def test_data_outside_the_protocol_is_an_unreadable_response() -> None:
     half = shown(message={"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "half \ud83d"}]})
     with RawServer() as server:
         server.say(card_at(server.url), Reply((half,), content_type=SSE))
@@ -108,7 +108,7 @@ async def test_what_the_protocol_cannot_hold_is_an_answer_that_cannot_be_read() 
             await asked(server.url)
 
 
-async def test_who_is_not_let_in_is_told_what_to_pass(there: Any) -> None:
+async def test_missing_key_names_the_argument(there: Any) -> None:
     with pytest.raises(AuthenticationFailed, match="Pass A2AAgent its api_key="):
         await asked(there[0] + "parrot", key="wrong")
 
@@ -131,7 +131,7 @@ async def test_two_at_once_do_not_mix(there: Any) -> None:
     assert texts == {name: "".join(f"{name}{beat} " for beat in range(BEATS)) for name in ("left", "right")}
 
 
-async def test_a_run_that_leaves_cancels_the_task_there(there: Any) -> None:
+async def test_leaving_the_stream_cancels_the_agents_task(there: Any) -> None:
     url, log = there
     async with aclosing(A2AAgent(url + "endless", api_key=KEY).stream(request("left alone"))) as events:
         async for event in events:
@@ -140,7 +140,7 @@ async def test_a_run_that_leaves_cancels_the_task_there(there: Any) -> None:
     assert comes_true(lambda: "left alone" in log.cancelled)
 
 
-async def test_a_run_that_is_cancelled_cancels_the_task_there(there: Any) -> None:
+async def test_cancelled_run_cancels_the_agents_task(there: Any) -> None:
     url, log = there
     agent = Agent("A", model=A2AAgent(url + "endless", api_key=KEY))
     async with anyio.create_task_group() as group:
@@ -151,7 +151,7 @@ async def test_a_run_that_is_cancelled_cancels_the_task_there(there: Any) -> Non
     assert comes_true(lambda: "called off" in log.cancelled)
 
 
-async def test_a_wrong_key_and_nobody_there_are_errors_of_their_kind(there: Any) -> None:
+async def test_wrong_key_and_refused_connection_differ(there: Any) -> None:
     with pytest.raises(AuthenticationFailed):
         await asked(there[0] + "greeter", key="wrong")
     with pytest.raises(ConnectionFailed):
@@ -159,13 +159,13 @@ async def test_a_wrong_key_and_nobody_there_are_errors_of_their_kind(there: Any)
 
 
 def card_at(url: str) -> Reply:
-    """A card that leads there."""
+    """A card with this URL."""
     interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
     card = {"name": "A", "supportedInterfaces": [interface], "capabilities": {"streaming": True}}
     return Reply((json.dumps(card).encode(),))
 
 
-async def test_a_card_that_leads_elsewhere_is_not_followed() -> None:
+async def test_card_of_another_server_is_refused() -> None:
     with Server(Reply((b"{}",))) as other, Server(card_at(other.url)) as own:
         with pytest.raises(InvalidRequest, match="leads to another server"):
             await asked(own.url)
@@ -181,7 +181,7 @@ HALF = {"taskId": "t", "contextId": "c", "artifact": {"artifactId": "a", "parts"
 
 
 def status(state: str, *texts: str) -> bytes:
-    """A task's status, with what it says."""
+    """A task's status with a message."""
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text} for text in texts]}
     now = {"state": f"TASK_STATE_{state}", **({"message": message} if texts else {})}
     return shown(statusUpdate={"taskId": "t", "contextId": "c", "status": now})
@@ -198,9 +198,7 @@ def status(state: str, *texts: str) -> bytes:
         ((status("WORKING", "Wait"), status("COMPLETED", "All of it.")), "All of it."),
     ],
 )
-async def test_what_a_task_says_on_its_way_is_no_part_of_the_answer(
-    pieces: tuple[bytes, ...], answer: str
-) -> None:
+async def test_progress_messages_are_not_part_of_the_answer(pieces: tuple[bytes, ...], answer: str) -> None:
     with RawServer() as server:
         server.say(card_at(server.url), Reply((shown(task=TASK), *pieces), content_type=SSE))
         said, whole = await asked(server.url)
@@ -208,7 +206,7 @@ async def test_what_a_task_says_on_its_way_is_no_part_of_the_answer(
 
 
 @pytest.mark.parametrize("ending", ["end", "cut"])
-async def test_a_stream_that_just_ends_is_no_short_answer(ending: Any) -> None:
+async def test_stream_that_just_ends_is_incomplete(ending: Any) -> None:
     pieces = (shown(task=TASK), shown(artifactUpdate=HALF))
     with RawServer() as server:
         server.say(card_at(server.url), Reply(pieces, content_type=SSE, ending=ending))
@@ -216,7 +214,7 @@ async def test_a_stream_that_just_ends_is_no_short_answer(ending: Any) -> None:
             await asked(server.url)
 
 
-async def test_what_is_no_answer_of_the_protocol_is_an_error() -> None:
+async def test_answer_outside_the_protocol_is_an_error() -> None:
     with RawServer() as server:
         for body in (b"<html>", b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "No."}}'):
             server.say(card_at(server.url), Reply((body,)))
@@ -228,9 +226,7 @@ async def test_what_is_no_answer_of_the_protocol_is_an_error() -> None:
     ("code", "kind"), [(-32603, ServerFailed), (-32602, InvalidRequest), (-32005, InvalidRequest)]
 )
 @pytest.mark.parametrize("begun", [False, True], ids=["at once", "in its stream"])
-async def test_an_error_that_the_server_answers_is_no_defect_here(
-    begun: bool, code: int, kind: type[ProviderError]
-) -> None:
+async def test_error_of_the_server_is_not_a_defect(begun: bool, code: int, kind: type[ProviderError]) -> None:
     error = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "It ends."}}).encode()
     pieces = (shown(task=TASK), b"event: error\ndata: " + error + b"\n\n") if begun else (error,)
     with RawServer() as server:
@@ -240,7 +236,7 @@ async def test_an_error_that_the_server_answers_is_no_defect_here(
     assert type(caught.value) is kind
 
 
-def test_what_cannot_work_is_told_at_once() -> None:
+def test_wrong_arguments_are_refused_at_once() -> None:
     url = "http://x"
     for wrong in ({"url": "ftp://x"}, {"url": url, "api_key": "a\nb"}, {"url": url, "timeout": 0}):
         with pytest.raises(ConfigError):

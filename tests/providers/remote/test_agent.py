@@ -1,4 +1,4 @@
-"""A remote agent over true sockets: what goes out, what comes back, and whole runs."""
+"""A remote agent over real sockets: requests, replies and whole runs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_the_side_channel_does_not_get_into_the_message(watched: bool) -> 
     [{"name": 7}, {"name": "a b"}, {"tool_call_id": "c"}, {"refusal": {"a": 1}}, {"_origin": "openai"}],
     ids=lambda more: str(*more),
 )
-async def test_what_is_part_of_no_reply_does_not_get_into_the_next_request(watched: bool, more: Any) -> None:
+async def test_keys_that_no_reply_has_are_dropped(watched: bool, more: Any) -> None:
     reply = streamed(chunk({"content": "Hello", **more}, finish="stop"))
     with Server(reply if watched else said({"content": "Hello", **more}), HELLO) as server:
         done = await answer(server.url, request(stream=watched))
@@ -110,7 +110,7 @@ async def test_reasoning_is_shown() -> None:
 
 
 @pytest.mark.parametrize("usage", [{"prompt_tokens": -5, "completion_tokens": 1}, {"prompt_tokens": "5"}])
-async def test_usage_that_cannot_be_true_is_not_counted(usage: Any) -> None:
+async def test_impossible_usage_is_not_counted(usage: Any) -> None:
     """A negative number would give the run back a budget that it has spent."""
     with Server(said({"content": "Hi"}, usage=usage)) as server:
         done = await answer(server.url)
@@ -149,7 +149,7 @@ async def test_the_body() -> None:
 
 
 async def test_the_headers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the environment tells OpenAI, and what the library says of the machine, is for nobody else."""
+    """OpenAI's settings in the environment and the library's headers about the machine are not sent."""
     monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "x-secret: 1")
@@ -177,7 +177,7 @@ async def test_the_path_is_completed_once(end: str) -> None:
     assert server.requests[0].path == "/v1/chat/completions?v=1&w=%20"
 
 
-async def test_what_can_be_passed() -> None:
+async def test_settings_that_can_be_passed() -> None:
     asked = request(messages=[{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}])
     options: Any = {"api_key": "k", "headers": {"X-Team": "t"}, "settings": {"temperature": 1}, "model": "m"}
     with Server(HELLO) as server:
@@ -188,7 +188,7 @@ async def test_what_can_be_passed() -> None:
     assert (sent.headers["authorization"], sent.headers["x-team"]) == ("Bearer k", "t")
 
 
-async def test_a_schema_is_sent_when_the_program_says_so() -> None:
+async def test_schema_in_settings_is_sent() -> None:
     with Server(HELLO) as server:
         await ask(server.url, settings={"response_format": {"type": "json_object"}, "extra_body": {"a": 1}})
     body = server.requests[0].body
@@ -200,7 +200,7 @@ async def test_a_schema_is_sent_when_the_program_says_so() -> None:
 
 
 @pytest.mark.parametrize("model", ["default", "claude-haiku", "mistral-small"])
-async def test_no_tool_is_made_up_for_a_history_with_calls(model: str) -> None:
+async def test_history_with_calls_gets_no_placeholder_tools(model: str) -> None:
     """Models of Claude need tools beside such a history; an agent has its own."""
     history = [
         {"role": "user", "content": "Hi"},
@@ -227,14 +227,14 @@ class Plain:
 @pytest.mark.parametrize(
     "passed", [{"order": 7, "agent_url": None}, Transfer(order=7, agent_url=""), Plain(order=7)], ids=repr
 )
-async def test_the_input_of_the_transfer_goes_along(passed: Any) -> None:
+async def test_input_of_the_handoff_is_sent(passed: Any) -> None:
     with Server(HELLO) as server:
         await ask(server.url, request(handoff_input=passed))
     assert server.requests[0].body["handoff_context"]["input"] == {"order": 7}
 
 
 @pytest.mark.parametrize(("passed", "sent"), [("refund", "refund"), (None, None), ({}, None), (0, 0)])
-async def test_any_input_goes_along(passed: Any, sent: Any) -> None:
+async def test_input_of_any_type_is_sent(passed: Any, sent: Any) -> None:
     with Server(HELLO) as server:
         await ask(server.url, request(handoff_input=passed))
     assert server.requests[0].body["handoff_context"].get("input") == sent
@@ -259,8 +259,8 @@ async def test_a_served_run_counts_the_servers_and_passes_the_trace_on() -> None
 @pytest.mark.parametrize(
     "context", [{"hops": "2", "traceparent": "x\r\ny: z"}, {"hops": -1, "traceparent": 5}, "text", None]
 )
-async def test_a_context_that_came_in_broken(context: Any) -> None:
-    """It is text of a stranger's: it must neither stop the run nor get into a header."""
+async def test_broken_incoming_context_is_ignored(context: Any) -> None:
+    """It is the text of an unknown client: it must neither stop the run nor get into a header."""
     with Server(HELLO) as server:
         await ask(server.url, request(memory={"handoff_origin": context}))
     assert server.requests[0].body["handoff_context"]["hops"] == 1
@@ -274,7 +274,7 @@ async def test_without_a_run() -> None:
     assert "x-routelock-run-id" not in server.requests[0].headers
 
 
-async def test_what_the_agent_wrote_for_itself_goes_back_to_it_alone() -> None:
+async def test_private_keys_are_sent_to_their_agent_only() -> None:
     mine = {"role": "assistant", "content": "a", "reasoning_content": "thought"}
     history = [{"role": "user", "content": "Hi"}, mine, {"role": "user", "content": "Go on"}]
     with Server(HELLO) as home, Server(HELLO) as other:
@@ -298,14 +298,14 @@ async def test_the_input_of_the_transfer_comes_first(wrap: Any) -> None:
     assert (len(asked_for.requests), len(own.requests)) == (1, 0)
 
 
-async def test_then_its_own() -> None:
+async def test_own_url_comes_second() -> None:
     with Server(HELLO) as own, Server(HELLO) as other:
         await ask(own.url, request(memory={"handoff_agent_url": other.url}), allow=[host_of(other)])
     assert (len(own.requests), len(other.requests)) == (1, 0)
 
 
 @pytest.mark.parametrize("where", ["memory", "context"])
-async def test_then_that_of_the_run(where: str) -> None:
+async def test_url_of_the_run_comes_last(where: str) -> None:
     with Server(HELLO) as server:
         told: dict[str, Any] = {where: {"handoff_agent_url": server.url}}
         asked = request(**told)
@@ -323,7 +323,7 @@ async def test_no_url_at_all(asked: Request) -> None:
 
 
 @BOTH
-async def test_a_url_that_is_not_on_the_list_gets_nothing(watched: bool) -> None:
+async def test_url_outside_the_list_gets_no_request(watched: bool) -> None:
     with Server(HELLO) as server:
         asked = request(stream=watched, handoff_input={"agent_url": server.url})
         error = await failure("https://agents.example.com/v1", asked, allow=["agents.example.org"])
@@ -343,7 +343,7 @@ async def test_a_url_of_the_run_is_not_trusted_either(where: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "not a url", "http://a@b/", 5])
-async def test_a_url_that_is_none_is_refused_as_well(url: Any) -> None:
+async def test_text_that_is_not_a_url_is_refused(url: Any) -> None:
     error = await failure("https://agents.example.com", request(handoff_input={"agent_url": url}))
     assert type(error) is UrlNotAllowed
 
@@ -383,7 +383,7 @@ async def test_an_error_in_a_stream() -> None:
     ],
     ids=lambda reply: str(reply.pieces)[:40],
 )
-async def test_answers_that_are_no_replies(reply: Reply, watched: bool) -> None:
+async def test_answers_without_a_reply(reply: Reply, watched: bool) -> None:
     with Server(reply) as server:
         error = await failure(server.url, request(stream=watched))
     assert isinstance(error, UnreadableResponse | IncompleteResponse)
@@ -425,7 +425,7 @@ async def test_a_finish_reason_is_enough(ending: Any) -> None:
 
 
 @pytest.mark.asyncio_only
-async def test_a_stream_cut_at_any_byte_is_no_answer_before_its_finish_reason() -> None:
+async def test_stream_cut_before_its_finish_reason_is_incomplete() -> None:
     """A truncated stream must not look like a complete one."""
     whole = b"".join(HELLO_STREAM.pieces)
     last = whole.index(b'"stop"}]}') + len(b'"stop"}]}')
@@ -448,7 +448,7 @@ async def test_a_stream_cut_at_any_byte_is_no_answer_before_its_finish_reason() 
 
 @BOTH
 async def test_a_call_of_a_tool_that_was_not_passed(watched: bool) -> None:
-    """Otherwise a stranger could run the tools of this agent."""
+    """Otherwise a remote server could run the tools of this agent."""
     reply = streamed(chunk(CALLS), chunk({}, finish="tool_calls")) if watched else said(CALLS)
     with Server(reply) as server:
         error = await failure(server.url, request(stream=watched, tools=[WEATHER]))
@@ -504,7 +504,7 @@ def test_long_names_differ() -> None:
     assert all(len(name) <= 64 for name in names)
 
 
-def test_where_it_stands() -> None:
+def test_place_among_the_handlers() -> None:
     agent = RemoteAgent(None, prompt="Refunds", scope=["owner", "team"], expose=True)
     assert (agent.priority, agent.prompt, agent.scope, agent.expose) == (
         Priority.REMOTE,
@@ -601,7 +601,7 @@ def note(context: RunContext[Any], passed: Transfer) -> None:
     """Do nothing: handoff() wants a callback beside an input type."""
 
 
-async def test_a_url_that_a_model_made_up_gets_nothing() -> None:
+async def test_invented_url_gets_no_request() -> None:
     """The model is the one that may be talked into this, so the list decides."""
     with Server(HELLO) as server:
         async with agent_at(None, name="any") as remote:
@@ -616,7 +616,7 @@ async def test_a_url_that_a_model_made_up_gets_nothing() -> None:
 
 @BOTH
 async def test_an_error_is_never_the_answer(watched: bool) -> None:
-    """The text of an error must not end up as what the assistant said."""
+    """The text of an error must not become a message of the assistant."""
     with Server(failed(500, "boom")) as server:
         async with agent_at(server.url) as remote:
             agent = Agent("A", model=remote)

@@ -1,4 +1,4 @@
-"""Carrying requests to remote agents: keys, redirects, sizes, and servers that refuse."""
+"""Requests to remote agents: keys, redirects, sizes, and servers that refuse."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from routelock_providers.remote.urls import UrlNotAllowed
 pytestmark = pytest.mark.anyio
 
 
-# Whom the key is shown
+# Which server gets the key
 
 
-async def test_the_key_is_for_its_own_url() -> None:
+async def test_key_is_sent_to_the_own_url_only() -> None:
     with Server(HELLO) as own, Server(HELLO) as other:
         async with agent_at(own.url, allow=[host_of(other)], api_key="k", headers={"x-k": "k"}) as agent:
             for url in (own.url, other.url):
@@ -53,14 +53,14 @@ async def test_the_key_is_for_its_own_url() -> None:
     assert not {"authorization", "x-k"} & other.requests[0].headers.keys()
 
 
-async def test_without_a_url_of_its_own_the_key_is_for_the_list() -> None:
+async def test_without_url_the_key_is_sent_to_listed_urls() -> None:
     with Server(HELLO) as server:
         asked = request(handoff_input={"agent_url": server.url})
         await ask(None, asked, allow=[host_of(server)], api_key="k")
     assert server.requests[0].headers["authorization"] == "Bearer k"
 
 
-async def test_a_redirect_does_not_carry_the_key_elsewhere() -> None:
+async def test_redirect_does_not_pass_the_key_to_another_server() -> None:
     with Server(HELLO) as other, Server(moved(f"{other.url}/x")) as first:
         await ask(first.url, allow=[host_of(other)], api_key="k", headers={"x-k": "k"})
     assert first.requests[0].headers["authorization"] == "Bearer k"
@@ -69,7 +69,7 @@ async def test_a_redirect_does_not_carry_the_key_elsewhere() -> None:
 
 
 async def test_a_redirect_back_does_not_bring_the_key_back() -> None:
-    """Who was led to must not choose where at home the key is used."""
+    """The target of a redirect must not decide where the key is used."""
     back = {"location": ""}
     with Server(Reply((), 307, headers=back)) as other, Server(moved(f"{other.url}/x"), HELLO) as first:
         back["location"] = f"{first.url}/admin"
@@ -78,7 +78,7 @@ async def test_a_redirect_back_does_not_bring_the_key_back() -> None:
 
 
 async def test_no_cookie_is_kept() -> None:
-    """One run must leave nothing behind that the next one sends."""
+    """A run must not affect the requests of the next one."""
     with Server(Reply(HELLO.pieces, headers={"set-cookie": "user=1; Path=/"})) as server:
         async with agent_at(server.url) as agent:
             for _ in range(2):
@@ -112,7 +112,7 @@ async def test_a_redirect_that_would_lose_the_body_says_the_new_url(status: int)
 
 
 @BOTH
-async def test_a_redirect_elsewhere_is_not_followed(watched: bool) -> None:
+async def test_redirect_to_another_server_is_not_followed(watched: bool) -> None:
     with Server(HELLO) as other, Server(moved(other.url)) as first:
         error = await failure(first.url, request(stream=watched))
         assert other.connections == 0
@@ -121,7 +121,7 @@ async def test_a_redirect_elsewhere_is_not_followed(watched: bool) -> None:
 
 
 async def test_a_url_on_the_list_may_redirect_within_the_list_only() -> None:
-    """Under one roof there may be agents that are allowed and others that are not."""
+    """A server may have agents that are allowed and others that are not."""
     with Server(moved("/theirs/")) as server:
         asked = request(handoff_input={"agent_url": f"{server.url}/mine"})
         error = await failure(None, asked, allow=[f"{server.url}/mine/"])
@@ -132,14 +132,14 @@ async def test_a_url_on_the_list_may_redirect_within_the_list_only() -> None:
 @pytest.mark.parametrize(
     "location", ["file:///etc/passwd", "http://u:p@x/", "http://169.254.169.254/", "//x"]
 )
-async def test_redirects_to_where_nothing_is_to_be_sent(location: str) -> None:
+async def test_redirects_to_forbidden_addresses(location: str) -> None:
     with Server(moved(location)) as server:
         error = await failure(server.url)
     assert type(error) is UrlNotAllowed
 
 
 @pytest.mark.parametrize("most", [0, 3])
-async def test_redirects_in_a_circle(most: int) -> None:
+async def test_redirects_in_a_loop(most: int) -> None:
     with Server(moved("/again")) as server:
         error = await failure(server.url, max_redirects=most)
     assert type(error) is UnreadableResponse
@@ -257,7 +257,7 @@ async def test_error_statuses(
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 508])
-async def test_an_error_says_what_the_server_said(status: int) -> None:
+async def test_error_quotes_the_server(status: int) -> None:
     with Server(failed(status, "the moon is full")) as server:
         error = await failure(server.url)
     assert "the moon is full" in str(error)
@@ -269,7 +269,7 @@ async def test_an_error_says_what_the_server_said(status: int) -> None:
     "body", [b"", b"<html>", b'"m"', b'{"error": 5}', b'{"error": {"message": 5}}', b"\xff"]
 )
 @pytest.mark.parametrize("status", [401, 500, 508])
-async def test_errors_without_words(status: int, body: bytes) -> None:
+async def test_errors_without_a_message(status: int, body: bytes) -> None:
     with Server(Reply((body,), status)) as server:
         error = await failure(server.url)
     assert error.status == status
@@ -316,7 +316,7 @@ async def test_a_server_that_does_not_answer(watched: bool) -> None:
     assert type(error) is ProviderTimeout
 
 
-async def test_a_stream_that_falls_silent() -> None:
+async def test_silent_stream_times_out() -> None:
     with Server(streamed(chunk({"content": "Hel"}), done=False, ending="stall")) as server:
         error = await failure(server.url, request(stream=True), chunk_timeout=0.3)
         assert await server.client_hung_up()

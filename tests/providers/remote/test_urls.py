@@ -1,4 +1,4 @@
-"""URLs of remote agents: one form each, and nothing that is not on the list gets through."""
+"""URLs of remote agents have one form each, and only listed ones may be called."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ def test_a_url_has_one_form(text: str, form: str) -> None:
         "https://a.example\uff03.b.example/",
     ],
 )
-def test_what_two_readers_could_understand_differently_is_no_url(text: str) -> None:
+def test_ambiguous_urls_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_url(text)
 
 
-def test_a_password_is_not_asked_for_in_vain() -> None:
+def test_url_with_a_password_is_refused() -> None:
     with pytest.raises(ConfigError, match="api_key="):
         parse_url("https://user:secret@a.example/")
 
@@ -161,7 +161,7 @@ SOME_URL = st.builds("{}://{}{}".format, st.sampled_from(["http", "https", "HTTP
 @given(SOME_URL | st.text())
 @example("https://a.example/%41%2d%7E%3f")
 @example("http://[::ffff:1.2.3.4]:80//a//b?c?d/..")
-def test_what_was_checked_is_what_is_sent(text: str) -> None:
+def test_checked_url_is_the_sent_url(text: str) -> None:
     """The HTTP library must see the same host, port and path as the list did."""
     try:
         url = parse_url(text)
@@ -264,12 +264,12 @@ def test_entries(entry: str, url: str, permitted: bool) -> None:
         "://a",
     ],
 )
-def test_entries_that_are_none(entry: str) -> None:
+def test_invalid_entries_are_refused(entry: str) -> None:
     with pytest.raises(ConfigError):
         AllowList([entry])
 
 
-def test_one_text_is_no_list() -> None:
+def test_single_text_is_refused() -> None:
     """Its letters would be taken for hosts."""
     with pytest.raises(ConfigError, match=r"\['a\.example'\]"):
         AllowList("a.example")
@@ -320,7 +320,7 @@ SCHEMES = st.sampled_from(["https://", "http://", "HTTPS://", "//", ""])
 
 
 def _is_fine(url: str) -> bool:
-    """What the list above means, said again in other words, about the text that is sent."""
+    """The rules of the list above, checked on the text that is sent."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 443
     if parts.scheme != "https" or port != 443:
@@ -340,7 +340,7 @@ def _is_fine(url: str) -> bool:
 @example("https://", "evil.example#@agents.example.com")
 @example("https://", "shared.example/team-a/%2e%2e/team-b")
 @example("https://", "agents.example.com:443@evil.example")
-def test_nothing_outside_the_list_gets_through(scheme: str, rest: str) -> None:
+def test_urls_outside_the_list_are_refused(scheme: str, rest: str) -> None:
     try:
         url = completions_url(scheme + rest)
     except ConfigError:
@@ -377,7 +377,7 @@ def test_no_other_host_passes_for_an_allowed_one(host: str) -> None:
         ("https://b.example:8443/v2#top", "https://b.example:8443/v2"),
     ],
 )
-def test_where_a_redirect_leads(location: str, target: str) -> None:
+def test_target_of_a_redirect(location: str, target: str) -> None:
     assert str(redirect_target(parse_url("https://a.example/v1/chat"), location)) == target
 
 

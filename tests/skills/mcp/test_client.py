@@ -1,4 +1,4 @@
-"""The tools of an MCP server in this process are tools like all others."""
+"""The tools of an MCP server in this process work like all other tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def answer(client: MCPClient, name: str, arguments: str = "{}") -> Any:
     return await made.invoke(ToolContext(context=None, tool_name=name, tool_call_id="c1"), arguments)
 
 
-async def test_an_agent_uses_them_beside_its_own() -> None:
+async def test_agent_uses_them_beside_its_own_tools() -> None:
     @tool
     def double(a: int) -> int:
         """Double it."""
@@ -48,7 +48,7 @@ async def test_an_agent_uses_them_beside_its_own() -> None:
     assert answers == ["42", "8", "what is in x"]
 
 
-async def test_the_model_is_shown_what_the_server_says() -> None:
+async def test_model_gets_the_names_and_schemas_of_the_server() -> None:
     async with MCPClient(Office().server) as office:
         spec = next(each.spec for each in office.tools if each.name == "add")
     assert spec["function"]["description"] == "Add two numbers."
@@ -56,7 +56,7 @@ async def test_the_model_is_shown_what_the_server_says() -> None:
     assert "strict" not in spec["function"]
 
 
-async def test_the_server_is_known_by_name_and_instructions() -> None:
+async def test_name_and_instructions_of_the_server() -> None:
     async with MCPClient(Office("bureau").server) as office:
         assert (office.name, office.instructions) == ("bureau", "Ask the office.")
 
@@ -69,7 +69,7 @@ async def test_arguments_without_what_is_required_do_not_reach_the_server() -> N
     assert office.calls == []
 
 
-async def test_what_the_server_finds_wrong_is_told_to_the_model() -> None:
+async def test_error_of_the_server_is_sent_to_the_model() -> None:
     async with MCPClient(Office().server) as office:
         outcome = await answer(office, "add", '{"a": "many"}')
     assert outcome.error == "raised"
@@ -89,7 +89,7 @@ async def test_a_failure_may_end_the_run() -> None:
             await Runner.run(Agent("clerk", model=scripted(call("fail")), tools=strict), "Go.")
 
 
-async def test_a_picture_is_shown_and_the_whole_is_there_for_code() -> None:
+async def test_image_is_shown_and_code_gets_the_whole_result() -> None:
     async with MCPClient(Office().server) as office:
         outcome = await answer(office, "chart")
         whole = await office.call("chart")
@@ -103,7 +103,7 @@ async def test_structured_content_is_shown_if_there_is_nothing_else() -> None:
         assert json.loads((await answer(office, "none")).output) == {"result": []}
 
 
-async def test_code_is_told_of_a_failure_as_the_server_told_it() -> None:
+async def test_code_gets_the_servers_own_error() -> None:
     async with MCPClient(Office().server) as office:
         assert (await office.call("fail"))["isError"] is True
 
@@ -124,12 +124,12 @@ async def test_two_servers_with_the_same_names_are_refused() -> None:
             Agent("clerk", model=scripted("Hi."), tools=[*one.tools, *two.tools])
 
 
-async def test_only_what_is_wanted_is_there() -> None:
+async def test_only_selected_tools_are_offered() -> None:
     async with MCPClient(Office().server, only=["files.read/v1", "add"]) as office:
         assert sorted(each.name for each in office.tools) == ["add", "files_read_v1"]
 
 
-async def test_an_agent_keeps_its_tools_and_a_refresh_lists_anew() -> None:
+async def test_agent_keeps_its_tools_after_a_refresh() -> None:
     office = Office()
     async with MCPClient(office.server, only=lambda name: name in ("add", "new")) as client:
         before = client.tools
@@ -169,14 +169,14 @@ async def test_all_tools_may_wait_or_a_function_decides() -> None:
     assert [one.arguments for one in result.interruptions] == ['{"a": 10}']
 
 
-async def test_an_approval_for_a_tool_that_is_not_there_is_a_mistake() -> None:
+async def test_approval_of_an_unknown_tool_is_refused() -> None:
     with pytest.raises(ConfigError, match="needs_approval names 'delete'"):
         async with MCPClient(Office().server, needs_approval={"delete"}):
             pass
 
 
 @pytest.mark.virtual_time
-async def test_a_call_that_takes_too_long_is_called_off() -> None:
+async def test_call_that_times_out_is_cancelled_on_the_server() -> None:
     office = Office()
     async with MCPClient(office.server, timeout=0.05) as client:
         outcome = await answer(client, "hang")
@@ -187,7 +187,7 @@ async def test_a_call_that_takes_too_long_is_called_off() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_call_of_the_app_that_takes_too_long_is_called_off_too() -> None:
+async def test_apps_call_that_times_out_is_cancelled_on_the_server() -> None:
     office = Office()
     async with MCPClient(office.server, timeout=0.05) as client:
         with anyio.fail_after(60):
@@ -197,8 +197,8 @@ async def test_a_call_of_the_app_that_takes_too_long_is_called_off_too() -> None
 
 
 @pytest.mark.parametrize("code", [-32000, -32600])
-async def test_a_tool_that_says_what_the_client_says_is_called_once(code: int) -> None:
-    """A gateway may pass on that a session of its own has ended."""
+async def test_tool_with_the_clients_error_text_is_called_once(code: int) -> None:
+    """A gateway may pass on the end of another session."""
     office = Office()
 
     def gateway() -> str:
@@ -212,7 +212,7 @@ async def test_a_tool_that_says_what_the_client_says_is_called_once(code: int) -
     assert "Session terminated" in outcome.output
 
 
-async def test_one_of_another_transport_that_ends_the_session_is_not_asked_twice() -> None:
+async def test_other_transport_with_an_ended_session_is_not_called_twice() -> None:
     office = Office()
 
     def gateway() -> str:
@@ -227,8 +227,8 @@ async def test_one_of_another_transport_that_ends_the_session_is_not_asked_twice
     assert outcome.error == "raised"
 
 
-async def test_a_transport_that_breaks_is_over_at_once_though_it_takes_its_time_to_end() -> None:
-    """A call that is made while it ends goes to a new one."""
+async def test_broken_transport_is_over_before_it_has_closed() -> None:
+    """A call during its end goes to a new connection."""
     office, broken = Office(), anyio.Event()
 
     @asynccontextmanager
@@ -254,8 +254,8 @@ async def test_a_transport_that_breaks_is_over_at_once_though_it_takes_its_time_
     assert result["structuredContent"] == {"result": 3}
 
 
-async def test_one_that_has_ended_before_it_was_written_to_is_said() -> None:
-    """What a program that ends at once raises is up to which of the two is faster."""
+async def test_server_that_ended_before_a_call_is_named() -> None:
+    """The error of a program that ends at once depends on timing."""
 
     @asynccontextmanager
     async def ended() -> AsyncGenerator[Any]:
@@ -276,12 +276,12 @@ async def test_one_that_has_ended_before_it_was_written_to_is_said() -> None:
             pass
 
 
-def test_no_time_for_a_call_is_a_mistake() -> None:
+def test_timeout_of_zero_is_refused() -> None:
     with pytest.raises(ConfigError, match="timeout"):
         MCPClient(Office().server, timeout=0)
 
 
-async def test_a_cancelled_run_calls_its_calls_off() -> None:
+async def test_cancelled_run_cancels_its_calls() -> None:
     office = Office()
     async with MCPClient(office.server) as client:
         agent = Agent("clerk", model=scripted(call("hang")), tools=client.tools)
@@ -304,8 +304,8 @@ async def test_calls_are_made_at_the_same_time() -> None:
     assert answers == [str(number + 2) for number in range(20)]
 
 
-async def test_hooks_and_a_journal_see_what_they_always_see(tmp_path: Any) -> None:
-    """A run that goes on in another process does not make a call again that was written down."""
+async def test_hooks_and_journal_see_the_calls(tmp_path: Any) -> None:
+    """A run that is resumed in another process does not repeat a recorded call."""
     seen: list[str] = []
 
     class Watch(RunHooks):
@@ -322,10 +322,10 @@ async def test_hooks_and_a_journal_see_what_they_always_see(tmp_path: Any) -> No
     assert (result.final_output, office.calls, seen) == ("3.", ["add"], ["add: 3"])
 
 
-# -- when it is open, and to whom --
+# -- when it is open --
 
 
-async def test_outside_of_its_block_it_says_so() -> None:
+async def test_use_outside_the_block_is_an_error() -> None:
     client = MCPClient(Office().server)
     with pytest.raises(ConfigError, match="'office' is not open"):
         _ = client.tools
@@ -348,7 +348,7 @@ async def test_it_can_be_opened_again_but_not_twice() -> None:
                     pass
 
 
-async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
+async def test_error_in_the_block_is_unchanged() -> None:
     with pytest.raises(ZeroDivisionError):
         async with MCPClient(Office().server):
             _ = 1 / 0
@@ -374,7 +374,7 @@ async def test_it_may_be_closed_by_another_task() -> None:
         group.start_soon(stack.aclose)
 
 
-async def test_a_generator_that_is_left_may_hold_it_open() -> None:
+async def test_abandoned_generator_may_hold_it_open() -> None:
     office = Office()
 
     async def tools() -> AsyncGenerator[MCPClient]:
@@ -393,7 +393,7 @@ async def test_a_generator_that_is_left_may_hold_it_open() -> None:
         await client.call("add", {"a": 1})
 
 
-async def test_a_call_that_connects_anew_while_the_block_is_left_leaves_nothing_open() -> None:
+async def test_reconnecting_call_leaves_nothing_open_after_the_block() -> None:
     ended: list[str] = []
     again, go_on = anyio.Event(), anyio.Event()
 
@@ -439,7 +439,7 @@ async def test_closing_it_ends_the_calls_that_wait() -> None:
     assert said[0].startswith("Tool 'hang' failed: MCP server 'it' was lost: the connection was closed.")
 
 
-def test_another_event_loop_is_told_what_to_do() -> None:
+def test_another_event_loop_gets_advice() -> None:
     async def opened() -> str:
         async with MCPClient(Office().server) as client:
             agent = Agent("clerk", model=scripted(call("add", {"a": 1})), tools=client.tools)

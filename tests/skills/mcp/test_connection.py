@@ -1,4 +1,4 @@
-"""An MCP server that is a program, over true pipes: it dies, hangs, talks nonsense, and is ended."""
+"""An MCP server that is a program, over real pipes: it dies, hangs, sends nonsense, and is ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def noted(notes: Path, what: str) -> list[str]:
 
 
 def silent(notes: Path) -> dict[str, Any]:
-    """A program that never says hello."""
+    """A program that never answers the first request."""
     code = (
         f"import os, sys; print('started as', os.getpid(), file=open({str(notes)!r}, 'w')); sys.stdin.read()"
     )
@@ -53,7 +53,7 @@ async def gone(notes: Path) -> bool:
     return True
 
 
-async def test_an_agent_uses_it_and_it_is_ended(tmp_path: Path) -> None:
+async def test_program_is_used_and_ended(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     model = ScriptedHandler([call("raw_echo", {"text": "hello"}), "Done."])
     async with MCPClient(raw(notes), prefix="raw_") as client:
@@ -70,38 +70,38 @@ async def test_all_pages_of_the_list_are_read() -> None:
         assert len(client.tools) == 12
 
 
-async def test_it_gets_few_variables_and_those_that_it_is_given() -> None:
+async def test_program_gets_few_environment_variables() -> None:
     async with MCPClient({**raw(), "env": {"TOKEN": "t"}}) as client:
         variables = (await answer(client, "environment")).output.split()
     assert "TOKEN" in variables
     assert "OPENAI_API_KEY" not in variables
 
 
-async def test_an_argument_under_another_name_reaches_the_server_under_its_own() -> None:
+async def test_renamed_argument_reaches_the_server() -> None:
     async with MCPClient(raw()) as client:
         found = await answer(client, "find", '{"filter_id_": 3, "text": "a"}')
     assert json.loads(found.output) == {"filter[id]": 3, "text": "a"}
 
 
-async def test_lines_that_are_no_messages_are_passed_over() -> None:
+async def test_lines_that_are_not_messages_are_skipped() -> None:
     async with MCPClient(raw()) as client:
         assert (await answer(client, "babble", '{"text": "after all"}')).output == "after all"
 
 
-async def test_bytes_that_are_no_utf_8_are_replaced_and_the_next_call_is_answered() -> None:
+async def test_bytes_that_are_not_utf8_are_replaced() -> None:
     async with MCPClient(raw(), timeout=60) as client:
         assert (await answer(client, "latin")).output == "caf\ufffd"
         assert (await answer(client, "echo", '{"text": "still there"}')).output == "still there"
 
 
-async def test_an_answer_that_was_cut_within_an_emoji_is_heard() -> None:
-    """A server in JavaScript sends such."""
+async def test_answer_cut_inside_an_emoji_is_read() -> None:
+    """Servers in JavaScript send such text."""
     async with MCPClient(raw(), timeout=60) as client:
         assert (await answer(client, "halved")).output == "cut here: \ufffd"
 
 
-async def test_half_a_surrogate_pair_in_a_call_of_the_app_ends_no_connection(tmp_path: Path) -> None:
-    """Others may be waiting for answers over it."""
+async def test_half_a_surrogate_pair_keeps_the_connection(tmp_path: Path) -> None:
+    """Other calls may be waiting on it."""
     notes = tmp_path / "notes"
     async with MCPClient(raw(notes)) as client:
         result = await client.call("echo", {"text": "cut here: \ud83d"})
@@ -109,16 +109,16 @@ async def test_half_a_surrogate_pair_in_a_call_of_the_app_ends_no_connection(tmp
     assert len(noted(notes, "started")) == 1
 
 
-async def test_an_answer_that_is_none_is_told() -> None:
+async def test_unreadable_answer_is_an_error() -> None:
     async with MCPClient(raw(), name="raw") as client:
         outcome = await answer(client, "nonsense")
         assert outcome.output.startswith(
-            "Tool 'nonsense' failed: MCP server 'raw' gave an answer that cannot"
+            "Tool 'nonsense' failed: MCP server 'raw' sent an answer that cannot"
         )
         assert (await answer(client, "echo", '{"text": "still there"}')).output == "still there"
 
 
-async def test_an_error_of_the_protocol_is_told() -> None:
+async def test_protocol_error_is_an_error() -> None:
     async with MCPClient(raw(), name="raw") as client:
         outcome = await answer(client, "refuse")
     expected = "Tool 'refuse' failed: MCP server 'raw' refused: no such thing (code -32602)"
@@ -130,30 +130,30 @@ async def test_a_long_result_is_cut_as_any_other() -> None:
         assert "900000 of 1000000 characters are not shown" in (await answer(client, "huge")).output
 
 
-async def test_one_that_dies_is_started_anew_and_no_call_is_made_twice(tmp_path: Path) -> None:
+async def test_dead_server_is_restarted_and_no_call_repeated(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     async with MCPClient(raw(notes), name="raw") as client:
         outcome = await answer(client, "die")
-        lost = "MCP server 'raw' was lost: it has ended. Whether the call was carried out is not known."
+        lost = "MCP server 'raw' was lost: it has ended. It is unknown whether the call was carried out."
         assert lost in outcome.output
         assert (await answer(client, "echo", '{"text": "back"}')).output == "back"
     assert len(noted(notes, "started")) == 2
     assert len(noted(notes, "called die")) == 1
 
 
-async def test_one_that_starts_slowly_is_back_before_the_call_has_to_be_done(tmp_path: Path) -> None:
-    """It has ``connect_timeout`` for that, or no call would ever see it again."""
+async def test_slow_restart_does_not_use_up_the_calls_time(tmp_path: Path) -> None:
+    """``connect_timeout`` covers the restart."""
     async with MCPClient(raw(tmp_path / "notes", "--slow-again"), timeout=2.0) as client:
         assert "was lost" in (await answer(client, "die")).output
         assert (await answer(client, "echo", '{"text": "back"}')).output == "back"
 
 
-async def test_the_last_words_of_one_that_dies_are_heard() -> None:
+async def test_last_answer_of_a_dying_server_is_read() -> None:
     async with MCPClient(raw()) as client:
         assert (await answer(client, "answer_and_die", '{"text": "last words"}')).output == "last words"
 
 
-async def test_others_that_wait_when_it_dies_are_told_as_well() -> None:
+async def test_all_waiting_calls_fail_when_the_server_dies() -> None:
     said: list[str] = []
 
     async def ask(client: MCPClient, name: str) -> None:
@@ -167,7 +167,7 @@ async def test_others_that_wait_when_it_dies_are_told_as_well() -> None:
     assert len([text for text in said if "was lost" in text]) == 3
 
 
-async def test_a_call_that_takes_too_long_is_called_off(tmp_path: Path) -> None:
+async def test_call_that_times_out_is_cancelled_on_the_server(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     async with MCPClient(raw(notes), timeout=1.0) as client:
         outcome = await answer(client, "hang")
@@ -176,21 +176,21 @@ async def test_a_call_that_takes_too_long_is_called_off(tmp_path: Path) -> None:
     assert noted(notes, "called off")
 
 
-async def test_one_that_cannot_be_started_is_said() -> None:
+async def test_server_that_cannot_be_started_is_an_error() -> None:
     with pytest.raises(ToolError, match=r"'no-such-program' cannot be used: FileNotFoundError"):
         async with MCPClient({"command": "no-such-program"}):
             pass
 
 
-async def test_one_that_ends_at_once_is_said() -> None:
-    with pytest.raises(ToolError, match="'it' cannot be used: it ended at once; what it wrote to stderr"):
+async def test_server_that_ends_at_once_is_an_error() -> None:
+    with pytest.raises(ToolError, match="'it' cannot be used: it ended at once; its stderr may say why"):
         async with MCPClient(
             {"command": sys.executable, "args": ["-S", "-c", "raise SystemExit(3)"]}, name="it"
         ):
             pass
 
 
-async def test_one_that_says_nothing_is_given_up_and_ended(tmp_path: Path) -> None:
+async def test_silent_server_is_ended(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     with pytest.raises(ToolError, match=r"it did not answer within 0\.3 seconds"):
         async with MCPClient(silent(notes), connect_timeout=0.3):
@@ -198,7 +198,7 @@ async def test_one_that_says_nothing_is_given_up_and_ended(tmp_path: Path) -> No
     assert await gone(notes)
 
 
-async def test_cancelled_while_it_starts_it_is_ended(tmp_path: Path) -> None:
+async def test_cancelled_start_ends_the_program(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
 
     async def enter() -> None:

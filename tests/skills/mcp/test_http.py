@@ -1,4 +1,4 @@
-"""An MCP server over HTTP, on a true socket: it wants a key, is started anew, forgets us, is none."""
+"""An MCP server over HTTP on a real socket: with a key, restarted, without its sessions, or absent."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ pytestmark = [
 
 
 class Door:
-    """An app behind a door: whoever brings no key is sent away, and it can be closed and opened."""
+    """An app behind a key check, which can also be switched off and on."""
 
     def __init__(self) -> None:
         self.behind = Office().app()
         self.open()
 
     def open(self) -> None:
-        """Forget what was."""
+        """Forget all sessions."""
         self.app = self.behind
         self.closed = False
         self.keys: list[str] = []
@@ -52,7 +52,7 @@ class Door:
 
 @pytest.fixture(scope="module")
 def building() -> Iterator[tuple[Door, str]]:
-    """One for all tests: old versions of what serves the events are bound to one event loop."""
+    """One server for all tests, because old versions of its library are bound to one event loop."""
     made = Door()
     with listening(made) as url:
         yield made, f"{url}/mcp"
@@ -91,7 +91,7 @@ async def test_calls_are_made_at_the_same_time(door: tuple[Door, str]) -> None:
     assert answers == [str(number + 2) for number in range(10)]
 
 
-async def test_one_that_is_away_for_a_while_is_reached_again(door: tuple[Door, str]) -> None:
+async def test_server_is_reached_again_after_an_outage(door: tuple[Door, str]) -> None:
     made, url = door
     async with MCPClient(url) as client:
         made.closed = True
@@ -102,8 +102,8 @@ async def test_one_that_is_away_for_a_while_is_reached_again(door: tuple[Door, s
         assert (await answer(client, "add", '{"a": 1}')).output == "3"
 
 
-async def test_one_that_was_started_anew_does_not_know_us_and_is_told(door: tuple[Door, str]) -> None:
-    """It answers 404 to a session of its predecessor; it has not made the call, so it is asked again."""
+async def test_restarted_server_gets_a_new_session(door: tuple[Door, str]) -> None:
+    """It answers 404 to an old session without carrying out the call, so the call is repeated."""
     made, url = door
     async with MCPClient(url) as client:
         made.app = _forgetful(made.app)
@@ -129,7 +129,7 @@ def _forgetful(app: Any) -> Any:
 
 
 @pytest.mark.parametrize("status", [401, 404, 500])
-async def test_one_that_sends_us_away_is_said(status: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusing_server_is_an_error(status: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     with (
         Server(Reply([b"no"], status=status)) as server,
@@ -139,7 +139,7 @@ async def test_one_that_sends_us_away_is_said(status: int, caplog: pytest.LogCap
             pass
 
 
-async def test_one_that_does_not_answer_is_given_up() -> None:
+async def test_unanswered_connect_times_out() -> None:
     with (
         Server(Reply(ending="stall")) as server,
         pytest.raises(ToolError, match=r"it did not answer within 0\.2 seconds"),
@@ -148,13 +148,13 @@ async def test_one_that_does_not_answer_is_given_up() -> None:
             pass
 
 
-async def test_nobody_there_is_said() -> None:
+async def test_refused_connection_is_an_error() -> None:
     with pytest.raises(ToolError, match="cannot be used: ConnectError"):
         async with MCPClient("http://127.0.0.1:1/mcp"):
             pass
 
 
-async def test_a_transport_of_ones_own_will_do(door: tuple[Door, str]) -> None:
+async def test_transport_of_the_app_works(door: tuple[Door, str]) -> None:
     from mcp.client.streamable_http import streamable_http_client
 
     async with MCPClient(lambda: streamable_http_client(door[1]), name="own") as client:
@@ -162,8 +162,8 @@ async def test_a_transport_of_ones_own_will_do(door: tuple[Door, str]) -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_elsewhere_is_not_followed(status: int) -> None:
-    """The headers, and what is asked, are for one server."""
+async def test_redirect_to_another_server_is_not_followed(status: int) -> None:
+    """Headers and requests are for one server."""
     with Server(HELLO) as other:
         with Server(Reply(status=status, headers={"location": f"{other.url}/mcp"})) as server:
             with pytest.raises(ToolError, match=other.url.removeprefix("http://").removesuffix("/v1")):

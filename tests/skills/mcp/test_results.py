@@ -1,4 +1,4 @@
-"""A result of an MCP server is text for the model, and nothing is left out without a word."""
+"""A result of an MCP server becomes text for the model, and nothing is dropped silently."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def text(said: str) -> dict[str, Any]:
         ({"type": "hologram"}, "[hologram: of unknown type, empty, not shown]"),
     ],
 )
-def test_each_kind_of_content_has_words(block: dict[str, Any], shown: str) -> None:
+def test_each_kind_of_content_has_a_text(block: dict[str, Any], shown: str) -> None:
     assert result_text({"content": [block]}) == shown
 
 
@@ -72,7 +72,7 @@ def test_each_kind_of_content_has_words(block: dict[str, Any], shown: str) -> No
         ),
     ],
 )
-def test_what_models_can_see_or_hear_is_a_part(block: dict[str, Any], part: dict[str, Any]) -> None:
+def test_media_become_parts(block: dict[str, Any], part: dict[str, Any]) -> None:
     assert result_media({"content": [text("Look:"), block]}) == [part]
 
 
@@ -84,7 +84,7 @@ def test_what_models_can_see_or_hear_is_a_part(block: dict[str, Any], part: dict
         {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/flac"},
     ],
 )
-def test_what_vendors_would_refuse_is_only_told(block: dict[str, Any]) -> None:
+def test_media_that_vendors_refuse_are_described(block: dict[str, Any]) -> None:
     assert result_media({"content": [block]}) == []
     assert result_text({"content": [block]}).endswith(", not shown]")
 
@@ -93,7 +93,7 @@ def test_several_blocks_are_lines() -> None:
     assert result_text({"content": [text("one"), text(""), text("two")]}) == "one\ntwo"
 
 
-def test_structured_content_is_not_said_twice() -> None:
+def test_structured_content_is_not_repeated() -> None:
     assert result_text({"content": [text('{"a": 1}')], "structuredContent": {"a": 1}}) == '{"a": 1}'
 
 

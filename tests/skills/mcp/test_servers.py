@@ -1,4 +1,4 @@
-"""Where a server is, as other programs have it; what is none is said without its secrets."""
+"""Forms of server addresses, and errors without secrets for everything else."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_a_server_goes_by_its_own_name() -> None:
     ("given_server", "said"),
     [
         ("npx -y some-server", "url: String should match pattern"),
-        ({"command": "x", "argv": []}, "argv: Extra inputs are not permitted"),
+        ({"command": "x", "argv": []}, "argv: there is no such field"),
         ({"url": "https://a/mcp", "type": "sse"}, "type: Input should be 'http' or 'streamable-http'"),
         ({}, "url: Field required"),
-        (7, "int is no MCP server"),
+        (7, "int is not an MCP server"),
     ],
 )
-def test_what_is_no_server_is_said(given_server: object, said: str) -> None:
+def test_value_that_is_not_a_server_is_refused(given_server: object, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         server_place(given_server)
 

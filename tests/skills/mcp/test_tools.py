@@ -1,4 +1,4 @@
-"""The tools of a server get names and schemas that providers accept; what cannot work is said."""
+"""The tools of a server get names and schemas that providers accept; others are refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def names(tools: list[dict[str, Any]], *, prefix: str = "", only: WantedTools = 
         ("", "_da39a3"),
     ],
 )
-def test_names_are_kept_where_that_is_possible(name: str, offered: str) -> None:
+def test_valid_names_are_kept(name: str, offered: str) -> None:
     assert offered_name(name) == offered
 
 
@@ -76,12 +76,12 @@ def test_only_takes_names_or_a_function() -> None:
     assert list(names(listed("a", "b", "c"), only=lambda name: name > "a")) == ["b", "c"]
 
 
-def test_only_with_a_name_that_is_not_there_says_what_is() -> None:
+def test_unknown_name_in_only_lists_the_tools() -> None:
     with pytest.raises(ConfigError, match=r"only names 'serach'\. Its tools are: fetch, search"):
         names(listed("search", "fetch"), only=["serach"])
 
 
-def test_one_text_is_no_list_of_names() -> None:
+def test_single_text_instead_of_names_is_refused() -> None:
     with pytest.raises(ConfigError, match="only must be a list of names"):
         names(listed("a"), only="a")
 
@@ -98,7 +98,7 @@ def test_a_tool_that_is_listed_twice_is_there_once(caplog: pytest.LogCaptureFixt
     assert "lists the tool 'a' twice" in caplog.text
 
 
-def test_arguments_that_are_no_object_are_an_error() -> None:
+def test_arguments_that_are_not_an_object_are_an_error() -> None:
     tools = [{"name": "odd", "inputSchema": {"type": "array"}}]
     with pytest.raises(ConfigError, match="'odd' takes 'array' instead of an object"):
         names(tools)
@@ -111,7 +111,7 @@ def test_a_schema_has_properties_and_no_draft() -> None:
 
 
 @pytest.mark.parametrize("odd", [{"properties": None, "required": None}, {"properties": []}])
-def test_other_ways_to_say_that_there_are_none(odd: dict[str, Any]) -> None:
+def test_null_and_empty_list_mean_no_properties(odd: dict[str, Any]) -> None:
     """Servers in Go write null and those in PHP a list; OpenAI refuses every request that has it."""
     assert arguments({"type": "object", **odd}) == {"type": "object", "properties": {}}
 
@@ -172,7 +172,7 @@ json_data = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), json_data, max_size=6))
-def test_whatever_a_server_writes_nothing_that_is_refused_is_left_at_the_top(schema: dict[str, Any]) -> None:
+def test_no_refused_key_is_left_at_the_top(schema: dict[str, Any]) -> None:
     try:
         shown = arguments({**schema, "type": "object"})
     except ConfigError:
@@ -181,6 +181,6 @@ def test_whatever_a_server_writes_nothing_that_is_refused_is_left_at_the_top(sch
     assert isinstance(shown["properties"], dict)
 
 
-def test_a_title_stands_in_for_a_description() -> None:
+def test_title_replaces_a_missing_description() -> None:
     found = wanted_tools(listed("a", title="Does it"), prefix="", only=None, where="x")
     assert found["a"].description == "Does it"
