@@ -16,7 +16,7 @@ import anyio
 from routelock.serving.config import ServeConfig
 from routelock.serving.errors import Refusal
 
-__all__ = ["Guards", "Principal", "is_loopback"]
+__all__ = ["AccessControl", "Principal", "is_loopback"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Principal:
     scopes: frozenset[str]
 
 
-class Guards:
+class AccessControl:
     """The checks of one app. It also counts the requests that run now.
 
     Args:

@@ -1,7 +1,8 @@
-"""What a client is told when it gets no answer: the status, and a body as OpenAI's clients read it."""
+"""Refusals: the status and body that a client gets instead of an answer, as OpenAI's clients read it."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,13 +24,17 @@ from routelock.errors import (
     ProviderTimeout,
     QuotaExhausted,
     RateLimited,
+    RoutelockError,
     RunTimeout,
     SessionConflict,
     SessionError,
     ToolError,
 )
 
-__all__ = ["Refusal", "out_of_time", "refusal_for"]
+__all__ = ["Refusal", "closing", "log_refusal", "out_of_time", "refusal_for"]
+
+
+_logger = logging.getLogger("routelock.serving")
 
 
 @dataclass(eq=False)
@@ -129,7 +134,9 @@ def refusal_for(error: BaseException) -> Refusal:
         headers["x-should-retry"] = "false"
     if isinstance(error, RateLimited) and status == 429:
         headers["retry-after"] = str(max(1, round(error.retry_after or 1)))
-    return Refusal(status, message, code, headers=headers)
+    refusal = Refusal(status, message, code, headers=headers)
+    refusal.__cause__ = error
+    return refusal
 
 
 def out_of_time(seconds: float) -> Refusal:
@@ -140,6 +147,24 @@ def out_of_time(seconds: float) -> Refusal:
         "timeout",
         headers={"x-should-retry": "false"},
     )
+
+
+def closing() -> Refusal:
+    """Return the refusal for clients whose runs are cancelled because the server ends."""
+    return Refusal(503, "The server is shutting down.", "shutting_down", headers={"x-should-retry": "false"})
+
+
+def log_refusal(request_id: str, refusal: Refusal) -> None:
+    """Log what the client is told, and the cause, which it is not told."""
+    cause = refusal.__cause__
+    if refusal.status >= 500:
+        _logger.error("%s: %s", request_id, refusal, exc_info=cause)
+    elif isinstance(cause, RoutelockError):
+        _logger.warning("%s: %s (%s: %s)", request_id, refusal, type(cause).__name__, cause)
+    elif refusal.for_log:
+        _logger.warning("%s: %s (%s)", request_id, refusal, refusal.for_log)
+    else:
+        _logger.info("%s: %s", request_id, refusal)
 
 
 def _has_acted(error: BaseException) -> bool:

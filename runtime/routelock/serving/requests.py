@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import pydantic
 from pydantic_core import from_json
@@ -22,17 +22,20 @@ from routelock.run.handler_selection import named
 from routelock.run.result import RunResult
 from routelock.runner import Runner
 from routelock.serving.catalog import ServedAgent
-from routelock.serving.completions import Completion, DeltaWriter, EventStream
+from routelock.serving.completions import Completion, DeltaWriter
 from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal
 from routelock.serving.pending_runs import PendingRuns
 
+if TYPE_CHECKING:
+    from routelock.serving.http import EventStream
+
 __all__ = [
     "ChatRequest",
-    "Job",
+    "ChatRun",
+    "chat_run",
     "check_size",
     "context_for",
-    "job_of",
     "needs_approval",
     "parse",
     "read_json",
@@ -266,7 +269,7 @@ _NEEDS_APPROVAL = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ChatRun:
     """A run that is ready to start."""
 
     served: ServedAgent
@@ -311,8 +314,8 @@ class Job:
         async with stream:
             async for event in stream:
                 early += writer.take(event, lambda: stream.result)
-                if early and (to.started or any(_says_something(delta) for delta in early)):
-                    await to.data(*map(self.completion.chunk, early))
+                if early and (to.has_begun or any(_says_something(delta) for delta in early)):
+                    await to.send(*map(self.completion.chunk, early))
                     early.clear()
         result = stream.result
         last, finish = writer.finish(result, self._calls(result))
@@ -320,7 +323,7 @@ class Job:
         chunks.append(self.completion.chunk({}, finish))
         if self.asked.include_usage:
             chunks.append(self.completion.usage_chunk(result.usage))
-        await to.data(*chunks, "[DONE]")
+        await to.send(*chunks, "[DONE]")
 
     def _writer(self) -> DeltaWriter:
         return DeltaWriter(agents=self.served.graph.keys(), hold=self.served.has_output_type)
@@ -352,14 +355,14 @@ def _says_something(delta: Mapping[str, Any]) -> bool:
     return delta is not _OPENING and "x_agent" not in delta
 
 
-def job_of(
+def chat_run(
     served: ServedAgent,
     asked: ChatRequest,
     about: ServedRequest,
     completion: Completion,
     config: ServeConfig,
     pending: PendingRuns,
-) -> Job:
+) -> ChatRun:
     """Return the run that answers a request: a new one, or one that was waiting for these answers."""
     settings = _settings(asked, about, config.run_config)
     agent, messages = served.agent, asked.messages
@@ -371,7 +374,7 @@ def job_of(
             agents=(*settings.agents, served.agent),
             handler=found.handler if _can_start_at(found.handler, agent, settings) else None,
         )
-    return Job(
+    return ChatRun(
         served=served,
         asked=asked,
         about=about,

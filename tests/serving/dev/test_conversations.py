@@ -315,6 +315,7 @@ def test_stopping_what_does_not_run_is_no_mistake(quiet: Page) -> None:
         ("/talks", [], 400),
         ("/graph", {}, 400),
         ("/graph", {"type": "item", "run": "r", "time": "x"}, 400),
+        ("/graph", {"type": "run_start", "run": "r", "time": 1, "agent": "a", "format": 99}, 400),
         ("/test", {}, 400),
         ("/test", {"records": [1]}, 400),
         ("/test", {"records": []}, 400),

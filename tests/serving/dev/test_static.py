@@ -12,7 +12,7 @@ import pytest
 from dev_page import dev_page
 
 from routelock import Agent
-from routelock.serving.dev.app import index_page, static_files
+from routelock.serving.dev.routes import index_page, static_files
 from routelock.testing import ScriptedHandler
 
 STATIC = files("routelock.serving.dev").joinpath("static")

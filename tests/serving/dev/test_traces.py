@@ -9,7 +9,7 @@ from dev_page import dev_page, shop
 from routelock import Agent, Runner, function_handler, handoff
 from routelock.agents.graph import outline_of
 from routelock.run.config import RunConfig
-from routelock.serving.dev.app import outline_of_trace
+from routelock.serving.dev.routes import outline_of_trace
 from routelock.testing import ScriptedHandler
 from routelock.tracing.records import RunStarted
 

@@ -21,11 +21,11 @@ from routelock.run.result import RunResult
 from routelock.runner import Runner
 from routelock.serving.a2a.messages import answer_parts, message_of, question_parts, usage_data, verdict_of
 from routelock.serving.a2a.tasks import Contexts, OpenContext
-from routelock.serving.auth import Guards
-from routelock.serving.catalog import ServedAgent, log_refusal
+from routelock.serving.auth import AccessControl
+from routelock.serving.catalog import ServedAgent
 from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
-from routelock.serving.errors import Refusal, out_of_time, refusal_for
+from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
 from routelock.serving.requests import context_for, needs_approval
 from routelock.state.run_state import RunState
 
@@ -183,11 +183,13 @@ class Runs:
         served: the agent.
         settings: how it is served by this protocol.
         config: keys, limits and settings.
-        guards: count what runs.
+        access: counts the runs at the same time.
     """
 
-    def __init__(self, served: ServedAgent, settings: A2A, config: ServeConfig, guards: Guards) -> None:
-        self._served, self._settings, self._config, self._guards = served, settings, config, guards
+    def __init__(
+        self, served: ServedAgent, settings: A2A, config: ServeConfig, access: AccessControl
+    ) -> None:
+        self._served, self._settings, self._config, self._access = served, settings, config, access
         self._contexts = Contexts(
             served.agent.name,
             settings.sessions,
@@ -207,14 +209,12 @@ class Runs:
         if asked.first and context.message is not None:
             await teller.begin(context.message)
         try:
-            with self._guards.slot(), anyio.move_on_after(self._config.timeout):
+            with self._access.slot(), anyio.move_on_after(self._config.timeout):
                 await self._answer(asked, teller)
                 return
             raise out_of_time(self._config.timeout)
         except Exception as error:
             refusal = refusal_for(error)
-            if refusal is not error:
-                refusal.__cause__ = error
         log_refusal(asked.about.request_id, refusal)
         about = {"code": refusal.code, "requestId": asked.about.request_id}
         state = "REJECTED" if refusal.status < 500 else "FAILED"
