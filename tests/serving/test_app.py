@@ -35,15 +35,15 @@ def test_an_app_can_be_mounted_in_another() -> None:
 @pytest.mark.parametrize(
     ("agents", "said"),
     [
-        ([], "there is none"),
+        ([], "the list is empty"),
         (["A"], "not 'A'"),
         ("shop:triage", "not 'shop:triage'"),
         (None, "not None"),
-        ([Agent("A", model=ScriptedHandler([])), Agent("A", model=ScriptedHandler([]))], "one name"),
+        ([Agent("A", model=ScriptedHandler([])), Agent("A", model=ScriptedHandler([]))], "the same name"),
         (Agent("A"), "has no model"),
     ],
 )
-def test_what_cannot_be_served_is_told_at_once(agents: Any, said: str) -> None:
+def test_agents_that_cannot_be_served_are_an_error(agents: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         create_app(agents)
 

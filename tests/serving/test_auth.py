@@ -95,7 +95,7 @@ def test_keys_of_any_script_are_compared() -> None:
         ({"api_keys": 7}, "tokens"),
     ],
 )
-def test_settings_that_let_everybody_in_or_nobody_by_mistake_are_refused(options: Any, said: str) -> None:
+def test_wrong_access_settings_are_refused(options: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         ServeConfig(**options)
 
@@ -274,9 +274,9 @@ def test_one_request_too_many_is_refused_at_once(stream: bool) -> None:
         after = post(url, ask())
     assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_requests")
     assert refused.headers["retry-after"] == "1"
-    assert listed.status_code == 200, "the list of models waits for nobody"
+    assert listed.status_code == 200, "the list of models needs no slot"
     assert statuses == [200, 200]
-    assert after.status_code == 200, "the places are free again"
+    assert after.status_code == 200, "the slots are free again"
 
 
 def test_a_failed_request_gives_its_place_back() -> None:
@@ -298,7 +298,7 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
     assert response.headers["x-should-retry"] == "false"
 
 
-def test_a_stream_that_takes_too_long_ends_with_an_error() -> None:
+def test_a_stream_that_times_out_ends_with_an_error() -> None:
     async def half(request: Request) -> Any:
         yield TextDelta("Half")
         await anyio.sleep_forever()

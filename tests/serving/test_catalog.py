@@ -24,23 +24,23 @@ def test_agents_are_found_by_name_and_the_first_is_the_default() -> None:
     assert found == ["B", "A", "A"]
 
 
-def test_a_name_that_nobody_has_is_refused_with_those_there_are() -> None:
-    with pytest.raises(Refusal, match="There is: 'A'") as caught:
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(Refusal, match="Available: 'A'") as caught:
         Catalog(agent("A"), RunConfig()).find("gpt-4o")
     assert (caught.value.status, caught.value.code) == (404, "model_not_found")
 
 
 @pytest.mark.parametrize("agents", [[], ["A"], "A", [agent("A"), agent("A")], Agent("A")])
-def test_what_cannot_be_served_is_said(agents: Any) -> None:
+def test_agents_that_cannot_be_served_are_errors(agents: Any) -> None:
     with pytest.raises(ConfigError):
         Catalog(agents, RunConfig())
 
 
-def test_a_clients_tool_is_not_named_like_one_of_the_graph() -> None:
+def test_a_client_tool_with_a_name_of_the_graph_is_refused() -> None:
     served = Catalog(agent("A", handoffs=[agent("B")]), RunConfig()).find("A")
     mine: Any = {"type": "function", "function": {"name": "mine", "parameters": {}}}
     served.check_tools([mine], allowed=True)
-    with pytest.raises(Refusal, match="takes no tools"):
+    with pytest.raises(Refusal, match="does not accept tools"):
         served.check_tools([mine], allowed=False)
     taken: Any = {"type": "function", "function": {"name": "transfer_to_b", "parameters": {}}}
     with pytest.raises(Refusal, match="give it another name"):

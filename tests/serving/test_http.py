@@ -128,7 +128,7 @@ async def test_work_is_done_while_the_client_waits() -> None:
     assert await attended(Client().request, work) == 7
 
 
-async def test_what_the_work_raises_is_raised_as_it_is() -> None:
+async def test_errors_of_the_work_are_raised_unchanged() -> None:
     async def work() -> None:
         raise KeyError("x")
 
@@ -233,7 +233,7 @@ async def test_a_client_that_leaves_ends_the_work_of_its_stream() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_reader_that_takes_nothing_is_not_waited_for() -> None:
+async def test_a_client_that_reads_nothing_is_cut_off() -> None:
     """The error that ends a stream may be taken for a few seconds, and then the connection is cut."""
     got: list[str] = []
 

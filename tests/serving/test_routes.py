@@ -39,7 +39,7 @@ def requests(of: Agent[Any]) -> Any:
     return of.model.requests
 
 
-def test_a_whole_reply_has_what_openai_promises() -> None:
+def test_a_whole_reply_has_the_form_of_openai() -> None:
     with served(agent(LOOKS, "It is here.", tools=[look_up])) as url:
         response = post(url, ask())
     body = response.json()
@@ -55,7 +55,7 @@ def test_a_whole_reply_has_what_openai_promises() -> None:
     assert body["usage"]["total_tokens"] == 30, "of both model calls"
 
 
-def test_a_stream_has_what_clients_need_and_nothing_they_choke_on() -> None:
+def test_a_stream_has_the_form_of_openai() -> None:
     with served(agent(LOOKS, "It is here.", tools=[look_up])) as url:
         events = events_of(post(url, ask(stream=True)))
     assert events[-1] == "[DONE]"
@@ -104,7 +104,7 @@ def test_models_are_the_agents() -> None:
         listed = httpx.get(f"{url}/models", timeout=PATIENCE).json()
         one = httpx.get(f"{url}/models/a/b", timeout=PATIENCE).json()
         coded = httpx.get(f"{url}/models/Front%20desk", timeout=PATIENCE).json()
-        missing = httpx.get(f"{url}/models/nobody", timeout=PATIENCE)
+        missing = httpx.get(f"{url}/models/unknown", timeout=PATIENCE)
         slash = httpx.get(f"{url}/models/", timeout=PATIENCE).json()
     assert listed["object"] == "list"
     assert slash == listed
@@ -123,7 +123,7 @@ def test_the_model_says_which_agent_answers(model: str | None) -> None:
     assert body["model"] == expected
 
 
-def test_an_unknown_model_is_told_which_there_are() -> None:
+def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
     with served(agent()) as url:
         response = post(url, ask(model="gpt-4o"))
     error = response.json()["error"]
@@ -137,7 +137,7 @@ def test_health_asks_for_no_key() -> None:
         assert httpx.get(f"{url.removesuffix('/v1')}/health", timeout=PATIENCE).json() == {"status": "ok"}
 
 
-def test_an_unknown_path_and_method_are_told_in_the_same_form() -> None:
+def test_unknown_paths_and_methods_have_json_errors() -> None:
     with served(agent()) as url:
         lost, wrong = (
             httpx.post(f"{url}/completions", json={}, timeout=PATIENCE),
@@ -236,7 +236,7 @@ def test_an_error_after_a_comment_is_an_event() -> None:
     assert [set(event) for event in events_of(response)] == [{"error"}]
 
 
-def test_what_no_scope_of_the_key_reaches_is_forbidden() -> None:
+def test_a_handler_outside_the_scopes_of_the_key_is_forbidden() -> None:
     model = ScriptedHandler(["Hi."])
     object.__setattr__(model, "scope", "admin")
     config = ServeConfig(api_keys={"k1": (), "k2": "admin"})
@@ -246,7 +246,7 @@ def test_what_no_scope_of_the_key_reaches_is_forbidden() -> None:
     assert opened.status_code == 200
 
 
-def test_what_ran_tools_is_not_to_be_repeated() -> None:
+def test_a_failed_run_with_tool_calls_must_not_be_retried() -> None:
     """OpenAI's clients repeat every 5xx by themselves: the tools would run twice."""
     limited = RateLimited("x")
     with served(agent(limited, LOOKS, limited, tools=[look_up]), ONCE) as url:
@@ -274,7 +274,7 @@ def test_an_output_type_makes_the_content_json(stream: bool) -> None:
     assert json.loads(content) == {"number": 7}
 
 
-def test_the_context_is_made_of_what_is_known_of_the_request() -> None:
+def test_the_context_is_made_from_the_request() -> None:
     seen: list[Any] = []
 
     @function_tool
@@ -372,7 +372,7 @@ def test_a_limit_has_a_code_of_its_own() -> None:
     assert response.headers["x-should-retry"] == "false"
 
 
-def test_too_many_hops_end_a_ping_pong() -> None:
+def test_too_many_hops_are_refused() -> None:
     with served(agent("Hi.")) as url:
         assert post(url, ask(handoff_context={"hops": 8})).status_code == 200
         response = post(url, ask(handoff_context={"hops": 9}))

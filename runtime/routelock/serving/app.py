@@ -1,4 +1,4 @@
-"""An app that answers as OpenAI's chat completions do, for agents.
+"""The app that serves agents by OpenAI's chat completions.
 
 Starlette is imported when an app is made, so that ``import routelock.serving`` needs no extra.
 """
@@ -25,14 +25,15 @@ def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | 
     and ``GET /health``, which asks for no key. A model id is the name of an agent; an empty one or
     ``"default"`` is the first.
 
-    * The agents own their settings: ``temperature``, ``max_tokens``, ``response_format`` and whatever
-      else a client sends is ignored, but for ``messages``, ``model``, ``stream``, ``stream_options``,
-      ``tools``, ``tool_choice``, ``user``, ``n`` (which must be 1) and ``handoff_context``.
-    * ``tools`` are the client's to run: a call of one ends the turn with ``finish_reason``
-      ``"tool_calls"``. Tools of the agents and transfers run here and are never shown as calls.
-    * The content is all that the agents of the run wrote, texts of different replies a blank line apart;
-      if the agent that answers has an ``output_type`` it is that output alone, and nothing is streamed
-      before. ``x_agent`` on a delta or message names who speaks.
+    * The agents have their own settings. Of a request, only ``messages``, ``model``, ``stream``,
+      ``stream_options``, ``tools``, ``tool_choice``, ``user``, ``n`` (which must be 1) and
+      ``handoff_context`` are used; ``temperature``, ``max_tokens``, ``response_format`` and others are
+      ignored.
+    * The client runs its own ``tools``: a call of one ends the turn with the ``finish_reason``
+      ``"tool_calls"``. Tools of the agents and handoffs run on the server, and are not shown as calls.
+    * The content is the text of all replies of the run, separated by blank lines. If the agent that answers
+      has an ``output_type``, the content is its output alone, and is not streamed before the end. ``x_agent``
+      on a delta or message names the agent that wrote it.
     * ``handoff_context``, an object, and the ``traceparent`` header are in
       ``shared_memory["handoff_origin"]`` of the run. Its ``hops`` counts the servers passed.
     * A client that leaves cancels its run.

@@ -20,43 +20,43 @@ __all__ = ["Catalog", "ServedAgent"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedAgent:
-    """An agent, and what serving it needs to know of its graph."""
+    """An agent, and the facts about its graph that serving needs."""
 
     agent: Agent[Any]
     graph: Mapping[str, Agent[Any]]
     has_output_type: bool
-    """Whether any agent of the graph gives something else than text."""
+    """Whether any agent of the graph has an output type."""
     taken: frozenset[str]
-    """The names of the graph's tools and transfers, also of those that not every caller is offered."""
+    """The names of the graph's tools and handoffs, including those that some callers are not offered."""
 
     def check_tools(self, tools: Sequence[ToolSpec], *, allowed: bool) -> None:
-        """Refuse clients' tools where none are allowed, and one that is named like the server's.
+        """Refuse tools of a client if none are allowed, or if one has the name of a tool of the server.
 
         Raises:
             Refusal: 400.
         """
         if tools and not allowed:
-            why = "This server takes no tools of its clients. Send the request without tools."
+            why = "This server does not accept tools of its clients. Send the request without tools."
             raise Refusal(400, why, "client_tools_not_allowed", "tools")
         for place, tool in enumerate(tools):
             if (name := tool["function"]["name"]) in self.taken:
                 raise Refusal(
                     400,
-                    f"Tool {name!r} is named like a tool or transfer of this agent; give it another name.",
+                    f"Tool {name!r} has the name of a tool or handoff of this agent; give it another name.",
                     "invalid_request",
                     f"tools[{place}].function.name",
                 )
 
 
 class Catalog:
-    """All agents of an app, the first being the default.
+    """The agents of an app, by name. The first one is the default.
 
     Args:
-        agents: one or more; they may hand over to each other.
+        agents: one or more agents. They may hand off to each other.
         config: the settings of their runs.
 
     Raises:
-        ConfigError: there is none, two have one name, or one cannot run.
+        ConfigError: there is no agent, two have the same name, or one cannot run.
     """
 
     def __init__(self, agents: Agent[Any] | Sequence[Agent[Any]], config: RunConfig) -> None:
@@ -64,11 +64,11 @@ class Catalog:
         listed = tuple(several)
         wrong = [each for each in listed if not isinstance(cast(object, each), Agent)]
         if wrong or not listed:
-            given = f"not {wrong[0]!r:.80}" if wrong else "and there is none"
+            given = f"not {wrong[0]!r:.80}" if wrong else "and the list is empty"
             raise ConfigError(f"An app serves a routelock.Agent or a list of them, {given}.")
         self._served = {agent.name: _served(agent, config) for agent in listed}
         if len(self._served) < len(listed):
-            raise ConfigError("Two served agents have one name, and so one model id; rename one.")
+            raise ConfigError("Two served agents have the same name, and so the same model id; rename one.")
         self._default = self._served[listed[0].name]
 
     @property
@@ -77,7 +77,7 @@ class Catalog:
         return list(self._served)
 
     def find(self, model: str) -> ServedAgent:
-        """Return the agent of that name; of none or "default", the first.
+        """Return an agent by its name; for an empty name or "default", the first agent.
 
         Raises:
             Refusal: 404.
@@ -88,13 +88,13 @@ class Catalog:
             return self._default
         known = ", ".join(repr(name) for name in self._served)
         raise Refusal(
-            404, f"There is no model {model[:100]!r} here. There is: {known}.", "model_not_found", "model"
+            404, f"There is no model {model[:100]!r} here. Available: {known}.", "model_not_found", "model"
         )
 
 
 def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
     graph = run_graph(agent, config)
-    edges = {edge.tool_name for member in graph.values() for edge in member.edges}
+    handoffs = {edge.tool_name for member in graph.values() for edge in member.edges}
     tools = {tool_name(tool) for member in graph.values() for tool in member.all_tools}
     tools |= {tool_name(tool) for tool in config.external_tools}
     handlers = {
@@ -104,5 +104,5 @@ def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
         agent=agent,
         graph=graph,
         has_output_type=any(member.output is not None for member in graph.values()),
-        taken=frozenset(edges | handlers | tools),
+        taken=frozenset(handoffs | handlers | tools),
     )

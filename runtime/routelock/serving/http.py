@@ -274,7 +274,7 @@ class Incoming:
     def __init__(self, request: Request, send: Send) -> None:
         self.request = request
         self.id = f"req_{uuid.uuid4().hex}"
-        """As in the ``x-request-id`` of the response and in the log."""
+        """The id in the ``x-request-id`` header of the response and in the log."""
         self.principal = Principal("anonymous", frozenset())
         self.is_answered = False
         """Whether the response has begun."""
@@ -283,7 +283,7 @@ class Incoming:
     def about(
         self, model: str, *, user: str | None = None, handoff_context: Mapping[str, Any] | None = None
     ) -> ServedRequest:
-        """Return what the app's own code is told of the request."""
+        """Return the request as the app's own code is given it."""
         headers = dict(self.request.headers)
         context = dict(handoff_context or {})
         if trace := headers.get("traceparent", "")[:_LONGEST_TRACEPARENT]:

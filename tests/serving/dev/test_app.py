@@ -31,7 +31,7 @@ serve_dev(Agent("a", model=ScriptedHandler([])))
 
 
 @pytest.mark.parametrize("missing", ["starlette.applications", "uvicorn"])
-def test_what_is_missing_is_named(missing: str) -> None:
+def test_a_missing_package_is_named(missing: str) -> None:
     command = [sys.executable, "-c", WITHOUT, missing]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
     assert done.stderr.splitlines()[-1].startswith("routelock.errors.MissingExtra: ")

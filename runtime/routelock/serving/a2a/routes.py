@@ -1,6 +1,6 @@
-"""Agents served by A2A, the Agent2Agent protocol: its routes, around the server parts of the protocol's SDK.
+"""The routes of A2A, the Agent2Agent protocol, with the request handler of the protocol's SDK.
 
-The SDK speaks the protocol, in versions 1.0 and 0.3; who may ask, bodies and runs are the app's own.
+The SDK implements versions 1.0 and 0.3 of the protocol. Access, bodies and runs are those of the app.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive
 
 from routelock.errors import MissingExtra
-from routelock.serving.a2a.agent_executor import Runs
+from routelock.serving.a2a.agent_executor import TaskExecutor
 from routelock.serving.a2a.messages import card_body, refusal_body
 from routelock.serving.a2a.tasks import Tasks
 from routelock.serving.auth import AccessControl
@@ -44,11 +44,11 @@ _CARD_CACHING = "max-age=300"
 _PATH = "/a2a/"
 
 _ABOUT = "routelock.about"
-"""Key of the ASGI scope for what is known of a request."""
+"""The key of the `ServedRequest` in the ASGI scope."""
 
 _LINE_ENDS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u2029"}
-"""Letters that some readers take for the end of a line. The SDK sends them as they are, and its own client
-for Python then finds half an event."""
+"""Letters that some readers take for the end of a line. The SDK does not escape them, and its own client for
+Python then reads half an event."""
 
 _INTERNAL_ERROR = -32603
 
@@ -60,7 +60,7 @@ class A2ARoutes:
 
     Args:
         catalog: the agents.
-        settings: how they are served by this protocol.
+        settings: the settings of the protocol.
         config: keys, limits and settings.
         access: the checks of requests, and the number of runs at the same time.
 
@@ -106,9 +106,9 @@ class A2ARoutes:
         self._access.check_content_type(incoming.request.headers.get("content-type", ""))
         served = self._named(incoming)
         body = await read_body(incoming.request, self._config.max_body, self._config.body_timeout)
-        try:  # the SDK takes for its own failure what it cannot read, or write again
+        try:  # the SDK reports an internal error for a body that it cannot read, or write again
             said = read_json(body)
-        except Refusal as refusal:  # as the SDK answers what it does not understand
+        except Refusal as refusal:  # with the status of the SDK's own errors of this kind
             log_refusal(incoming.id, refusal)
             return await incoming.respond(AsciiJSON(refusal_body(refusal, incoming.id)))
         check_size(said)
@@ -117,15 +117,15 @@ class A2ARoutes:
         asked = Request(scope, _again(body, incoming.request.receive))
         response: Any = await dispatcher.handle_requests(asked)
         if (events := getattr(response, "body_iterator", None)) is not None:
-            # not as the SDK sends them: that breaks off as soon as a server is to end
+            # the SDK's own response breaks off as soon as the server is to end
             last = partial(_error_event, incoming.id, cast("Mapping[str, object]", said).get("id"))
             response = EventStream(partial(self._pass_on, events), ping=self._config.ping, last=last)
         else:
-            _pass_cancellation_on()  # a task is as it was; no client may take that for an answer
+            _pass_cancellation_on()  # the SDK may answer with an unfinished task, which is not the result
         await incoming.respond(response)
 
     def _named(self, incoming: Incoming) -> ServedAgent:
-        """Return the agent of a request's path. Clients that take it for a folder put a slash at its end."""
+        """Return the agent of a request's path. Some clients add a slash to the path."""
         name: str = incoming.request.path_params.get("agent", "")
         while name.endswith("/") and name not in self._dispatchers:
             name = name[:-1]
@@ -136,14 +136,14 @@ class A2ARoutes:
             async for event in events:
                 with anyio.move_on_after(self._config.timeout) as scope:
                     await stream.send(event["data"].translate(_LINE_ENDS), name=event.get("event", ""))
-                if scope.cancelled_caught:  # the client reads nothing, and what it does not read is kept here
+                if scope.cancelled_caught:  # the client does not read, and unread events use memory
                     raise ClientDisconnect
         finally:
             with anyio.move_on_after(_PARTING_SECONDS, shield=True):
                 await events.aclose()
 
     async def close(self) -> None:
-        """Cancel what still runs."""
+        """Cancel the tasks that are running."""
         for _, handler in self._dispatchers.values():
             await handler.aclose()
 
@@ -157,25 +157,25 @@ class A2ARoutes:
         from a2a.types import AgentCard  # noqa: PLC0415
         from google.protobuf.json_format import ParseDict  # noqa: PLC0415
 
-        runs: Any = Runs(served, self._settings, self._config, self._access)
+        executor: Any = TaskExecutor(served, self._settings, self._config, self._access)
         tasks: Any = Tasks(
             most=self._config.max_pending, size=self._config.pending_bytes, ttl=self._config.pending_ttl
         )
         handler = DefaultRequestHandler(
-            runs,
+            executor,
             tasks,
             ParseDict(self._card(served, "http://localhost"), AgentCard()),
             interrupted_task_timeout=self._config.pending_ttl,
         )
-        callers: Any = _Callers()
-        return JsonRpcDispatcher(handler, callers, enable_v0_3_compat=True), handler
+        contexts: Any = _CallContexts()
+        return JsonRpcDispatcher(handler, contexts, enable_v0_3_compat=True), handler
 
 
-class _Callers:
-    """Tells the SDK who asks."""
+class _CallContexts:
+    """Makes the SDK's call context of a request, with its caller."""
 
     def build(self, request: Request) -> ServerCallContext:
-        """Return what a run is told of its request."""
+        """Return the call context of a request."""
         from a2a.server.context import ServerCallContext  # noqa: PLC0415
         from a2a.server.routes.common import StarletteUser  # noqa: PLC0415
         from starlette.authentication import SimpleUser  # noqa: PLC0415
@@ -187,23 +187,22 @@ class _Callers:
 
 
 def _pass_cancellation_on() -> None:
-    """Raise the cancellation that the SDK has taken for the end of what it waited for."""
+    """Raise a cancellation that the SDK has caught."""
     if (task := asyncio.current_task()) is not None and task.cancelling():
         raise asyncio.CancelledError
 
 
 def _address(incoming: Incoming, *, trusted: bool) -> str:
-    """Return where a client reaches the app: under the name that it asked for, if that is known to be ours.
+    """Return the URL of the app: with the host of the request if it is trusted, else with that of the socket.
 
-    A name that a client made up would lead others, and their keys, to wherever it points. Without one it is
-    the address of the socket.
+    A host name that a client made up would send other clients, and their keys, to another server.
     """
     scope = incoming.request.scope
     host = incoming.request.headers.get("host", "") if trusted else ""
     if not host:
         address, port = scope.get("server") or ("", None)
         host = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-        host = "localhost" if port is None else host  # a socket of a file's name
+        host = "localhost" if port is None else host  # a Unix socket has no port
     return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '')}"
 
 
@@ -214,7 +213,7 @@ def _error_event(request_id: str, call_id: object, refusal: Refusal) -> str:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Return the way to read a body once more; after it comes what the client does next."""
+    """Return a function that receives a body once more, and then the next messages of the client."""
     left = [body]
 
     async def read() -> Message:

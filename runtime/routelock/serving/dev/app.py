@@ -42,11 +42,11 @@ def create_dev_app(
 
     Args:
         agents: one agent, or several to choose from.
-        spec: where they came from, as ``module:attribute``; a test that is copied imports them from there.
-        context_spec: where ``context``, or what it returns, came from.
-        config_spec: where ``run_config``, or a function that returns it, came from.
-        traces: files of traces that the page may load by name, as in ``/?trace=runs.jsonl``; two of one name
-            by their paths, as given here.
+        spec: where the agents are defined, as ``module:attribute``; a copied test imports them from there.
+        context_spec: where ``context``, or what it returns, is defined.
+        config_spec: where ``run_config``, or a function that returns it, is defined.
+        traces: trace files that the page may load by name, as in ``/?trace=runs.jsonl``; two files with the
+            same name by their paths, as given here.
         run_config: the settings of every run.
         context: makes the object that is passed as ``context=`` to each run.
         max_turns: most model calls of one run; None for no limit.
@@ -61,7 +61,7 @@ def create_dev_app(
         raise MissingExtra(_NEEDS) from error
     listed = [agents] if isinstance(agents, Agent) else list(agents)
     if not listed:
-        raise ConfigError("The dev page needs an agent to talk to.")
+        raise ConfigError("The dev page needs an agent.")
     config = run_config or RunConfig()
     for agent in listed:
         run_graph(agent, config)
@@ -110,7 +110,7 @@ def serve_dev(
     """
     if not is_loopback(host):
         raise ConfigError(
-            f"The dev page runs tools for whoever reaches it, so it does not listen on {host}. To reach it "
+            f"The dev page runs tools for every caller, so it does not listen on {host}. To reach it "
             "from elsewhere, forward a port: ssh -L 8001:127.0.0.1:8001 thismachine."
         )
     try:
@@ -141,4 +141,6 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ConfigError(f"Port {port} cannot be used: {error.strerror}. Take another; 0 is any.") from error
+        raise ConfigError(
+            f"Port {port} cannot be used: {error.strerror}. Choose another one; 0 takes any free port."
+        ) from error

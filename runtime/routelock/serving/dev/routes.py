@@ -57,7 +57,8 @@ SECURITY = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
-"""What every response carries: no script but ours runs, nothing is loaded from elsewhere or framed."""
+"""The headers of every response: only the page's own scripts run, and no other site is loaded or may frame
+it."""
 
 
 def dev_app(
@@ -126,7 +127,9 @@ class LocalOnly:
         if request.method in ("GET", "HEAD"):
             return
         if not hmac.compare_digest(headers.get(TOKEN_HEADER, "").encode(), self._token.encode()):
-            raise Refusal(403, "The server was restarted since this page was loaded. Reload it.", "bad_token")
+            raise Refusal(
+                403, "The server was restarted since this page was loaded. Reload the page.", "bad_token"
+            )
         self._access.check_content_type(headers.get("content-type", ""))
 
 
@@ -141,7 +144,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 async def _leave_unanswered(request: Request, error: Exception) -> Response:
-    """Answer a client that has left: what is sent goes nowhere."""
+    """Answer a client that has left. It does not receive the response."""
     _logger.info("the page has left")
     return Response(status_code=_CLIENT_LEFT)
 
@@ -163,17 +166,17 @@ def static_files() -> Mapping[str, tuple[bytes, str]]:
 
 
 def index_page(settings: Mapping[str, Any]) -> bytes:
-    """Return the page. What differs from app to app is data in it: no script is made of anything.
+    """Return the page. The settings are data in an attribute, and never a part of a script.
 
     Args:
-        settings: what the page's script is told, as JSON.
+        settings: the settings for the page's script.
     """
     page = files("routelock.serving.dev").joinpath("static", "index.html").read_text("utf-8")
     return page.replace('"{{settings}}"', quoteattr(json.dumps(settings))).encode()
 
 
 def outline_of_trace(start: RunStarted) -> Outline:
-    """Return the graph that a run began with."""
+    """Return the graph of agents at the beginning of a run."""
     nodes = {one.name: _node(one) for one in start.agents}
     nodes = nodes or {start.agent: Node(name=start.agent)}
     links: dict[tuple[str, str, str], Link] = {}
@@ -222,14 +225,14 @@ _PING = 15.0
 
 
 class DevRoutes:
-    """Answers the page.
+    """The routes of the page.
 
     Args:
-        agents: those to talk to; the first is chosen if the page does not say.
+        agents: the agents to choose from; the first is the default.
         conversations: the conversations.
-        source: where the agents came from, and their runs' context and settings.
-        traces: files that may be loaded by name.
-        token: what the page sends back with each request that changes something.
+        source: where the agents, the context and the settings are defined.
+        traces: trace files that may be loaded by name.
+        token: a secret that the page sends with each request that changes something.
     """
 
     def __init__(
@@ -242,7 +245,7 @@ class DevRoutes:
     ) -> None:
         self._agents = {agent.name: agent for agent in agents}
         if len(self._agents) != len(agents):
-            raise ConfigError("Two of the agents to talk to have the same name; give each its own.")
+            raise ConfigError("Two of the agents have the same name; give each its own.")
         self._conversations = conversations
         self._source = source
         self._traces = _by_name([Path(path) for path in traces])
@@ -274,17 +277,19 @@ class DevRoutes:
         return Response(found[0], media_type=found[1])
 
     async def _begin(self, request: Request) -> Response:
-        """Begin a conversation, and give the picture of its graph."""
+        """Begin a conversation, and return the picture of its graph."""
         name = (await _posted(request)).get("agent")
         agent = self._agents.get(name if isinstance(name, str) else next(iter(self._agents)))
         if agent is None:
-            raise Refusal(404, f"There is no agent {name!r:.80} to talk to.", "no_agent")
+            raise Refusal(404, f"There is no agent {name!r:.80}.", "no_agent")
         conversation = self._conversations.begin(agent)
         picture = graph_svg(agent, active=agent.name, agents=self._source.run_config.agents)
         return AsciiJSON({"id": conversation.id, "agent": agent.name, "graph": picture})
 
     async def _answer(self, request: Request) -> Response:
-        """Answer the user's message, or decisions on calls that wait, with lines; see `conversations.py`."""
+        """Answer a message of the user, or decisions on calls, with a stream of lines; see
+        `conversations.py`.
+        """
         conversation = self._conversations.find(request.path_params["id"])
         said = _said(await _posted(request))
 
@@ -294,17 +299,17 @@ class DevRoutes:
         return EventStream(work, ping=_PING, buffered=math.inf)
 
     async def _stop(self, request: Request) -> Response:
-        """Stop the run of a conversation, if one goes on."""
+        """Stop the run of a conversation, if one is running."""
         self._conversations.find(request.path_params["id"]).stop()
         return AsciiJSON({})
 
     async def _draw_graph(self, request: Request) -> Response:
-        """Draw the graph of a run of a trace: its first record is in the request."""
+        """Draw the graph of a traced run, whose first record is in the request."""
         run = _only_run([await _posted(request)])
         return AsciiJSON({"graph": outline_svg(outline_of_trace(run.start), active=run.start.agent)})
 
     async def _write_test(self, request: Request) -> Response:
-        """Write a test of a run, whose records are in the request."""
+        """Write a test of a traced run, whose records are in the request."""
         records: list[Any] | None = (await _posted(request, _LARGEST_RUN)).get("records")
         if not isinstance(records, list):
             raise Refusal(400, "The request has no list of records.", "no_records")
@@ -315,7 +320,7 @@ class DevRoutes:
             raise Refusal(409, str(error), "no_test") from error
 
     async def _send_trace(self, request: Request) -> Response:
-        """Send a file of traces that was named when the app was made."""
+        """Send a trace file that was named when the app was made."""
         path = self._traces.get(request.path_params["name"])
         if path is None:
             raise Refusal(404, "This trace was not named on the command line: --trace FILE.", "no_trace")
@@ -339,13 +344,13 @@ async def _posted(request: Request, limit: int = _LARGEST_MESSAGE) -> Mapping[st
 
 
 def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return files by their names; those that share a name by their paths, as they were given."""
+    """Return files by their names; files that share a name by their paths, as they were given."""
     names = Counter(path.name for path in set(paths))
     return {path.name if names[path.name] == 1 else str(path): path for path in paths}
 
 
 def _said(body: Mapping[str, Any]) -> Said:
-    """Return what the user says.
+    """Return the message or the decisions of the user.
 
     Raises:
         Refusal: 400.
@@ -361,14 +366,14 @@ def _said(body: Mapping[str, Any]) -> Said:
 
 
 def _only_run(records: Sequence[Any]) -> TracedRun:
-    """Return the one run that records are of.
+    """Return the run of these records.
 
     Raises:
         Refusal: 400.
     """
     try:
         log = read_trace(json.dumps(record).encode() for record in records)
-    except ConfigError as error:  # of a newer version
+    except ConfigError as error:  # the format is that of a newer version
         raise Refusal(400, str(error), "bad_records") from error
     if len(log.runs) != 1 or log.unreadable:
         raise Refusal(400, "These are not the records of one run.", "bad_records")
