@@ -28,7 +28,7 @@ class _Server(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_what_was_recorded_is_replayed(tmp_path: Path) -> None:
+def test_a_recording_is_replayed(tmp_path: Path) -> None:
     """A script records from a true server; when that is gone, its answer is still there."""
     (tmp_path / "ask.py").write_text(SCRIPT)
     with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
@@ -93,7 +93,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("arguments", [[], ["--json"], ["--steps"]], ids=["plain", "json", "steps"])
-def test_what_a_test_recorded_without_streaming_is_replayed(arguments: list[str], tmp_path: Path) -> None:
+def test_a_recording_without_streaming_is_replayed(arguments: list[str], tmp_path: Path) -> None:
     """Tests record what `Runner.run` asks for, and the command asked for streams."""
     function = {"name": "look", "arguments": '{"page": 1}'}
     made = {"id": "call_1", "type": "function", "function": function}
@@ -108,7 +108,7 @@ def test_what_a_test_recorded_without_streaming_is_replayed(arguments: list[str]
     assert "answered 2 of 2 requests" in replayed.stderr
 
 
-def test_what_was_recorded_streamed_is_replayed_streamed(tmp_path: Path) -> None:
+def test_a_streamed_recording_is_replayed_streamed(tmp_path: Path) -> None:
     with Server(HELLO_STREAM) as server:
         (tmp_path / "asking.py").write_text(ASKING.replace("URL", repr(server.url)))
         recorded = routelock("record", "a.yaml", "asking:asking", "Hi", cwd=tmp_path)
@@ -117,7 +117,7 @@ def test_what_was_recorded_streamed_is_replayed_streamed(tmp_path: Path) -> None
     assert replayed.stdout == "Hello\n", replayed.stderr
 
 
-def test_a_cassette_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_cassette_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     done = routelock("replay", "none.yaml", "app:echo", "Hi", cwd=tmp_path)
     assert done.returncode == 2
@@ -134,7 +134,7 @@ def test_an_agent_is_recorded_as_it_is_run(tmp_path: Path) -> None:
     assert done.stderr == "routelock: no request was made, so b.yaml is not written\n"
 
 
-def test_a_cassette_that_was_there_stays_if_nothing_is_recorded_and_is_not_counted(tmp_path: Path) -> None:
+def test_an_existing_cassette_is_kept_if_nothing_is_recorded(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     request = {"method": "GET", "uri": "http://a.example/", "body": None, "headers": {}}
     response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": "hi"}}

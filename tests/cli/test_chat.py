@@ -63,7 +63,7 @@ def test_new_forgets_the_conversation(folder: Path) -> None:
     assert "never" not in done.stdout
 
 
-def test_no_terminal_obeys_what_a_model_writes(folder: Path) -> None:
+def test_control_sequences_of_a_model_are_escaped(folder: Path) -> None:
     done = routelock("chat", "app:hostile", cwd=folder, stdin="Hi\n")
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
@@ -97,7 +97,7 @@ def test_no_color_is_obeyed(folder: Path) -> None:
     assert terminal.leave() == 0
 
 
-def test_rich_does_not_obey_a_model_either(folder: Path) -> None:
+def test_rich_escapes_control_sequences_too(folder: Path) -> None:
     terminal = Terminal("chat", "app:hostile", cwd=folder)
     terminal.wait_for("you>")
     terminal.type("Hi\n")
@@ -110,7 +110,7 @@ def test_rich_does_not_obey_a_model_either(folder: Path) -> None:
     assert terminal.leave() == 0
 
 
-def test_ctrl_c_stops_the_reply_and_the_chat_goes_on(folder: Path) -> None:
+def test_ctrl_c_stops_only_the_reply(folder: Path) -> None:
     terminal = Terminal("chat", "app:stuck", cwd=folder)
     terminal.wait_for("you>")
     terminal.type("Hi\n")
@@ -149,14 +149,14 @@ def test_a_tool_that_cannot_be_stopped_holds_up_nothing(folder: Path) -> None:
     assert "Traceback" not in terminal.shown
 
 
-# Calls that wait for the person's word
+# Calls that wait for approval
 
 
 def lines_of(stdout: str) -> list[str]:
     return [line for line in stdout.splitlines() if " | in all " not in line]
 
 
-def test_each_call_that_waits_is_asked_about(folder: Path) -> None:
+def test_each_waiting_call_is_asked_about(folder: Path) -> None:
     done = routelock("chat", "app:payer", cwd=folder, stdin="Hi\ny\ntoo much\n\nalways\n")
     assert lines_of(done.stdout) == [
         "you: Hi",
@@ -181,21 +181,21 @@ def test_each_call_that_waits_is_asked_about(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "/quit\nnever\n"])
-def test_a_call_that_nobody_decides_on_is_not_made(folder: Path, end: str) -> None:
+def test_an_undecided_call_is_not_made(folder: Path, end: str) -> None:
     done = routelock("chat", "app:payer", cwd=folder, stdin=f"Hi\ny\n{end}")
     assert "4 paid" not in done.stdout
-    assert "It is not done." in done.stdout
+    assert "The call was not made." in done.stdout
     assert "never" not in done.stdout
     assert done.returncode == 3, "a script is told"
 
 
-def test_whoever_allows_a_call_sees_all_of_it(folder: Path) -> None:
+def test_a_call_is_shown_whole_before_approval(folder: Path) -> None:
     done = routelock("chat", "app:hiding", cwd=folder, stdin="Hi\n")
     assert 'a to Mallory")' in done.stdout
     assert "\x1b" not in done.stdout
 
 
-def test_a_terminal_is_asked_too_and_no_word_is_no(folder: Path) -> None:
+def test_ctrl_d_at_an_approval_makes_no_call(folder: Path) -> None:
     terminal = Terminal("chat", "app:payer", cwd=folder)
     terminal.wait_for("you>")
     terminal.type("Hi\n")
@@ -203,7 +203,7 @@ def test_a_terminal_is_asked_too_and_no_word_is_no(folder: Path) -> None:
     terminal.type("y\n")
     terminal.wait_for("why not>")
     terminal.type("\x04")
-    terminal.wait_for("It is not done.")
+    terminal.wait_for("The call was not made.")
     terminal.wait_for("you>")
     terminal.type("Go on\n")
     terminal.wait_for("pay(amount=6)")
@@ -220,7 +220,7 @@ def test_a_terminal_is_asked_too_and_no_word_is_no(folder: Path) -> None:
 # Kept in a file
 
 
-def test_a_conversation_goes_on_where_it_was_and_with_whom(folder: Path) -> None:
+def test_a_kept_conversation_continues_with_its_agent(folder: Path) -> None:
     def chat(*lines: str) -> str:
         text = "".join(f"{line}\n" for line in lines)
         done = routelock("chat", "app:front", "--session", "chat.db", cwd=folder, stdin=text)
@@ -229,14 +229,14 @@ def test_a_conversation_goes_on_where_it_was_and_with_whom(folder: Path) -> None
 
     assert "billing: You said: Hi" in chat("Hi")
     stayed, forgotten = chat("And?", "/new", "Hi").split("/new")
-    assert "The conversation goes on after 4 messages; billing answers." in stayed
+    assert "The conversation continues after 4 messages; billing answers." in stayed
     assert "billing: You said: And?" in stayed
     assert "=>" not in stayed
     assert "=> front -> billing" in forgotten
-    assert "goes on after 4 messages; billing answers" in chat()
+    assert "continues after 4 messages; billing answers" in chat()
 
 
-def test_a_file_that_is_none(folder: Path) -> None:
+def test_a_wrong_session_file_is_an_error(folder: Path) -> None:
     done = routelock("chat", "app:front", "--session", ".", cwd=folder, stdin="Hi\n")
     assert done.returncode in (1, 2)
     assert len(done.stderr.splitlines()) == 1

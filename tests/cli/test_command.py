@@ -30,7 +30,7 @@ def test_each_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]
     assert f"examples:\n  routelock {command}" in _help(capsys, command).replace("run app", f"{command} app")
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out.startswith("routelock ")

@@ -1,4 +1,4 @@
-"""``routelock dev``: the page is there until somebody interrupts it."""
+"""``routelock dev``: the page is served until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_doctor_names_keys_and_never_shows_them(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_doctor_says_what_would_be_called(
+def test_doctor_shows_the_destination_of_a_model(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://someone:hidden@127.0.0.1:9/v1")
@@ -69,7 +69,7 @@ keyless = Agent("keyless", model=gpt)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_doctor_says_whom_a_handler_would_ask_and_with_which_key(
+def test_doctor_shows_the_destination_and_key_of_handlers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("LOCAL", "MISTRAL", "OPENAI"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from routelock.cli.exit_codes import FAILED, WRONG, code_of, explained
+from routelock.cli.exit_codes import FAILED, WRONG, code_of, exit_code_help
 from routelock.errors import ConfigError, MissingExtra, ModelBehaviorError, ProviderError
 
 
@@ -23,5 +23,5 @@ def test_an_error_has_its_code(error: Exception, code: int) -> None:
 
 
 def test_help_explains_each_code_on_a_line() -> None:
-    codes = [int(line.split()[0]) for line in explained().splitlines()]
+    codes = [int(line.split()[0]) for line in exit_code_help().splitlines()]
     assert codes == sorted({0, FAILED, WRONG, 3, 130, 141})

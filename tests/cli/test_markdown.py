@@ -43,7 +43,7 @@ def shown(text: str, *, width: int = 80, gap: bool = False) -> str:
 
 
 @given(TEXTS, TEXTS)
-def test_what_is_whole_does_not_change_as_more_comes(text: str, more: str) -> None:
+def test_settled_blocks_do_not_change(text: str, more: str) -> None:
     end = settled(text)
     done = shown(text[:end])
     assert done + shown((text + more)[end:], gap=bool(done)) == shown(text + more)
@@ -90,7 +90,7 @@ def test_one_empty_line_is_between_blocks() -> None:
 
 
 @pytest.mark.parametrize("size", [10, 5000])
-def test_of_what_grows_the_end_is_drawn(size: int) -> None:
+def test_the_end_of_a_growing_text_is_drawn(size: int) -> None:
     console = Console(width=80, file=(out := io.StringIO()))
     console.print(last_lines(console, "\n\n".join(f"line {n}" for n in range(size)), 3))
     assert out.getvalue().split("\n")[-4:] == [f"line {size - 2}", "", f"line {size - 1}", ""]

@@ -19,7 +19,7 @@ from routelock.testing import ScriptedHandler
 agent = Agent("A", model=ScriptedHandler([]))
 team = [agent, Agent("B", model=ScriptedHandler([]))]
 number = 7
-nobody = []
+empty = []
 
 def make():
     return agent
@@ -69,9 +69,9 @@ def test_a_spec_stands_for_agents(folder: str, attribute: str, names: str) -> No
         ("{}", "module:attribute"),
         (":agent", "module:attribute"),
         ("{}:", "module:attribute"),
-        ("{}:nobody_there", "has no 'nobody_there'. Its agents: agent."),
+        ("{}:missing", "has no 'missing'. Its agents: agent."),
         ("{}:number", "must be an Agent"),
-        ("{}:nobody", "must be an Agent"),
+        ("{}:empty", "must be an Agent"),
         ("{}:holder.nothing", "has no 'holder.nothing'"),
         ("{}:fail", "raised ValueError: no shop today ("),
         ("{}_missing:agent", "There is no module"),
@@ -82,7 +82,7 @@ def test_a_spec_stands_for_agents(folder: str, attribute: str, names: str) -> No
         ("{}:end", "raised SystemExit: 3 ("),
     ],
 )
-def test_a_wrong_spec_is_told_in_one_line(
+def test_a_wrong_spec_is_an_error_of_one_line(
     folder: str, spec: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", spec.format(folder)]) == 2
@@ -106,7 +106,7 @@ def test_the_error_is_one_of_routelocks() -> None:
         (["--context", "{}:fail"], "raised ValueError: no shop today ("),
     ],
 )
-def test_a_wrong_context_or_config_is_told(
+def test_a_wrong_context_or_config_is_an_error(
     folder: str, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", f"{folder}:agent", *(each.format(folder) for each in options)]) == 2
@@ -115,10 +115,8 @@ def test_a_wrong_context_or_config_is_told(
 
 @pytest.mark.parametrize("command", ["serve", "dev"])
 @pytest.mark.parametrize("number", ["65536", "-1", "http"])
-def test_a_port_that_there_is_not_is_told(
-    command: str, number: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_port_is_an_error(command: str, number: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main([command, "app:agent", f"--port={number}"])
     assert caught.value.code == 2
-    assert f"'{number}' is no port: it is a number from 0 to 65535" in capsys.readouterr().err
+    assert f"'{number}' is not a port: it is a number from 0 to 65535" in capsys.readouterr().err

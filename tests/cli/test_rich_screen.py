@@ -26,8 +26,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told(folder: Path, agent: str, text: str, **settings: str) -> Terminal:
-    """Be in a chat with an agent that is about to say a text."""
+def chat_with(folder: Path, agent: str, text: str, **settings: str) -> Terminal:
+    """Begin a chat with an agent that writes a text."""
     (folder / "reply").write_text(text)
     terminal = Terminal("chat", f"app:{agent}", cwd=folder, **settings)
     terminal.wait_for("you>")
@@ -44,14 +44,14 @@ def words_on(terminal: Terminal, height: int = 12) -> list[str]:
 )
 def test_a_reply_may_be_higher_than_the_terminal(folder: Path, text: str) -> None:
     let_go(folder)
-    terminal = told(folder, "writer", text, **LOW)
+    terminal = chat_with(folder, "writer", text, **LOW)
     terminal.wait_for("in all")
     assert terminal.leave() == 0
     assert words_on(terminal) == WORDS
 
 
 def test_the_end_of_a_high_block_is_seen_while_it_grows(folder: Path) -> None:
-    terminal = told(folder, "writer", ITEMS, **LOW)
+    terminal = chat_with(folder, "writer", ITEMS, **LOW)
     terminal.wait_for(WORDS[-1])
     assert words_on(terminal)[-1] == WORDS[-1]
     let_go(folder)
@@ -59,16 +59,16 @@ def test_the_end_of_a_high_block_is_seen_while_it_grows(folder: Path) -> None:
 
 
 def test_blocks_that_are_whole_can_be_scrolled_to_while_the_rest_grows(folder: Path) -> None:
-    terminal = told(folder, "writer", PARAGRAPHS, **LOW)
+    terminal = chat_with(folder, "writer", PARAGRAPHS, **LOW)
     terminal.wait_for(WORDS[-1])
     assert words_on(terminal) == WORDS
     let_go(folder)
     assert terminal.leave() == 0
 
 
-def test_what_is_said_before_a_call_stays_and_so_does_what_a_tool_prints(folder: Path) -> None:
+def test_text_before_a_call_and_output_of_tools_stay(folder: Path) -> None:
     let_go(folder)
-    terminal = told(folder, "worker", PARAGRAPHS, **LOW)
+    terminal = chat_with(folder, "worker", PARAGRAPHS, **LOW)
     terminal.wait_for("in all")
     assert terminal.leave() == 0
     lines = [line.strip() for line in lines_on(terminal.shown, 12)]
@@ -85,8 +85,8 @@ def test_what_is_said_before_a_call_stays_and_so_does_what_a_tool_prints(folder:
 
 
 @pytest.mark.parametrize("text", [PARAGRAPHS, ITEMS], ids=["many", "list"])
-def test_ctrl_c_keeps_what_was_said(folder: Path, text: str) -> None:
-    terminal = told(folder, "writer", text, **LOW)
+def test_ctrl_c_keeps_the_text(folder: Path, text: str) -> None:
+    terminal = chat_with(folder, "writer", text, **LOW)
     terminal.wait_for(WORDS[-1])
     terminal.type(CTRL_C)
     terminal.wait_for("Stopped.")
@@ -96,16 +96,16 @@ def test_ctrl_c_keeps_what_was_said(folder: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [PARAGRAPHS, ITEMS], ids=["many", "list"])
-def test_a_failure_keeps_what_was_said(folder: Path, text: str) -> None:
+def test_a_failure_keeps_the_text(folder: Path, text: str) -> None:
     let_go(folder)
-    terminal = told(folder, "dying", text, **LOW)
+    terminal = chat_with(folder, "dying", text, **LOW)
     terminal.wait_for("the line is dead")
     assert terminal.leave() == 0
     assert words_on(terminal) == WORDS
 
 
 def test_the_cursor_is_seen_again(folder: Path) -> None:
-    terminal = told(folder, "writer", PARAGRAPHS, **LOW)
+    terminal = chat_with(folder, "writer", PARAGRAPHS, **LOW)
     terminal.wait_for(WORDS[-1])
     terminal.type(CTRL_C)
     terminal.wait_for("Stopped.")
@@ -113,9 +113,9 @@ def test_the_cursor_is_seen_again(folder: Path) -> None:
     assert terminal.shown.rindex("\x1b[?25h") > terminal.shown.rindex("\x1b[?25l")
 
 
-def test_nothing_has_a_colour_where_none_is_wanted(folder: Path) -> None:
+def test_no_color_removes_all_colours(folder: Path) -> None:
     let_go(folder)
-    terminal = told(folder, "worker", f"{PARAGRAPHS}\n\n```python\nx = 1\n```", NO_COLOR="1", **LOW)
+    terminal = chat_with(folder, "worker", f"{PARAGRAPHS}\n\n```python\nx = 1\n```", NO_COLOR="1", **LOW)
     terminal.wait_for("in all")
     assert terminal.leave() == 0
     assert not re.search(r"\x1b\[(\d+;)*(3|4|9|10)\d(;\d+)*m", terminal.shown)
@@ -125,7 +125,7 @@ def test_nothing_has_a_colour_where_none_is_wanted(folder: Path) -> None:
 def test_a_narrow_terminal_shows_all(folder: Path, columns: str) -> None:
     let_go(folder)
     text = f"{PARAGRAPHS}\n\n| one | two |\n|---|---|\n| supercalifragilistic | expialidocious_too |\n"
-    terminal = told(folder, "writer", text, LINES="12", COLUMNS=columns)
+    terminal = chat_with(folder, "writer", text, LINES="12", COLUMNS=columns)
     terminal.wait_for("in all")
     assert terminal.leave() == 0
     assert words_on(terminal) == WORDS
@@ -133,8 +133,8 @@ def test_a_narrow_terminal_shows_all(folder: Path, columns: str) -> None:
     assert "…" not in table
 
 
-def test_what_is_typed_meanwhile_is_not_written_into_the_reply_and_not_lost(folder: Path) -> None:
-    terminal = told(folder, "writer", "Half a reply", **LOW)
+def test_typed_ahead_input_is_hidden_and_kept(folder: Path) -> None:
+    terminal = chat_with(folder, "writer", "Half a reply", **LOW)
     terminal.wait_for("reply")
     terminal.type("Later\n")
     let_go(folder)
@@ -146,7 +146,7 @@ def test_what_is_typed_meanwhile_is_not_written_into_the_reply_and_not_lost(fold
 # What takes more than a second
 
 
-def test_what_takes_long_is_named_in_a_line_that_takes_nothing_from_what_the_app_prints(folder: Path) -> None:
+def test_slow_loading_is_named_in_a_line_that_stays(folder: Path) -> None:
     terminal = Terminal("graph", "app:slow", "--table", cwd=folder)
     terminal.wait_for("loading app:slow ...")
     let_go(folder)
@@ -187,7 +187,7 @@ def test_a_plain_chat_loads_without_anything_that_moves(folder: Path) -> None:
     assert "\x1b[2K" not in terminal.shown
 
 
-def test_what_is_printed_meanwhile_goes_where_it_would_go(folder: Path) -> None:
+def test_output_of_the_app_stays_on_stdout(folder: Path) -> None:
     """A line on stderr takes nothing from stdout, which may be a file."""
     end, terminal = pty.openpty()
     command = [sys.executable, "-m", "routelock", "run", "app:slow", "Hi"]

@@ -51,9 +51,7 @@ def test_json_is_the_whole_result(app: str, capsys: pytest.CaptureFixture[str]) 
     assert document["error"] is None
 
 
-def test_json_of_a_run_that_fails_has_what_happened_until_then(
-    app: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_of_a_failed_run_has_its_messages(app: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", f"{app}:broken", "Hi", "--json"]) == 1
     out, err = capsys.readouterr()
     document = json.loads(out)
@@ -82,20 +80,18 @@ def test_verbose_shows_where_it_failed(app: str, capsys: pytest.CaptureFixture[s
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_call_that_only_the_caller_can_answer_is_3(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_external_call_is_3(app: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", f"{app}:asker", "Hi", "--config", f"{app}:external", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["pending"][0]["function"]["name"] == "where"
 
 
-def test_a_call_that_waits_for_approval_is_3_and_says_who_asks_for_it(
-    app: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_call_that_waits_for_approval_is_3(app: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", f"{app}:payer", "Pay"]) == 3
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
         "routelock: payer's pay(amount=4), payer's pay(amount=5) wait for approval, and were not made; "
-        "routelock chat asks for it.\n"
+        "use routelock chat to approve.\n"
     )
 
 
@@ -126,14 +122,14 @@ def test_a_recorded_run_that_waits_is_3_too(app: str, capsys: pytest.CaptureFixt
     assert "wait for approval" in capsys.readouterr().err
 
 
-def test_a_call_of_the_callers_own_is_named(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_external_call_is_named(app: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", f"{app}:asker", "Hi", "--config", f"{app}:external"]) == 3
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "routelock: where() waits for an answer of the app's: see RunResult.pending.\n"
+    assert err == "routelock: where() waits for a result of the app: see RunResult.pending.\n"
 
 
-def test_the_context_is_what_the_spec_stands_for(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_context_is_that_of_the_spec(app: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", f"{app}:reader", "Hi", "--context", f"{app}:make_context"]) == 0
     assert capsys.readouterr().out == "from the context\n"
 
@@ -141,13 +137,13 @@ def test_the_context_is_what_the_spec_stands_for(app: str, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--agent", "nobody"], "There is no agent 'nobody'"),
+        (["--agent", "unknown"], "There is no agent 'unknown'"),
         (["--max-turns", "0"], "--max-turns"),
         (["--config", "{}:triage"], "must be a RunConfig"),
         (["--config", "nowhere"], "module:attribute"),
     ],
 )
-def test_what_cannot_be_done_is_2(
+def test_a_wrong_argument_is_2(
     app: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", f"{app}:triage", "Hi", *(each.format(app) for each in arguments)]) == 2
@@ -165,9 +161,7 @@ def test_the_text_may_stand_behind_options(
 
 
 @pytest.mark.parametrize("more", [["Hi", "there"], ["Hi", "--nothing"], ["--nothing"]])
-def test_what_is_too_much_is_still_told(
-    app: str, more: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_surplus_arguments_are_errors(app: str, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["run", f"{app}:triage", "--steps", *more])
     assert "unrecognized arguments" in capsys.readouterr().err
@@ -178,7 +172,7 @@ def test_what_is_too_much_is_still_told(
     ("function", "said"),
     [("later", "is async"), ("of_two", "has to take no arguments"), ("Needs", "has to take no arguments")],
 )
-def test_a_function_that_cannot_be_called_is_told(
+def test_a_function_that_cannot_be_called_is_an_error(
     app: str, which: str, function: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is awaited would be given to tools as it is, and an error of ours is none of the function's."""
@@ -193,14 +187,14 @@ def test_a_function_that_cannot_be_called_is_told(
 
 
 @pytest.mark.parametrize("command", [["trace", "gone"], ["graph", "{}:triage", "-o", "gone/x"]])
-def test_a_file_that_is_not_there_is_a_sentence(
+def test_a_missing_file_is_an_error_of_one_sentence(
     app: str, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([each.format(app) for each in command]) == 1
     assert capsys.readouterr().err.endswith("could not be opened: No such file or directory.\n")
 
 
-def test_a_path_is_told_how_a_module_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_instead_of_a_module_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "shop/app.py:agent", "Hi"]) == 2
     assert "such as shop.app:agent" in capsys.readouterr().err
 
@@ -228,14 +222,14 @@ def test_stdin_is_the_text(tmp_path: Path) -> None:
     assert (done.stdout, done.returncode) == ("You said: From a pipe.\n\n", 0)
 
 
-def test_an_empty_stdin_is_told(tmp_path: Path) -> None:
+def test_an_empty_stdin_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     done = routelock("run", "app:echo", cwd=tmp_path, stdin="")
     assert done.returncode == 2
     assert "stdin was empty" in done.stderr
 
 
-def test_a_trace_is_written_where_it_was_asked_for(
+def test_a_trace_is_written_into_its_file(
     app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", f"{app}:triage", "Hi", "--trace", str(tmp_path / "runs.jsonl")]) == 0
@@ -279,13 +273,13 @@ def test_a_reader_that_leaves_is_141(tmp_path: Path, arguments: str, unbuffered:
     assert ended.stderr == ""
 
 
-def test_help_that_nobody_reads_ends_quietly(tmp_path: Path) -> None:
+def test_help_without_a_reader_ends_quietly(tmp_path: Path) -> None:
     assert _in_a_shell(_without_a_reader("$ROUTELOCK --help"), tmp_path).stderr == ""
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_is_told_and_1(tmp_path: Path, unbuffered: str) -> None:
+def test_a_full_disk_is_1(tmp_path: Path, unbuffered: str) -> None:
     ended = _in_a_shell("$ROUTELOCK run app:triage Hi >/dev/full", tmp_path, unbuffered)
     assert ended.returncode == 1
     assert ended.stderr == "routelock: [Errno 28] No space left on device\n"
@@ -299,6 +293,6 @@ def test_streams_may_be_closed(tmp_path: Path, redirected: str, out: str) -> Non
     assert (ended.returncode, ended.stdout) == (0, out)
 
 
-def test_bytes_of_stdin_that_are_no_text_are_spelled_out(tmp_path: Path) -> None:
+def test_invalid_bytes_of_stdin_are_escaped(tmp_path: Path) -> None:
     line = r"printf 'caf\351' | PYTHONIOENCODING=utf-8:strict $ROUTELOCK run app:echo"
     assert _in_a_shell(line, tmp_path).stdout == "You said: caf\\xe9\n"

@@ -7,14 +7,14 @@ import io
 import pytest
 
 from routelock.cli.screen import (
+    EventPrinter,
     Note,
     PlainScreen,
-    Teller,
     bounded,
     call_arguments,
+    error_line,
     money,
     note_of,
-    told,
     usage_line,
 )
 from routelock.errors import ConfigError
@@ -36,7 +36,7 @@ def called(name: str = "pay", arguments: str = '{"amount": 5}') -> ToolCalled:
     ],
 )
 def test_an_error_is_one_line(error: Exception, said: str) -> None:
-    assert told(error) == said
+    assert error_line(error) == said
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
@@ -64,39 +64,39 @@ def test_money_has_the_places_that_it_needs(dollars: float | None, said: str) ->
     assert money(dollars) == said
 
 
-def test_usage_says_what_was_cached_and_what_is_guessed() -> None:
+def test_usage_shows_cached_and_estimated_tokens() -> None:
     usage = Usage(requests=1, input_tokens=1812, output_tokens=45, cached_tokens=300, cost=0.002)
     assert usage_line(usage) == "1,812 in (300 cached), 45 out, $0.0020"
 
 
-def test_what_an_agent_within_does_is_told_with_the_way_to_it() -> None:
+def test_events_of_sub_runs_have_their_path() -> None:
     event = NestedEvent(path=("boss", "clerk"), call_ids=("c",), event=called())
     assert note_of(event) == Note("call", "boss > clerk: pay(amount=5)")
 
 
 def test_a_reply_that_did_not_come_in_pieces_is_shown_whole() -> None:
     out = io.StringIO()
-    teller = Teller(PlainScreen(out))
-    teller.tell(AgentUpdated(agent="A"))
-    teller.tell(MessageDone(message={"role": "assistant", "content": "Hi."}))
+    printer = EventPrinter(PlainScreen(out))
+    printer.print(AgentUpdated(agent="A"))
+    printer.print(MessageDone(message={"role": "assistant", "content": "Hi."}))
     assert out.getvalue() == "A: Hi.\n"
 
 
 def test_a_reply_in_pieces_is_shown_once() -> None:
     out = io.StringIO()
-    teller = Teller(PlainScreen(out))
+    printer = EventPrinter(PlainScreen(out))
     for event in (AgentUpdated(agent="A"), TextDelta("H"), TextDelta("i.")):
-        teller.tell(event)
-    teller.tell(MessageDone(message={"role": "assistant", "content": "Hi."}))
+        printer.print(event)
+    printer.print(MessageDone(message={"role": "assistant", "content": "Hi."}))
     assert out.getvalue() == "A: Hi.\n"
 
 
-def test_what_goes_on_beside_the_talk_has_a_line_of_its_own() -> None:
+def test_events_have_lines_of_their_own() -> None:
     out = io.StringIO()
-    teller = Teller(PlainScreen(out))
-    teller.tell(TextDelta("Let me"))
-    teller.tell(called("pay", '{"to": "\\u001b[2J"}'))
-    teller.tell(AttemptFailed(error=ConfigError("Slow down."), attempt=1, delay=0.5))
+    printer = EventPrinter(PlainScreen(out))
+    printer.print(TextDelta("Let me"))
+    printer.print(called("pay", '{"to": "\\u001b[2J"}'))
+    printer.print(AttemptFailed(error=ConfigError("Slow down."), attempt=1, delay=0.5))
     lines = out.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[2] == "  ! Slow down. Trying again in 0.5 s."

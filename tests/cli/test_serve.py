@@ -79,7 +79,7 @@ def test_other_machines_are_not_served_without_a_key(
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_a_key_that_is_not_set_is_no_key(
+def test_a_missing_key_is_an_error(
     folder: str, value: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if value is not None:
@@ -88,7 +88,7 @@ def test_a_key_that_is_not_set_is_no_key(
     assert "SHOP_KEY" in capsys.readouterr().err
 
 
-def test_a_number_that_cannot_be_is_told(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_number_is_an_error(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", f"{folder}:agent", "--max-concurrent", "0"]) == 2
     assert "max_concurrent" in capsys.readouterr().err
 
@@ -109,9 +109,7 @@ sys.exit(main(["serve", "app:agent", *sys.argv[1:]]))
     ("missing", "extra", "options"),
     [("starlette", "serve", []), ("uvicorn", "serve", []), ("a2a", "a2a", ["--a2a"])],
 )
-def test_without_the_extra_its_name_is_told(
-    missing: str, extra: str, options: list[str], tmp_path: Path
-) -> None:
+def test_a_missing_extra_is_named(missing: str, extra: str, options: list[str], tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     done = _python("-c", _WITHOUT.format(missing=missing), *options, cwd=tmp_path)
     assert done.returncode == 2
@@ -187,7 +185,7 @@ def test_it_serves_and_ends_cleanly(tmp_path: Path, sent: signal.Signals, code: 
     assert "Traceback" not in process.said
 
 
-def test_what_still_runs_at_the_end_is_told_so(tmp_path: Path) -> None:
+def test_running_requests_are_answered_at_shutdown(tmp_path: Path) -> None:
     """The stream ends with an error, a waiting client gets a status, and the log no traceback."""
     (tmp_path / "app.py").write_text(APP)
     told, streams = dict[bool, str](), threading.Event()
@@ -224,9 +222,7 @@ def test_what_still_runs_at_the_end_is_told_so(tmp_path: Path) -> None:
     [("1", "The server is shutting down."), ("60", "TASK_STATE_COMPLETED")],
     ids=["too short", "long enough"],
 )
-def test_a_task_has_the_grace_to_end_and_else_its_stream_says_why(
-    tmp_path: Path, grace: str, ending: str
-) -> None:
+def test_a_task_may_end_within_the_grace_period(tmp_path: Path, grace: str, ending: str) -> None:
     pytest.importorskip("a2a")
     (tmp_path / "app.py").write_text(APP)
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
@@ -246,7 +242,7 @@ def test_a_task_has_the_grace_to_end_and_else_its_stream_says_why(
     assert "Traceback" not in process.said
 
 
-def test_a_client_that_waits_for_a_task_is_told_of_the_end(tmp_path: Path) -> None:
+def test_a_client_that_waits_for_a_task_gets_an_error_at_shutdown(tmp_path: Path) -> None:
     """It is no answer that a task of a server that ends still works."""
     pytest.importorskip("a2a")
     (tmp_path / "app.py").write_text(APP)
@@ -298,7 +294,7 @@ def test_the_config_is_that_of_every_run(tmp_path: Path) -> None:
     assert reply["choices"][0]["message"]["content"] == "As configured."
 
 
-def test_the_key_of_the_environment_is_asked_for(tmp_path: Path) -> None:
+def test_the_key_of_the_environment_is_required(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     with running(tmp_path, "app:team", "--api-key-env", "SHOP_KEY", SHOP_KEY="k-1") as (_, url):
         closed = httpx.get(f"{url}/v1/models", timeout=PATIENCE)
@@ -307,7 +303,7 @@ def test_the_key_of_the_environment_is_asked_for(tmp_path: Path) -> None:
     assert [model["id"] for model in opened.json()["data"]] == ["A", "B"]
 
 
-def test_insecure_means_for_everybody(tmp_path: Path) -> None:
+def test_insecure_accepts_every_host(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     with running(tmp_path, "app:agent", "--insecure", "--host", "0.0.0.0") as (_, url):
         url = url.replace("0.0.0.0", "127.0.0.1")

@@ -69,9 +69,7 @@ def _stepped(
     return [line.strip().rpartition(" s  ")[2] for line in lines]
 
 
-def test_a_trace_without_content_says_what_kind_of_error_it_was(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trace_without_content_has_error_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ScriptedHandler([call("boom", {"word": "quince"}), RuntimeError("quince")])
     agent = Agent("A", model=model, tools=[boom])
     told = _stepped(tmp_path / "t.jsonl", agent, capsys, content=False)
@@ -98,9 +96,7 @@ def test_a_trace_of_a_run_that_waits_says_for_what(
     assert "replied: pay(amount=4), where()" in told
 
 
-def test_a_transfer_whose_work_is_not_done_is_told_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unfinished_handoff_is_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is written again at the end of the run, with what it has cost."""
     model = ScriptedHandler([call("transfer_to_b")])
     agent = Agent("A", model=model, handoffs=[Agent("B", model=model)])
@@ -108,14 +104,16 @@ def test_a_transfer_whose_work_is_not_done_is_told_once(
     assert [line for line in told if line.startswith("=>")] == ["=> A -> B, ACCEPTED"]
 
 
-def test_no_terminal_obeys_a_trace(app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_sequences_of_a_trace_are_escaped(
+    app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = str(tmp_path / "runs.jsonl")
     assert main(["run", f"{app}:hostile", "\x1b[2J", "--trace", file]) == 0
     assert main(["trace", file, "--seen"]) == 0
     assert "\x1b" not in capsys.readouterr().out.partition("begins")[2]
 
 
-def test_a_trace_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_trace_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     assert main(["trace", str(tmp_path / "empty.jsonl")]) == 2
     assert "There is no run" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The keyboard of a terminal is left as it was found."""
+"""The echo of a terminal is turned off during a reply, and restored after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from terminals import environment
 
 IN_A_TERMINAL = """
 import pty, sys, termios
-from routelock.cli.screen import _unseen as unseen
+from routelock.cli.screen import _without_echo as without_echo
 
 def echoes():
     return bool(termios.tcgetattr(0)[3] & termios.ECHO)
@@ -30,7 +30,7 @@ if child:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 before = echoes()
 try:
-    with unseen():
+    with without_echo():
         within = echoes()
         raise ValueError
 except ValueError:
@@ -39,7 +39,7 @@ except ValueError:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such terminals")
-def test_what_is_typed_is_not_shown_meanwhile_however_that_ends(tmp_path: Path) -> None:
+def test_echo_is_restored_after_an_error(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", IN_A_TERMINAL],
         cwd=tmp_path,
@@ -52,14 +52,14 @@ def test_what_is_typed_is_not_shown_meanwhile_however_that_ends(tmp_path: Path) 
 
 
 PIPED = """
-from routelock.cli.screen import _unseen as unseen
+from routelock.cli.screen import _without_echo as without_echo
 
-with unseen():
+with without_echo():
     print(input())
 """
 
 
-def test_what_comes_through_a_pipe_is_read_as_ever(tmp_path: Path) -> None:
+def test_piped_input_is_read(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PIPED],
         cwd=tmp_path,

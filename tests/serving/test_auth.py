@@ -18,7 +18,7 @@ from served_apps import PATIENCE, ask, events_of, post, served
 from routelock import Agent, ConfigError, Request, RunConfig
 from routelock.handlers.events import TextDelta
 from routelock.serving import ServeConfig, create_app
-from routelock.serving.auth import Guards, is_loopback
+from routelock.serving.auth import AccessControl, is_loopback
 from routelock.serving.errors import Refusal
 from routelock.testing import ScriptedHandler
 
@@ -51,8 +51,8 @@ def test_any_of_the_keys_opens(value: str) -> None:
 
 
 def test_each_key_has_its_scopes_and_is_known_by_a_digest() -> None:
-    guards = Guards(ServeConfig(api_keys={"k1": ["owner"], "k2": "admin", "k3": ()}))
-    one, two, three = (guards.authenticate(f"Bearer {key}") for key in ("k1", "k2", "k3"))
+    access = AccessControl(ServeConfig(api_keys={"k1": ["owner"], "k2": "admin", "k3": ()}))
+    one, two, three = (access.authenticate(f"Bearer {key}") for key in ("k1", "k2", "k3"))
     assert (one.scopes, two.scopes, three.scopes) == ({"owner"}, {"admin"}, frozenset())
     assert len({one.name, two.name, three.name}) == 3
     assert "k1" not in one.name
@@ -60,15 +60,17 @@ def test_each_key_has_its_scopes_and_is_known_by_a_digest() -> None:
 
 def test_keys_without_scopes_have_those_of_the_app() -> None:
     config = RunConfig(scopes=["owner"])
-    assert Guards(ServeConfig(api_keys=["k"], run_config=config)).authenticate("Bearer k").scopes == {"owner"}
-    assert Guards(ServeConfig(run_config=config)).authenticate("").scopes == {"owner"}
+    assert AccessControl(ServeConfig(api_keys=["k"], run_config=config)).authenticate("Bearer k").scopes == {
+        "owner"
+    }
+    assert AccessControl(ServeConfig(run_config=config)).authenticate("").scopes == {"owner"}
 
 
 def test_keys_of_any_script_are_compared() -> None:
-    guards = Guards(ServeConfig(api_keys=["schlüssel"]))
-    assert guards.authenticate("Bearer schlüssel")
+    access = AccessControl(ServeConfig(api_keys=["schlüssel"]))
+    assert access.authenticate("Bearer schlüssel")
     with pytest.raises(Refusal):
-        guards.authenticate("Bearer schl\udcc3ssel")
+        access.authenticate("Bearer schl\udcc3ssel")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_keys_of_any_script_are_compared() -> None:
         ({"api_keys": 7}, "tokens"),
     ],
 )
-def test_settings_that_let_everybody_in_or_nobody_by_mistake_are_refused(options: Any, said: str) -> None:
+def test_wrong_access_settings_are_refused(options: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         ServeConfig(**options)
 
@@ -102,7 +104,7 @@ def test_settings_that_let_everybody_in_or_nobody_by_mistake_are_refused(options
     "host", ["localhost", "127.0.0.1:80", "[::1]:8000", "app.localhost:1", "127.9.9.9", "LOCALHOST."]
 )
 def test_without_keys_the_app_answers_for_this_machine(host: str) -> None:
-    Guards(ServeConfig()).check_host(host)
+    AccessControl(ServeConfig()).check_host(host)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_without_keys_the_app_answers_for_this_machine(host: str) -> None:
 def test_without_keys_a_foreign_name_is_refused(host: str) -> None:
     """A page that lets its own name point to loopback (DNS rebinding) cannot reach the app."""
     with pytest.raises(Refusal, match="403"):
-        Guards(ServeConfig()).check_host(host)
+        AccessControl(ServeConfig()).check_host(host)
 
 
 def test_the_host_is_checked_over_the_wire() -> None:
@@ -137,15 +139,15 @@ def test_the_host_is_checked_over_the_wire() -> None:
 
 
 def test_with_keys_any_name_will_do() -> None:
-    Guards(ServeConfig(api_keys=["k"])).check_host("agents.example")
+    AccessControl(ServeConfig(api_keys=["k"])).check_host("agents.example")
 
 
 def test_names_can_be_allowed() -> None:
-    guards = Guards(ServeConfig(api_keys=["k"], allowed_hosts=["Agents.example"]))
-    guards.check_host("agents.example:443")
+    access = AccessControl(ServeConfig(api_keys=["k"], allowed_hosts=["Agents.example"]))
+    access.check_host("agents.example:443")
     with pytest.raises(Refusal):
-        guards.check_host("localhost")
-    Guards(ServeConfig(allowed_hosts=["*"])).check_host("anything")
+        access.check_host("localhost")
+    AccessControl(ServeConfig(allowed_hosts=["*"])).check_host("anything")
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
@@ -272,9 +274,9 @@ def test_one_request_too_many_is_refused_at_once(stream: bool) -> None:
         after = post(url, ask())
     assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_requests")
     assert refused.headers["retry-after"] == "1"
-    assert listed.status_code == 200, "the list of models waits for nobody"
+    assert listed.status_code == 200, "the list of models needs no slot"
     assert statuses == [200, 200]
-    assert after.status_code == 200, "the places are free again"
+    assert after.status_code == 200, "the slots are free again"
 
 
 def test_a_failed_request_gives_its_place_back() -> None:
@@ -296,7 +298,7 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
     assert response.headers["x-should-retry"] == "false"
 
 
-def test_a_stream_that_takes_too_long_ends_with_an_error() -> None:
+def test_a_stream_that_times_out_ends_with_an_error() -> None:
     async def half(request: Request) -> Any:
         yield TextDelta("Half")
         await anyio.sleep_forever()

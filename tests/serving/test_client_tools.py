@@ -85,7 +85,7 @@ def test_a_streamed_call_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_answers_go_on_where_the_run_was(stream: bool) -> None:
+def test_tool_results_resume_the_run(stream: bool) -> None:
     """The server's own tool ran in the same reply: it does not run twice, and its result is not lost."""
     shop = Shop()
     both = reply("Both.", calls=[call("charge", {"amount": 5}), call("open_door", {"n": 1})])
@@ -102,7 +102,7 @@ def test_the_answers_go_on_where_the_run_was(stream: bool) -> None:
     assert [made["function"]["name"] for made in shown[1]["tool_calls"]] == ["charge", "open_door"]
 
 
-def test_the_answers_go_to_the_agent_in_charge() -> None:
+def test_tool_results_go_to_the_active_agent() -> None:
     b = agent(call("open_door", {"n": 1}), "The door is open.", name="B")
     first = agent(call("transfer_to_b"), handoffs=[b])
     with served(first) as url:
@@ -113,7 +113,7 @@ def test_the_answers_go_to_the_agent_in_charge() -> None:
     assert_valid(list(requests(b)[1].messages))
 
 
-def test_the_answers_go_to_the_handler_in_charge() -> None:
+def test_tool_results_go_to_the_active_handler() -> None:
     quick = ScriptedHandler([call("transfer_to_deep")], name="quick")
     deep = ScriptedHandler([call("open_door", {"n": 1}), "Deep thought."], name="deep")
     object.__setattr__(deep, "expose", True)
@@ -145,7 +145,7 @@ def test_a_resumed_agent_may_hand_over_by_name() -> None:
     assert second["x_agent"] == {"agent": "A"}
 
 
-def test_what_a_filter_hid_stays_hidden_when_the_run_goes_on() -> None:
+def test_a_filtered_message_stays_hidden_after_a_resume() -> None:
     def hide(data: HandoffInputData) -> HandoffInputData:
         return data.clone(input_history=(), pre_handoff_items=())
 
@@ -164,7 +164,7 @@ def test_what_a_filter_hid_stays_hidden_when_the_run_goes_on() -> None:
     "options",
     [{}, {"nest_handoff_history": True}, {"preserve_context": False}, {"transfer_system_message": True}],
 )
-def test_an_agent_that_goes_on_sees_what_it_saw(options: dict[str, Any]) -> None:
+def test_a_resumed_agent_sees_the_same_messages(options: dict[str, Any]) -> None:
     """And after it, its own reply and the answers."""
     shop = Shop()
     both = [call("charge", {"amount": 5}), call("open_door", {"n": 1})]
@@ -180,7 +180,7 @@ def test_an_agent_that_goes_on_sees_what_it_saw(options: dict[str, Any]) -> None
     assert [each["role"] for each in after[len(before) :]] == ["assistant", "tool", "tool"]
 
 
-def test_what_only_its_family_reads_goes_back_to_it() -> None:
+def test_provider_data_is_sent_back_to_its_family() -> None:
     """Claude refuses a conversation with tools whose thinking blocks are gone."""
     thought = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]
     shop = Shop()
@@ -216,7 +216,7 @@ def test_several_rounds_keep_all_of_the_run() -> None:
     assert results == ["charged 1", "open", "charged 2", "open"]
 
 
-def test_what_the_client_adds_after_the_answers_is_heard() -> None:
+def test_messages_after_the_tool_results_are_used() -> None:
     mine = agent(call("open_door", {"n": 1}), "Done.")
     with served(mine) as url:
         message = message_of(post(url, ask(tools=[DOOR])))
@@ -238,7 +238,7 @@ def test_a_request_that_is_repeated_is_answered_again() -> None:
     assert shop.charged == 1
 
 
-def test_without_what_was_kept_the_run_goes_on_from_what_the_client_sent() -> None:
+def test_a_dropped_run_begins_with_the_clients_messages() -> None:
     """As after a restart: the first agent answers, and the request is still a valid one."""
     b = agent(call("open_door", {"n": 1}), name="B")
     first = agent(call("transfer_to_b"), "I go on.", handoffs=[b])
@@ -250,7 +250,7 @@ def test_without_what_was_kept_the_run_goes_on_from_what_the_client_sent() -> No
     assert_valid(list(requests(first)[1].messages))
 
 
-def test_nobody_goes_on_with_the_run_of_another_key() -> None:
+def test_a_run_of_another_key_cannot_be_resumed() -> None:
     shop = Shop()
     both = [call("charge", {"amount": 5}), call("open_door", {"n": 1})]
     mine = agent(both, "Whose?", tools=[shop.tool])
@@ -271,7 +271,7 @@ def test_ids_are_the_servers_and_do_not_repeat() -> None:
     assert all(len(each) <= 40 for each in ids), "OpenAI takes no longer ones"
 
 
-def test_tool_choice_none_offers_none_of_the_clients() -> None:
+def test_tool_choice_none_offers_no_client_tools() -> None:
     shop = Shop()
     mine = agent("Hi.", tools=[shop.tool])
     with served(mine) as url:
@@ -286,7 +286,7 @@ def test_a_forced_tool_is_forced() -> None:
     assert requests(mine)[0].tool_choice == "open_door"
 
 
-def test_half_of_the_answers_are_not_taken_for_all() -> None:
+def test_a_missing_tool_result_resumes_nothing() -> None:
     mine = agent([call("open_door", {"n": 1}), call("open_door", {"n": 2})], "Hm.")
     with served(mine) as url:
         message = message_of(post(url, ask(tools=[DOOR])))

@@ -91,7 +91,7 @@ async def test_blank_texts_are_left_out() -> None:
     assert made.message["content"] == "\n\nHere."
 
 
-async def test_server_tools_and_transfers_make_no_calls() -> None:
+async def test_server_tools_and_handoffs_make_no_calls() -> None:
     b = agent("Done.", name="B")
     a = agent([call("look_up", {"order": 1})], [call("transfer_to_b")], tools=[look_up], handoffs=[b])
     made = await said(a)
@@ -99,7 +99,7 @@ async def test_server_tools_and_transfers_make_no_calls() -> None:
     assert not [delta for delta in made.deltas if "tool_calls" in delta]
 
 
-async def test_who_speaks_is_told_when_it_changes() -> None:
+async def test_a_new_speaker_is_named() -> None:
     b = agent("Done.", name="B")
     made = await said(agent(call("transfer_to_b"), handoffs=[b]))
     speakers = [delta["x_agent"] for delta in made.deltas if "x_agent" in delta]
@@ -107,14 +107,14 @@ async def test_who_speaks_is_told_when_it_changes() -> None:
     assert made.message["x_agent"] == {"agent": "B"}
 
 
-async def test_a_handler_that_takes_over_is_told_as_well() -> None:
+async def test_a_new_handler_is_named() -> None:
     b = ScriptedHandler(["Done."], name="B")
     made = await said(agent(call("transfer_to_b"), handoffs=[handoff(b)]))
     speakers = [delta["x_agent"] for delta in made.deltas if "x_agent" in delta]
     assert speakers == [{"agent": "A"}, {"agent": "A", "handler": "B"}]
 
 
-async def test_a_fallback_is_told_as_well() -> None:
+async def test_a_fallback_handler_is_named() -> None:
     handlers = [ScriptedHandler([ValueError("no")], name="x"), ScriptedHandler(["Yes."], name="y")]
     made = await said(Agent("A", handlers=handlers), RunConfig(fallback=True))
     speakers = [delta["x_agent"] for delta in made.deltas if "x_agent" in delta]
@@ -178,8 +178,10 @@ WAYS = (
 @pytest.mark.pairwise
 @pytest.mark.parametrize("max_turns", [1, 2, 3, 10])
 @pytest.mark.parametrize("made", WAYS)
-async def test_who_speaks_is_told_alike_in_both_modes(made: Callable[[], Agent[Any]], max_turns: int) -> None:
-    """Also where a limit ends the run before whoever has taken over was asked."""
+async def test_speakers_are_the_same_streamed_and_whole(
+    made: Callable[[], Agent[Any]], max_turns: int
+) -> None:
+    """Also if a limit ends the run before the new agent is called."""
     config = RunConfig(fallback=True, detect_loops=False, on_limit="return")
     streamed = await said(made(), config, max_turns=max_turns)
     whole = await said_whole(made(), config, max_turns=max_turns)
@@ -290,7 +292,7 @@ async def test_held_text_is_shown_when_an_agent_without_output_answers() -> None
     assert made.message["content"] == "Let me see.\n\nHere."
 
 
-async def test_what_a_failed_attempt_thought_is_void() -> None:
+async def test_text_of_a_failed_attempt_is_discarded() -> None:
     writer = DeltaWriter()
     writer.take(TextDelta("\n"))
     writer.take(AttemptFailed(error=ValueError(), attempt=1, delay=0))
@@ -320,7 +322,7 @@ async def test_streamed_and_whole_say_the_same(
     assert streamed.finish == whole.finish
 
 
-def test_every_chunk_says_whose_it_is() -> None:
+def test_every_chunk_has_the_ids_of_its_completion() -> None:
     chunk = COMPLETION.chunk({"content": "x"})
     assert chunk == {
         "id": "c1",

@@ -25,24 +25,24 @@ from routelock.serving import A2A, ServeConfig
         ({"max_body": "1 MB"}, "max_body must be more than 0"),
     ],
 )
-def test_what_cannot_work_is_said(settings: dict[str, Any], said: str) -> None:
+def test_wrong_settings_are_errors(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         ServeConfig(**settings)
     assert "secret" not in str(caught.value)
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_wrong_settings_are_in_one_error() -> None:
     with pytest.raises(ConfigError, match=r"max_hops.*ping.*timeout|max_hops.*timeout.*ping"):
         ServeConfig(max_hops=-1, ping=0, timeout=-1)
 
 
-def test_the_defaults_and_what_is_allowed_can_be_written() -> None:
+def test_valid_settings_are_accepted() -> None:
     assert ServeConfig() == ServeConfig(api_keys=None)
     assert ServeConfig(api_keys={"k": ["admin"]}, allowed_hosts=("*",), max_turns=None, max_hops=0)
 
 
 @pytest.mark.parametrize("url", ["agents.example.com", "ftp://a", "https://a?b", "https://"])
 def test_an_app_is_reached_under_a_url(url: str) -> None:
-    with pytest.raises(ConfigError, match="what the app is reached under"):
+    with pytest.raises(ConfigError, match="must be the URL of the app"):
         A2A(url=url)
     assert A2A(url="https://agents.example.com/base").url

@@ -1,4 +1,4 @@
-"""A client that leaves cancels its run at once, whatever the run is doing; and nobody else's."""
+"""A client that leaves cancels its run at once, and no other run."""
 
 from __future__ import annotations
 
@@ -103,11 +103,11 @@ def test_leaving_cancels_the_run(made: Callable[[Watched], Agent[Any]], stream: 
             assert watched.begun.wait(PATIENCE)
             assert not watched.cancelled.is_set()
         assert watched.cancelled.wait(PATIENCE)
-        assert until_free(url) == 200, "the place is free again"
+        assert until_free(url) == 200, "the slot is free again"
 
 
 def until_free(url: str) -> int:
-    """The status of a request, as soon as the place of the one before is free."""
+    """Return the status of a request, as soon as the slot of the one before is free."""
     end = time.monotonic() + PATIENCE
     while (status := post(url, ask()).status_code) == 429 and time.monotonic() < end:
         time.sleep(0.01)
@@ -126,7 +126,7 @@ def test_leaving_in_the_middle_of_the_body_runs_nothing(caplog: pytest.LogCaptur
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_a_body_that_never_ends_is_not_waited_for() -> None:
+def test_a_body_without_an_end_times_out() -> None:
     watched = Watched()
     with served(silent(watched), ServeConfig(body_timeout=0.1)) as url:
         with connect(url, ask("x" * 1000), cut=500) as connection:

@@ -44,7 +44,7 @@ def test_every_error_has_a_status_and_keeps_its_text_to_itself(kind: Any) -> Non
         (KeyError("x"), 500, "internal_error"),
     ],
 )
-def test_errors_say_whose_fault_it_is(error: Exception, status: int, code: str) -> None:
+def test_each_error_has_its_status_and_code(error: Exception, status: int, code: str) -> None:
     refusal = refusal_for(error)
     assert (refusal.status, refusal.code) == (status, code)
 
@@ -54,7 +54,7 @@ def test_a_rate_limit_says_how_long_to_wait(asked: float | None, told: str) -> N
     assert refusal_for(RateLimited("x", retry_after=asked)).headers["retry-after"] == told
 
 
-def test_only_what_may_succeed_later_is_worth_repeating() -> None:
+def test_only_temporary_errors_may_be_retried() -> None:
     assert "x-should-retry" not in refusal_for(ServerFailed("x")).headers
     assert refusal_for(errors.MaxTurnsExceeded("x")).headers["x-should-retry"] == "false"
 
@@ -73,7 +73,7 @@ def test_a_refusal_stays_itself() -> None:
         (504, "server_error"),
     ],
 )
-def test_a_body_is_what_openais_clients_read(status: int, kind: str) -> None:
+def test_a_refusal_has_the_form_of_openai(status: int, kind: str) -> None:
     body = Refusal(status, "No.", "no", "n").body("req_1")
     assert body == {
         "error": {"message": "No.", "type": kind, "param": "n", "code": "no", "request_id": "req_1"}

@@ -402,7 +402,7 @@ def _within(seconds: float) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("what", LARGE)
-def test_large_requests_hold_nobody_up_for_long(what: str) -> None:
+def test_large_requests_take_linear_time(what: str) -> None:
     """It takes time that grows with what is sent, and not with its square, which would be many minutes."""
     status, messages = LARGE[what]
 

@@ -75,7 +75,7 @@ CASES = {
 
 @pytest.mark.parametrize("on_limit", ["raise", "return"])
 @pytest.mark.parametrize("case", CASES)
-def test_no_client_is_told_a_secret(case: str, on_limit: Any) -> None:
+def test_no_response_contains_a_secret(case: str, on_limit: Any) -> None:
     bodies: list[str] = []
     for way in WAYS:
         settings = RunConfig(on_limit=on_limit, max_mistakes=2)
@@ -106,7 +106,7 @@ WAYS = {
 }
 
 
-def test_the_model_is_told_the_rest_of_what_went_wrong() -> None:
+def test_the_model_sees_errors_without_secrets() -> None:
     mine = failing(call("reported"), tools=[reported])
     with listening(create_app(mine)) as url:
         told = WAYS["whole"](url).json()["choices"][0]["message"]["content"]

@@ -44,12 +44,12 @@ def said(*pieces: Any) -> tuple[Mapping[str, str], Mapping[str, str]]:
     ],
     ids=lambda more: str(*more),
 )
-def test_what_is_not_built_as_any_vendor_builds_it_is_not_shown(more: Mapping[str, Any]) -> None:
+def test_fields_of_unknown_shape_are_not_shown(more: Mapping[str, Any]) -> None:
     streamed, whole = said({"role": "assistant", "content": "Hi", **more})
     assert streamed == whole == {"content": "Hi", "reasoning_content": "", "refusal": ""}
 
 
-def test_a_refusal_that_is_no_text_is_told_as_text() -> None:
+def test_a_refusal_of_another_type_is_shown_as_text() -> None:
     streamed, whole = said({"role": "assistant", "content": None, "refusal": 7})
     assert streamed == whole == {"content": "", "reasoning_content": "", "refusal": "7"}
 
@@ -65,7 +65,7 @@ def test_a_refusal_that_is_no_text_is_told_as_text() -> None:
     ],
     ids=["both", "reasoning", "blocks", "details", "parts"],
 )
-def test_thoughts_are_told_once_wherever_they_stand(more: Mapping[str, Any]) -> None:
+def test_reasoning_is_shown_once_wherever_it_is(more: Mapping[str, Any]) -> None:
     parts: Any = more.get("content", "Hi")
     content = parts if isinstance(parts, str) else [parts[0], {"type": "text", "text": parts[1]}]
     streamed, whole = said({"role": "assistant", **more, "content": content})

@@ -62,7 +62,7 @@ async def test_others_find_nothing(principal: str, model: str) -> None:
     assert runs.find(principal, model, sent(calls)) is None
 
 
-async def test_what_does_not_answer_all_of_the_last_calls_finds_nothing() -> None:
+async def test_partial_tool_results_find_nothing() -> None:
     runs = store()
     calls = runs.keep("me", "A", await waiting(calls=2))
     assert runs.find("me", "A", sent(calls, answered=1)) is None
@@ -71,7 +71,7 @@ async def test_what_does_not_answer_all_of_the_last_calls_finds_nothing() -> Non
     assert runs.find("me", "A", []) is None
 
 
-async def test_a_conversation_that_has_gone_on_is_not_turned_back() -> None:
+async def test_a_later_reply_finds_nothing() -> None:
     runs = store()
     calls = runs.keep("me", "A", await waiting())
     later: Message = {"role": "assistant", "content": "It is open."}
@@ -89,7 +89,7 @@ async def test_too_old_is_gone() -> None:
     assert len(runs) == 0
 
 
-async def test_one_too_many_drops_what_was_not_used_for_longest() -> None:
+async def test_the_least_recently_used_run_is_dropped() -> None:
     runs, result = store(most=2), await waiting()
     first, second = runs.keep("me", "A", result), runs.keep("me", "A", result)
     runs.find("me", "A", sent(first))
@@ -107,7 +107,7 @@ async def test_long_conversations_count_for_more() -> None:
     assert runs.find("me", "A", sent(small)) is None
 
 
-async def test_a_run_that_is_too_long_by_itself_is_not_kept() -> None:
+async def test_a_run_larger_than_the_bound_is_not_kept() -> None:
     runs = store(size=1000)
     calls = runs.keep("me", "A", await waiting("x" * 2000))
     assert len(runs) == 0

@@ -33,7 +33,7 @@ def test_a_request_needs_no_more_than_messages() -> None:
     assert (asked.messages, asked.model, asked.stream, asked.tools, asked.hops) == (HI, "", False, (), 0)
 
 
-def test_what_is_not_for_agents_is_ignored() -> None:
+def test_unknown_keys_are_ignored() -> None:
     more = {
         "temperature": 3,
         "max_tokens": -1,
@@ -49,12 +49,12 @@ def test_null_means_left_out() -> None:
     assert read(**dict.fromkeys(names)) == read()
 
 
-def test_messages_keep_what_routelock_does_not_know() -> None:
+def test_unknown_keys_of_messages_are_kept() -> None:
     message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}], "z": 1}
     assert read(messages=[message]).messages == [message]
 
 
-def test_a_reply_that_is_sent_back_whole_is_what_it_says() -> None:
+def test_extra_keys_of_returned_replies_are_removed() -> None:
     """As `message.model_dump()` of OpenAI's client gives it; vendors refuse what they do not know."""
     dumped = {
         "role": "assistant",
@@ -68,7 +68,7 @@ def test_a_reply_that_is_sent_back_whole_is_what_it_says() -> None:
     assert read(messages=[*HI, dumped]).messages[1] == {"role": "assistant", "content": "Hi."}
 
 
-def test_no_client_can_claim_what_only_routelock_says() -> None:
+def test_internal_keys_of_clients_are_removed() -> None:
     forged = {"role": "assistant", "content": "x", "_origin": "anthropic", "_kind": "nudge"}
     assert read(messages=[*HI, forged]).messages[1] == {"role": "assistant", "content": "x"}
 
@@ -106,7 +106,7 @@ def test_no_client_can_claim_what_only_routelock_says() -> None:
         ({"messages": HI, "handoff_context": {"note": "x" * 70_000}}, "handoff_context", "longer"),
     ],
 )
-def test_a_bad_request_is_told_what_is_wrong_and_where(body: Any, param: str, said: str) -> None:
+def test_a_bad_request_names_the_error_and_its_place(body: Any, param: str, said: str) -> None:
     refusal = refused(body)
     assert refusal.param == param
     assert said in refusal.message
@@ -115,7 +115,7 @@ def test_a_bad_request_is_told_what_is_wrong_and_where(body: Any, param: str, sa
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'"x"', b"null", b"\xff\xfe", b'{"messages": NaN', b"a=b"]
 )
-def test_what_is_no_json_object_is_told_so(body: bytes) -> None:
+def test_a_body_that_is_not_an_object_is_refused(body: bytes) -> None:
     assert refused(body).code in ("invalid_json", "invalid_request")
 
 
@@ -129,16 +129,16 @@ def test_what_is_no_json_object_is_told_so(body: bytes) -> None:
         '{"name": "f", "parameters": {"default": %s}}}]}',
     ],
 )
-def test_numbers_that_are_no_json_are_no_json_anywhere(body: str, number: str) -> None:
+def test_non_json_numbers_are_refused(body: str, number: str) -> None:
     assert refused((body % number).encode()).code == "invalid_json"
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"messages":'])
-def test_brackets_without_end_are_a_bad_request(opening: bytes) -> None:
+def test_unbounded_nesting_is_refused(opening: bytes) -> None:
     assert refused(opening * 100_000).code == "invalid_json"
 
 
-def test_a_million_mistakes_are_told_by_the_first() -> None:
+def test_only_the_first_error_is_reported() -> None:
     refusal = refused(b'{"messages": [' + b"1," * 1_000_000 + b"1]}")
     assert refusal.param == "messages[0]"
     assert len(refusal.message) < 200
@@ -149,7 +149,7 @@ def test_tools_of_the_client_go_on_as_they_came() -> None:
     assert read(tools=[TOOL, strict]).tools == (TOOL, strict)
 
 
-def test_none_as_tool_choice_offers_no_tools() -> None:
+def test_tool_choice_none_drops_the_tools() -> None:
     assert read(tools=[TOOL], tool_choice="none").tools == ()
 
 
@@ -187,7 +187,7 @@ known = st.sampled_from(
 
 @given(st.dictionaries(known, json_values))
 def test_any_json_object_is_read_or_refused(body: dict[str, Any]) -> None:
-    """Nothing a client sends makes the reader fail in a way that nobody foresaw."""
+    """No body of a client makes the parser raise another error."""
     with suppress(Refusal):
         parse(json.dumps(body).encode("utf-8", "surrogatepass"))
 

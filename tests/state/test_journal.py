@@ -1,4 +1,4 @@
-"""Runs that survive the process: nothing is asked or done twice that was written down."""
+"""Runs in a journal: a recorded step is not run again after a crash."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ def path(tmp_path: Path) -> Path:
 
 
 async def run(path: Path, starting: Agent[Any], input: Any = None, run_id: str = "r", **options: Any) -> Any:
-    """A process's life."""
+    """Run in one process, and return the result."""
     async with Journal(path) as journal:
         return await journal.run(starting, input, run_id="r", **options)
 
 
 async def watch(path: Path, starting: Agent[Any], input: Any = None) -> list[Any]:
-    """A process's life, with somebody who looks on."""
+    """Run in one process, and return the events."""
     async with Journal(path) as journal:
         return [event async for event in journal.stream(starting, input, run_id="r")]
 
@@ -112,13 +112,13 @@ async def status(path: Path) -> str:
 # -- one life --
 
 
-async def test_a_run_is_what_it_is_without_a_journal(path: Path) -> None:
+async def test_a_run_with_a_journal_has_the_same_result(path: Path) -> None:
     till = Till()
     result = await run(path, agent("A", PAY, "Paid.", tools=[till.tool()]), "Hi")
     assert (result.final_output, till.paid, result.context.run_id) == ("Paid.", [5], "r")
 
 
-async def test_one_that_is_done_is_not_made_again(path: Path) -> None:
+async def test_a_run_that_is_done_is_not_run_again(path: Path) -> None:
     till = Till()
     first = await run(path, agent("A", PAY, "Paid.", tools=[till.tool()]), "Hi")
     second = await run(path, agent("A", tools=[till.tool()]), "Hi")
@@ -127,35 +127,35 @@ async def test_one_that_is_done_is_not_made_again(path: Path) -> None:
 
 async def test_other_input_under_the_same_id_is_refused(path: Path) -> None:
     await run(path, agent("A", "Hello."), "Hi")
-    with pytest.raises(ConfigError, match="'r' began with other input"):
+    with pytest.raises(ConfigError, match="'r' began with another input"):
         await run(path, agent("A", "Hello."), "Ho")
     with pytest.raises(ConfigError, match="'r' began with agent 'A', not 'B'"):
         await run(path, agent("B", "Hello."), "Hi")
 
 
-async def test_a_run_that_is_not_known_needs_an_input(path: Path) -> None:
-    with pytest.raises(ConfigError, match="knows no run 'r': begin it with an input"):
+async def test_a_new_run_needs_an_input(path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no run 'r': begin it with an input"):
         await run(path, agent("A", "Hello."))
     async with Journal(path) as journal:
-        with pytest.raises(ConfigError, match="knows no run 'x'"):
+        with pytest.raises(ConfigError, match="has no run 'x'"):
             await journal.state("x", agents=[])
 
 
 @pytest.mark.parametrize("settings", [{"run_id": "x"}, {"executor": object()}])
-async def test_what_the_journal_sets_is_not_given(path: Path, settings: Any) -> None:
+async def test_settings_of_the_journal_cannot_be_passed(path: Path, settings: Any) -> None:
     with pytest.raises(ConfigError, match="leave them out"):
         await run(path, agent("A", "Hello."), "Hi", run_config=RunConfig(**settings))
 
 
-async def test_a_run_is_carried_out_once_at_a_time(path: Path) -> None:
+async def test_a_run_cannot_run_twice_at_the_same_time(path: Path) -> None:
     async with Journal(path) as journal:
 
         @function_tool
         async def again() -> str:
             """Again."""
-            with pytest.raises(ConfigError, match="being carried out by this process"):
+            with pytest.raises(ConfigError, match="is running in this process"):
                 await journal.run(a, run_id="r")
-            with pytest.raises(ConfigError, match="being carried out by this process"):
+            with pytest.raises(ConfigError, match="is running in this process"):
                 await journal.forget("r")
             return "ok"
 
@@ -181,7 +181,7 @@ async def test_many_runs_at_once(path: Path) -> None:
     assert outputs == {number: f"Paid {number}." for number in range(20)}
 
 
-async def test_what_is_forgotten_is_gone(path: Path) -> None:
+async def test_a_forgotten_run_is_removed(path: Path) -> None:
     async with Journal(path) as journal:
         await journal.run(agent("A", "Hello."), "Hi", run_id="r")
         await journal.forget("r")
@@ -194,7 +194,7 @@ async def test_what_is_forgotten_is_gone(path: Path) -> None:
 # -- a crash --
 
 
-async def test_a_reply_that_was_complete_is_not_asked_for_again(path: Path) -> None:
+async def test_a_complete_reply_is_not_requested_again(path: Path) -> None:
     till = Till()
     till.dies = True
     with pytest.raises(Crash):
@@ -207,7 +207,7 @@ async def test_a_reply_that_was_complete_is_not_asked_for_again(path: Path) -> N
     assert result.usage.requests == 2
 
 
-async def test_a_tool_that_was_done_is_not_run_again(path: Path) -> None:
+async def test_a_completed_tool_is_not_run_again(path: Path) -> None:
     till = Till()
     with pytest.raises(Crash):
         await run(path, Agent("A", model=Dying(PAY), tools=[till.tool()]), "Hi")
@@ -216,7 +216,7 @@ async def test_a_tool_that_was_done_is_not_run_again(path: Path) -> None:
     assert (result.final_output, till.paid) == ("Paid.", [5])
 
 
-async def test_each_of_several_tools_is_written_as_soon_as_it_is_done() -> None:
+async def test_each_tool_is_recorded_as_soon_as_it_completes() -> None:
     written, kept = anyio.Event(), dict[str, str]()
 
     async def write(key: str, entry: str) -> None:
@@ -235,7 +235,7 @@ async def test_each_of_several_tools_is_written_as_soon_as_it_is_done() -> None:
     assert list(kept) == ["quick"]
 
 
-async def test_a_run_within_a_run_goes_on_too(path: Path) -> None:
+async def test_a_sub_run_is_resumed_too(path: Path) -> None:
     till = Till()
 
     def boss(*inner: Any, outer: tuple[Any, ...]) -> Agent[Any]:
@@ -248,8 +248,8 @@ async def test_a_run_within_a_run_goes_on_too(path: Path) -> None:
     assert (result.final_output, till.paid) == ("All paid.", [5])
 
 
-async def test_who_stood_in_for_a_handler_that_failed_goes_on(path: Path) -> None:
-    """The one that failed is not asked again: it might say something else now."""
+async def test_the_fallback_of_a_failed_handler_is_resumed(path: Path) -> None:
+    """The failed handler is not called again: its answer might differ now."""
 
     def a(first: Any, *backup: Any) -> Agent[Any]:
         handlers = [ScriptedHandler([first], name="first"), Dying(*backup)]
@@ -278,7 +278,7 @@ async def _hurry(request: Any) -> str:
 
 
 @pytest.mark.virtual_time(threads=True)
-async def test_a_handler_that_was_too_slow_before_a_crash_is_not_asked_again(path: Path) -> None:
+async def test_a_handler_that_timed_out_is_not_called_again(path: Path) -> None:
     def a(first: Any, *backup: Any) -> Agent[Any]:
         slow = function_handler(first, name="first")
         return Agent("A", handlers=[slow, Dying(*backup)], tools=[till.tool()])
@@ -293,10 +293,8 @@ async def test_a_handler_that_was_too_slow_before_a_crash_is_not_asked_again(pat
 
 @pytest.mark.virtual_time(threads=True)
 @pytest.mark.parametrize(("slow", "said"), [(_never, []), (_trickle, ["Let me "])])
-async def test_whom_nobody_waited_for_before_a_crash_is_not_asked_again(
-    path: Path, slow: Any, said: list[str]
-) -> None:
-    """The caller has gone on and paid: another answer than it got would be another run."""
+async def test_an_agent_that_timed_out_is_not_called_again(path: Path, slow: Any, said: list[str]) -> None:
+    """The caller went on without its answer and paid: with an answer it would be another run."""
 
     def a(b: Any, *then: Any) -> Agent[Any]:
         to_b = handoff(Agent("B", model=function_handler(b)), return_to_caller=True, run_timeout=0.5)
@@ -312,7 +310,7 @@ async def test_whom_nobody_waited_for_before_a_crash_is_not_asked_again(
 
 
 @pytest.mark.virtual_time(threads=True)
-async def test_who_was_not_asked_before_a_crash_as_time_was_over_is_not_asked_then(path: Path) -> None:
+async def test_a_call_skipped_for_lack_of_time_stays_skipped(path: Path) -> None:
     def a(b: Any, waits: float, *then: Any) -> Agent[Any]:
         @function_tool
         async def look() -> str:
@@ -331,7 +329,7 @@ async def test_who_was_not_asked_before_a_crash_as_time_was_over_is_not_asked_th
     assert "'B' timed out: there was no answer within 0.5 s" in str(result.messages)
 
 
-async def test_a_run_that_fails_before_it_comes_to_what_was_done_does_not_do_it_again(path: Path) -> None:
+async def test_a_failure_before_a_recorded_step_does_not_repeat_it(path: Path) -> None:
     till = Till()
 
     def broken(context: Any, of: Any) -> str:
@@ -348,10 +346,10 @@ async def test_a_run_that_fails_before_it_comes_to_what_was_done_does_not_do_it_
 
 @pytest.mark.virtual_time(threads=True)
 @pytest.mark.parametrize("beside", [[], ["new"]])
-async def test_a_tool_that_was_done_is_not_run_again_after_one_beside_it_took_too_long(
+async def test_a_completed_tool_is_not_run_again_after_another_times_out(
     path: Path, beside: list[str]
 ) -> None:
-    """Its outcome is kept, and the run that was cut off had not been told of it."""
+    """Its outcome is recorded, and the interrupted run had not seen it."""
     done, life = list[str](), 1
 
     async def known() -> str:
@@ -383,7 +381,7 @@ async def test_a_tool_that_was_done_is_not_run_again_after_one_beside_it_took_to
     assert (result.final_output, done) == ("Done.", ["known", *beside])
 
 
-async def test_what_was_done_is_not_done_again_if_whoever_asked_for_it_has_to_wait_by_now(path: Path) -> None:
+async def test_a_completed_step_is_not_repeated_if_its_caller_needs_approval_now(path: Path) -> None:
     till = Till()
 
     def boss(model: Any, within: Any, **options: Any) -> Agent[Any]:
@@ -400,7 +398,7 @@ async def test_what_was_done_is_not_done_again_if_whoever_asked_for_it_has_to_wa
     assert (result.final_output, till.paid) == ("Done.", [5])
 
 
-async def test_a_call_that_failed_last_is_made_again(path: Path) -> None:
+async def test_the_call_that_failed_last_is_made_again(path: Path) -> None:
     till = Till()
     failing = agent("A", PAY, RateLimited("Slow down.", retryable=False), tools=[till.tool()])
     with pytest.raises(RateLimited):
@@ -418,7 +416,7 @@ async def test_a_limit_may_be_raised(path: Path) -> None:
     assert (result.final_output, till.paid) == ("Paid.", [5])
 
 
-async def test_who_is_cancelled_goes_on(path: Path) -> None:
+async def test_a_cancelled_run_can_be_resumed(path: Path) -> None:
     till = Till()
 
     class Slow:
@@ -445,7 +443,7 @@ async def test_who_is_cancelled_goes_on(path: Path) -> None:
 # -- streams --
 
 
-async def test_a_stream_goes_on_and_shows_replayed_replies_whole(path: Path) -> None:
+async def test_a_resumed_stream_shows_replayed_replies_whole(path: Path) -> None:
     till = Till()
     async with Journal(path) as journal:
         async with aclosing(journal.stream(agent("A", PAY, tools=[till.tool()]), "Hi", run_id="r")) as events:
@@ -459,7 +457,7 @@ async def test_a_stream_goes_on_and_shows_replayed_replies_whole(path: Path) -> 
     assert sum(isinstance(event, MessageDone) for event in seen) == 2
 
 
-async def test_a_stream_that_fails_is_kept_as_failed(path: Path) -> None:
+async def test_a_failed_stream_is_recorded_as_failed(path: Path) -> None:
     async with Journal(path) as journal:
         with pytest.raises(HandlerError):
             async for _ in journal.stream(agent("A", HandlerError("No.")), "Hi", run_id="r"):
@@ -470,7 +468,7 @@ async def test_a_stream_that_fails_is_kept_as_failed(path: Path) -> None:
 # -- approvals --
 
 
-async def test_a_run_waits_for_days_and_pays_once(path: Path) -> None:
+async def test_an_approved_call_is_made_once(path: Path) -> None:
     till = Till()
     asks = agent("A", PAY, tools=[till.tool(needs_approval=True)])
     first = await run(path, asks, "Hi")
@@ -484,10 +482,10 @@ async def test_a_run_waits_for_days_and_pays_once(path: Path) -> None:
         result = await journal.run(then, state, run_id="r")
         assert (result.final_output, till.paid) == ("Paid.", [5])
         again = await journal.run(then, state, run_id="r")
-        assert (again.final_output, till.paid) == ("Paid.", [5]), "who approves twice pays once"
+        assert (again.final_output, till.paid) == ("Paid.", [5]), "a second approval changes nothing"
 
 
-async def test_an_approved_call_that_was_cut_off_after_it_was_paid_is_not_paid_again(path: Path) -> None:
+async def test_an_approved_call_is_not_made_again_after_a_crash(path: Path) -> None:
     till = Till()
     gated = till.tool(needs_approval=True)
     first = await run(path, agent("A", PAY, tools=[gated]), "Hi")
@@ -503,9 +501,7 @@ ASK: Any = {"type": "function", "function": {"name": "ask"}}
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_state_that_cannot_go_on_yet_does_not_take_the_place_of_one_that_can(
-    path: Path, known: bool
-) -> None:
+async def test_a_state_that_waits_does_not_replace_the_recorded_one(path: Path, known: bool) -> None:
     a = agent("A", call("ask", id="q"), "Then it is blue.")
     config = RunConfig(external_tools=[ASK])
     if known:
@@ -522,7 +518,7 @@ async def test_a_state_that_cannot_go_on_yet_does_not_take_the_place_of_one_that
     assert (result.final_output, await status(path)) == ("Then it is blue.", "done")
 
 
-async def test_a_run_that_could_not_begin_may_begin_otherwise(path: Path) -> None:
+async def test_a_run_that_could_not_begin_may_begin_with_other_input(path: Path) -> None:
     with pytest.raises(ConfigError, match="Input is empty"):
         await run(path, agent("A"), [])
     with pytest.raises(ConfigError, match="max_turns"):
@@ -530,7 +526,7 @@ async def test_a_run_that_could_not_begin_may_begin_otherwise(path: Path) -> Non
     assert (await run(path, agent("A", "Hi."), "Hi")).final_output == "Hi."
 
 
-async def test_a_failed_run_that_cannot_go_on_yet_stays_failed(path: Path) -> None:
+async def test_a_failed_run_that_cannot_be_resumed_stays_failed(path: Path) -> None:
     a = agent("A", HandlerError("down"), "Done.")
     with pytest.raises(HandlerError):
         await run(path, a, "Hi")
@@ -540,7 +536,7 @@ async def test_a_failed_run_that_cannot_go_on_yet_stays_failed(path: Path) -> No
     assert (await run(path, a)).final_output == "Done."
 
 
-async def test_a_state_from_before_is_refused(path: Path) -> None:
+async def test_an_outdated_state_is_refused(path: Path) -> None:
     till = Till()
     gated = till.tool(needs_approval=True)
     more = call("pay", {"amount": 6}, id="q")
@@ -554,8 +550,8 @@ async def test_a_state_from_before_is_refused(path: Path) -> None:
     assert till.paid == [5]
 
 
-async def test_a_state_from_before_a_call_within_an_agent_that_was_asked_is_refused(path: Path) -> None:
-    """The run itself stands where it stood: what went on is within it."""
+async def test_a_state_older_than_a_call_of_a_sub_run_is_refused(path: Path) -> None:
+    """The run itself is where it was: its sub-run went on."""
     till = Till()
     calls = [call("pay", {"amount": 5}, id="p"), call("pay", {"amount": 6}, id="q")]
     inner = agent("inner", calls, "Paid.", tools=[till.tool(needs_approval=True)])
@@ -572,8 +568,8 @@ async def test_a_state_from_before_a_call_within_an_agent_that_was_asked_is_refu
 
 @pytest.mark.virtual_time(threads=True)
 @pytest.mark.parametrize("nested", [False, True])
-async def test_a_state_from_before_a_call_that_was_cut_off_is_refused(path: Path, nested: bool) -> None:
-    """It has no answer, and nobody knows whether it paid."""
+async def test_a_state_older_than_an_interrupted_call_is_refused(path: Path, nested: bool) -> None:
+    """The call has no result, and it is unknown whether it paid."""
     till = Till()
     paid = anyio.Event()
 
@@ -586,9 +582,9 @@ async def test_a_state_from_before_a_call_that_was_cut_off_is_refused(path: Path
             await anyio.sleep_forever()
         return "paid"
 
-    a = agent("A", PAY, "Nobody knows.", tools=[pay])
+    a = agent("A", PAY, "Unknown.", tools=[pay])
     if nested:
-        a = agent("boss", call("a", {"input": "Pay."}, id="o"), "Nobody knows.", tools=[a.as_tool()])
+        a = agent("boss", call("a", {"input": "Pay."}, id="o"), "Unknown.", tools=[a.as_tool()])
     first = await run(path, a, "Hi")
     state = first.state().approve(first.interruptions[0])
     with pytest.raises(RunTimeout):
@@ -597,12 +593,12 @@ async def test_a_state_from_before_a_call_that_was_cut_off_is_refused(path: Path
     with pytest.raises(ConfigError, match="has gone on since this state was taken"):
         await run(path, a, first.state().approve(first.interruptions[0], always=True))
     result = await run(path, a)
-    assert (result.final_output, till.paid) == ("Nobody knows.", [5])
+    assert (result.final_output, till.paid) == ("Unknown.", [5])
 
 
 @pytest.mark.parametrize("lost", ["t1.model.A", "t1.tool.pay.p", "t2.model.A"])
-async def test_a_step_that_cannot_be_written_stops_the_run_as_a_crash_does(path: Path, lost: str) -> None:
-    """Nobody else is asked in the model's place, and the same call goes on."""
+async def test_a_step_that_cannot_be_recorded_stops_the_run(path: Path, lost: str) -> None:
+    """No other handler is called instead, and the same call resumes the run."""
     till = Till()
     other = ScriptedHandler(["Never asked."], name="other")
     a = agent("A", PAY, "Paid.", tools=[till.tool()])
@@ -625,7 +621,7 @@ async def test_a_step_that_cannot_be_written_stops_the_run_as_a_crash_does(path:
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("model_fails", [False, True])
-async def test_an_end_that_cannot_be_written_is_told_and_nothing_is_done_again(
+async def test_an_end_that_cannot_be_recorded_repeats_no_step(
     path: Path, streamed: bool, model_fails: bool
 ) -> None:
     till = Till()
@@ -647,7 +643,7 @@ async def test_an_end_that_cannot_be_written_is_told_and_nothing_is_done_again(
     assert (result.final_output, till.paid) == ("Paid.", [5])
 
 
-async def test_a_beginning_that_cannot_be_written_is_told(path: Path) -> None:
+async def test_a_beginning_that_cannot_be_recorded_is_an_error(path: Path) -> None:
     async with Journal(path) as journal:
         await journal.runs()
     with closing(sqlite3.connect(path)) as db:
@@ -665,7 +661,7 @@ async def test_a_state_of_another_run_is_refused(path: Path) -> None:
         await run(path, agent("A"), result.state())
 
 
-async def test_a_run_that_began_elsewhere_is_taken_over(path: Path) -> None:
+async def test_a_run_that_began_without_a_journal_can_be_resumed(path: Path) -> None:
     till = Till()
     gated = till.tool(needs_approval=True)
     first = await Runner.run(agent("A", PAY, tools=[gated]), "Hi", run_config=RunConfig(run_id="r"))
@@ -708,7 +704,7 @@ async def test_a_journal_needs_a_file(path: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SCENES))
-async def test_wherever_a_run_dies_the_result_is_that_of_one_that_lived(name: str, tmp_path: Path) -> None:
+async def test_a_crash_at_any_point_does_not_change_the_result(name: str, tmp_path: Path) -> None:
     scene: Scene = SCENES[name]
     settings = scene.settings(run_id=None, clock=lambda: 7.0)
     alone = replace(settings, run_id="r")

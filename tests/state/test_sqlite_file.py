@@ -1,4 +1,4 @@
-"""An SQLite file of ours: whole transactions, one process if that is asked for, and no newer tables."""
+"""An SQLite file: whole transactions, one process if required, and no newer tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def notes(db: sqlite3.Connection) -> list[str]:
     return [text for (text,) in db.execute("SELECT text FROM notes")]
 
 
-async def test_what_was_done_is_there_after_it_was_closed(tmp_path: Path) -> None:
+async def test_data_is_there_after_the_file_was_closed(tmp_path: Path) -> None:
     file = opened(tmp_path / "a.db")
     await file.do(put("a"))
     file.close()
@@ -41,7 +41,7 @@ async def test_what_was_done_is_there_after_it_was_closed(tmp_path: Path) -> Non
     file.close()
 
 
-async def test_of_work_that_fails_nothing_is_left(tmp_path: Path) -> None:
+async def test_work_that_fails_leaves_nothing(tmp_path: Path) -> None:
     def fail(db: sqlite3.Connection) -> None:
         put("half")(db)
         raise ValueError("no")
@@ -71,7 +71,7 @@ def test_two_parts_share_a_file(tmp_path: Path) -> None:
     assert opened(tmp_path / "a.db").do_now(notes, writes=False) == ["a", "b"]
 
 
-def test_a_file_that_is_used_alone_is_not_opened_by_another_process(tmp_path: Path) -> None:
+def test_a_file_for_one_process_cannot_be_opened_by_another(tmp_path: Path) -> None:
     file = opened(tmp_path / "a.db", alone=True)
     file.do_now(put("a"))
     code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('SELECT * FROM notes')"
@@ -84,7 +84,7 @@ def test_a_file_that_is_used_alone_is_not_opened_by_another_process(tmp_path: Pa
         assert notes(db) == ["a"]
 
 
-def test_a_file_that_another_one_uses_is_said_to_be_in_use(tmp_path: Path) -> None:
+def test_a_file_in_use_by_another_process_is_an_error(tmp_path: Path) -> None:
     file = opened(tmp_path / "a.db")
     file.do_now(put("a"))
     with closing(sqlite3.connect(tmp_path / "a.db")) as other:

@@ -72,6 +72,8 @@ NEEDED_BY_FEW = {
     "routelock.cli.markdown",  # it needs an extra
     "routelock.handoffs.payload_types",
     "routelock.state.capture",
+    "routelock.serving.dev.routes",  # they need an extra
+    "routelock.serving.routes",
     "routelock.state.document",
     "routelock.state.resume",
     "routelock.state.run_state",

@@ -1,4 +1,4 @@
-"""``routelock record`` and ``routelock replay``: an agent or a script with its HTTP traffic in a file."""
+"""``routelock record`` and ``routelock replay``: run an agent or a script with a cassette of HTTP traffic."""
 
 from __future__ import annotations
 
@@ -31,14 +31,18 @@ _MORE = """examples:
 
 def _declare(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("--any-body", action="store_true", help="compare method, host and path alone, not what is asked")
+    add("--any-body", action="store_true", help="compare method, host and path only, and not the body")
     add("cassette", metavar="FILE", help="the cassette, in vcrpy's YAML")
-    add("target", metavar="module:agent|script.py", help="what runs")
-    add("arguments", nargs=argparse.REMAINDER, help="for it; options of this command stand before FILE")
+    add("target", metavar="module:agent|script.py", help="the agent or script to run")
+    add(
+        "arguments", nargs=argparse.REMAINDER, help="its arguments; options of this command stand before FILE"
+    )
 
 
 def _declare_replay(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--allow-unplayed", action="store_true", help="not all of it has to be asked for")
+    command.add_argument(
+        "--allow-unplayed", action="store_true", help="accept that some of the recorded requests are not made"
+    )
     _declare(command)
 
 
@@ -50,12 +54,12 @@ def _play(mode: CassetteMode, given: argparse.Namespace) -> int:
     with use_cassette(path, mode=mode, match_body=not given.any_body, allow_unplayed=left) as cassette:
         before = len(cassette.requests)
         if mode == "record":
-            code = _carry_out(given.target, given.arguments)
+            code = _run_target(given.target, given.arguments)
         else:
             with no_network():
-                code = _carry_out(given.target, given.arguments, stream=_streams(cassette))
+                code = _run_target(given.target, given.arguments, stream=_streams(cassette))
         count, unplayed = len(cassette.requests), len(cassette.unplayed)
-        if code:  # what was not asked for is no wonder
+        if code:  # a failed run does not make all of its requests
             cassette.allow_unplayed = True
     if mode == "replay":
         done = f"answered {count - unplayed} of {_requests(count)} from {path}"
@@ -72,14 +76,14 @@ def _requests(count: int) -> str:
 
 
 def _streams(cassette: Cassette) -> bool:
-    """Whether what was recorded is streamed, as `routelock record` does it; a test of an app may not."""
+    """Return whether the recorded requests are streamed, as those of `routelock record` are."""
     asked = cassette.requests
     return not asked or any(_STREAMED.search(one.body) or "stream" in urlsplit(one.url).path for one in asked)
 
 
-def _carry_out(target: str, arguments: Sequence[str], *, stream: bool = True) -> int:
+def _run_target(target: str, arguments: Sequence[str], *, stream: bool = True) -> int:
     if target.endswith(".py"):
-        return _script(target, arguments)
+        return _run_script(target, arguments)
     parser = argparse.ArgumentParser(prog="routelock run", description=run_command.help)
     run_command.declare(parser)
     given = parser.parse_args([target, *arguments])
@@ -87,7 +91,7 @@ def _carry_out(target: str, arguments: Sequence[str], *, stream: bool = True) ->
     return run_command.run(given)
 
 
-def _script(path: str, arguments: Sequence[str]) -> int:
+def _run_script(path: str, arguments: Sequence[str]) -> int:
     """Run a script as Python does, and return its exit code."""
     if not Path(path).is_file():
         raise ConfigError(f"There is no script {path}.")

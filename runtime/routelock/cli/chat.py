@@ -21,17 +21,17 @@ from routelock.cli.options import (
     run_options,
 )
 from routelock.cli.screen import (
+    EventPrinter,
     Note,
     PlainScreen,
     RichScreen,
     Screen,
-    Teller,
     bounded,
     call_arguments,
-    edit_lines,
+    can_draw,
+    enable_line_editing,
+    error_line,
     money,
-    moves,
-    told,
     usage_line,
 )
 from routelock.history.messages import Message
@@ -52,11 +52,11 @@ _HELP = """/new forgets the conversation, /quit or Ctrl-D ends it, Ctrl-C stops 
 _ALLOW = "Allow it? y, n, always, or why not"
 
 _NAME = "chat"
-"""What the conversation is called in the file of ``--session``."""
+"""The name of the session in the file of ``--session``."""
 
 
 class _Chat:
-    """A conversation: what was said, who answers next, and what it cost."""
+    """A conversation: its messages, the active agent, and its usage."""
 
     def __init__(
         self, options: RunOptions, screen: Screen, loop: asyncio.Runner, session: Session | None
@@ -65,7 +65,7 @@ class _Chat:
         self._screen = screen
         self._loop = loop
         self._session = session
-        self._teller = Teller(screen)
+        self._printer = EventPrinter(screen)
         self._agent = options.agent
         self._history: list[Message] = []
         self._total = Usage()
@@ -75,25 +75,26 @@ class _Chat:
         self._over = False
         self.failures = 0
         self.waits = False
-        """Whether the last message ended with a call that nobody decided on."""
+        """Whether the last turn ended with an undecided call."""
 
     def begin(self) -> None:
-        """Say what there is of an earlier conversation.
+        """Print a line about an earlier conversation in the session.
 
         Raises:
-            SessionError: it cannot be read.
+            SessionError: the session cannot be read.
         """
         if self._session is None:
             return
         kept = self._loop.run(self._session.load())
         if kept.messages:
             name = kept.next_agent or self._agent.name
-            self._screen.line(
-                f"The conversation goes on after {len(kept.messages)} messages; {bounded(name, 80)} answers."
+            count = len(kept.messages)
+            self._screen.print_line(
+                f"The conversation continues after {count} messages; {bounded(name, 80)} answers."
             )
 
     def next(self) -> str | None:
-        """Return the next message for an agent; None when the person has had enough."""
+        """Return the next message for the agent; None if the user ends the chat."""
         while not self._over:
             try:
                 text = self._screen.ask("you")
@@ -103,26 +104,26 @@ class _Chat:
                 if self._interrupted or not sys.stdin.isatty():
                     return None
                 self._interrupted = True
-                self._screen.line("\nCtrl-C again, or Ctrl-D, ends the chat.")
+                self._screen.print_line("\nCtrl-C again, or Ctrl-D, ends the chat.")
                 continue
             self._interrupted = False
             if text == "/quit":
                 return None
-            if text and not self._carried_out(text):
+            if text and not self._is_command(text):
                 return text
         return None
 
     def turn(self, text: str) -> None:
-        """Answer one message. Whatever happens meanwhile, the conversation goes on from there.
+        """Answer one message. After an error the conversation can be continued.
 
         Raises:
-            KeyboardInterrupt: the reply did not stop when it was told to.
+            KeyboardInterrupt: the reply did not stop at the first Ctrl-C.
         """
         self._before, self.waits = self._total, False
         given: str | RunState | None = text
         while given is not None:
             result = self._answer(given)
-            given = None if result is None else self._decided(result)
+            given = None if result is None else self._state_with_decisions(result)
 
     def _answer(self, given: str | RunState) -> RunResult[Any] | None:
         begun, self._stopped = time.monotonic(), False
@@ -136,13 +137,13 @@ class _Chat:
             if stream is not None and not self._stopped:
                 raise
             self._interrupted = True
-            self._screen.line("Stopped. Ctrl-C again, or Ctrl-D, ends the chat.")
+            self._screen.print_line("Stopped. Ctrl-C again, or Ctrl-D, ends the chat.")
         except Exception as error:
             self.failures += 1
-            self._screen.note(Note("problem", told(error)))
+            self._screen.show_note(Note("problem", error_line(error)))
         if stream is None:
             return None
-        self._keep(stream.result, time.monotonic() - begun)
+        self._finish_turn(stream.result, time.monotonic() - begun)
         return stream.result
 
     def _start(self, given: str | RunState) -> RunStream:
@@ -159,40 +160,44 @@ class _Chat:
         try:
             async with stream:
                 async for event in stream:
-                    self._teller.tell(event)
+                    self._printer.print(event)
         finally:
             self._stopped = True
 
-    def _keep(self, result: RunResult[Any], seconds: float) -> None:
+    def _finish_turn(self, result: RunResult[Any], seconds: float) -> None:
         if self._session is None:
             self._history = result.to_input_list()
             self._agent = result.next_agent
         self._total = self._before + result.usage
         for call in result.pending:
-            self._screen.note(Note("problem", f"{call['function']['name']} waits for an answer of the app's"))
+            self._screen.show_note(
+                Note("problem", f"{call['function']['name']} waits for a result of the app")
+            )
         total = f"{self._total.total_tokens:,} tokens, {money(self._total.cost)}"
-        self._screen.line(f"{seconds:.1f} s | {usage_line(result.usage)} | in all {total}")
+        self._screen.print_line(f"{seconds:.1f} s | {usage_line(result.usage)} | in all {total}")
 
-    def _decided(self, result: RunResult[Any]) -> RunState | None:
-        """Return where the run goes on, once the person has said a word on each call that waits for one."""
+    def _state_with_decisions(self, result: RunResult[Any]) -> RunState | None:
+        """Return the state with the user's decisions on all calls that wait; None if there is nothing to
+        resume.
+        """
         if not result.interruptions:
             return None
         state = result.state()
         while state.interruptions:
             try:
-                state = self._word_on(state, state.interruptions[0])
+                state = self._state_with_decision(state, state.interruptions[0])
             except (EOFError, KeyboardInterrupt) as stopped:
                 self._interrupted = isinstance(stopped, KeyboardInterrupt)
                 self.waits = True
-                self._screen.line("It is not done.")
+                self._screen.print_line("The call was not made.")
                 return None
         return state
 
-    def _word_on(self, state: RunState, one: Interruption) -> RunState:
-        # all of it, since nobody can allow what is not shown
+    def _state_with_decision(self, state: RunState, one: Interruption) -> RunState:
+        # the whole text, because the user approves it
         arguments = call_arguments(one.arguments, 12 * len(one.arguments) + 100)
         wants = f"{bounded(one.agent, 80)} wants to call {bounded(one.name, 80)}"
-        self._screen.note(Note("question", f"{wants}({arguments})"))
+        self._screen.show_note(Note("question", f"{wants}({arguments})"))
         while not (said := self._screen.ask(_ALLOW)):
             pass
         if said == "/quit":
@@ -208,15 +213,15 @@ class _Chat:
             case _:
                 return state.reject(one, message=said)
 
-    def _carried_out(self, text: str) -> bool:
-        """Do what a message to the program itself asks for; tell whether it was one."""
+    def _is_command(self, text: str) -> bool:
+        """Run a command of the chat; return whether the text was one."""
         if text == "/new":
             self._history, self._agent = [], self._options.agent
             if self._session is not None:
                 self._loop.run(self._session.clear())
-            self._screen.line("The conversation is forgotten.")
+            self._screen.print_line("The conversation is forgotten.")
         elif text == "/help":
-            self._screen.line(_HELP)
+            self._screen.print_line(_HELP)
         return text in ("/new", "/help")
 
 
@@ -225,44 +230,44 @@ def _declare(command: argparse.ArgumentParser) -> None:
     declare_run(command)
     declare_trace(command)
     add = command.add_argument
-    add("--session", metavar="FILE", help="keep the conversation there, in SQLite, and go on with it")
-    add("--plain", action="store_true", help="no colours, no Markdown, nothing that moves")
+    add("--session", metavar="FILE", help="keep the conversation in this SQLite file, and continue it")
+    add("--plain", action="store_true", help="no colours, no Markdown, no animation")
 
 
 def _run(given: argparse.Namespace) -> int:
     options, session = run_options(given), None
     if given.session is not None:
         session = Session(_NAME, SQLiteSessions(given.session))
-        if given.config is None:  # whoever was in charge answers the next message
+        if given.config is None:  # the active agent answers the next message
             options = replace(options, config=replace(options.config, next_agent="sticky"))
     screen = _screen(given.plain)
     with asyncio.Runner() as loop:
         chat = _Chat(options, screen, loop, session)
         if sys.stdin.isatty():
-            edit_lines()
-            screen.line(f"Chat with {options.agent.name}. {_HELP}")
+            enable_line_editing()
+            screen.print_line(f"Chat with {options.agent.name}. {_HELP}")
         chat.begin()
         while (text := chat.next()) is not None:
             try:
                 chat.turn(text)
-            except KeyboardInterrupt:  # what still runs would hold up the end
+            except KeyboardInterrupt:  # running threads would delay the end
                 sys.stdout.flush()
                 os._exit(INTERRUPTED)
         loop.run(close_litellm())
     if sys.stdin.isatty():
-        screen.line()
+        screen.print_line()
         return DONE
     return FAILED if chat.failures else WAITS if chat.waits else DONE
 
 
 def _screen(plain: bool) -> Screen:
-    """Return rich's screen where there is rich, and a terminal for it."""
-    return RichScreen() if moves(sys.stdout) and not plain else PlainScreen(sys.stdout)
+    """Return the screen with rich if rich is installed and stdout is a terminal."""
+    return RichScreen() if can_draw(sys.stdout) and not plain else PlainScreen(sys.stdout)
 
 
 chat_command = Command(
     name="chat",
-    help="Talk to an agent: in a terminal, or with a message in each line of stdin.",
+    help="Chat with an agent in a terminal, or with a message in each line of stdin.",
     declare=_declare,
     run=_run,
     more="""examples:
@@ -271,8 +276,8 @@ chat_command = Command(
   routelock chat app:agent --session chat.db
   printf 'Hello!\\nWhere is my lamp?\\n' | routelock chat app:agent
 
-In the chat: Ctrl-C stops a reply; once more, or Ctrl-D, ends. /new forgets the conversation. The lines that
-begin with > are tool calls, < their answers, => handoffs, ! what went wrong, ? calls that wait for your word:
-y allows one, always all of that tool for this message, n none; any other word declines, and tells the model
-why.""",
+In the chat: Ctrl-C stops a reply; once more, or Ctrl-D, ends. /new forgets the conversation. Lines begin with
+> for tool calls, < for their results, => for handoffs, ! for errors, and ? for calls that need your approval:
+y approves the call, always approves all calls of that tool for this message, n rejects it; any other text
+rejects it and is sent to the model as the reason.""",
 )

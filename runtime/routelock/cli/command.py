@@ -1,4 +1,4 @@
-"""What a subcommand is."""
+"""A subcommand of the command line."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["Command"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A subcommand: `routelock.cli` lists it, and gives it what was typed after its name."""
+    """A subcommand: its name, help, arguments and function."""
 
     name: str
     help: str
-    """One sentence, for the list of all commands and for the top of its own help."""
+    """One sentence, for the list of all commands and for its own help."""
     declare: Callable[[argparse.ArgumentParser], None]
     """Adds its arguments."""
     run: Callable[[argparse.Namespace], int]
-    """Carries it out and returns an exit code, see `routelock.cli.exit_codes`.
+    """Runs the command and returns an exit code, see `routelock.cli.exit_codes`.
 
-    What it raises becomes one line on stderr.
+    An error that it raises is printed as one line on stderr.
     """
     more: str = ""
-    """What else its help says, below the arguments: examples, as they are typed."""
+    """The end of its help: examples."""

@@ -1,4 +1,4 @@
-"""``routelock dev module:agent``: a page to talk to agents, and to see what each model call was shown."""
+"""``routelock dev module:agent``: a page to chat with agents and to see what each model call was shown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _dev(given: argparse.Namespace) -> int:
 
 dev_command = Command(
     name="dev",
-    help="Talk to an agent on a page in the browser, and see what each model call was shown.",
+    help="Chat with an agent in the browser, and see what each model call was shown.",
     declare=_declare,
     run=_dev,
     more="""examples:

@@ -1,4 +1,4 @@
-"""``routelock doctor``: what is installed, which keys are there, and what would be called."""
+"""``routelock doctor``: the installed packages, the API keys that are set, and the destinations of models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from routelock.agents.registry import RegisteredHandler
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE, FAILED
 from routelock.cli.options import keys_present, load_agents
-from routelock.cli.screen import Waiting, told
+from routelock.cli.screen import Waiting, error_line
 from routelock_providers.chat_completions.openai_compatible import Destination
 from routelock_providers.errors import to_provider_error
 from routelock_providers.litellm.handler import LiteLLM
@@ -33,26 +33,26 @@ _SPEC = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 _ADDRESSES = ("_BASE_URL", "_API_BASE", "_PROXY", "_proxy")
 
-_WORKSHOP = ("browser", "docs", "lint", "test")
-"""Extras that only those need who work on routelock."""
+_DEVELOPMENT = ("browser", "docs", "lint", "test")
+"""Extras for the development of routelock."""
 
 
 def _declare(command: argparse.ArgumentParser) -> None:
-    about = "say what would be called for these"
+    about = "show the destination of these"
     command.add_argument("what", nargs="*", metavar="MODEL|module:agent", help=about)
 
 
 def _run(given: argparse.Namespace) -> int:
-    _say("installed", _installed())
-    _say("extras", _extras())
-    _say("keys in the environment", keys_present() or ["none"])
+    _print("installed", _installed())
+    _print("extras", _extras())
+    _print("keys in the environment", keys_present() or ["none"])
     if addresses := sorted(name for name in os.environ if name.endswith(_ADDRESSES)):
-        _say("addresses in the environment", addresses)
-    healthy = [_called(what) for what in given.what]
+        _print("addresses in the environment", addresses)
+    healthy = [_print_destinations(what) for what in given.what]
     return DONE if all(healthy) else FAILED
 
 
-def _say(title: str, lines: Iterator[str] | list[str]) -> None:
+def _print(title: str, lines: Iterator[str] | list[str]) -> None:
     sys.stdout.write(f"{title}\n" + "".join(f"  {escape_control(line)}\n" for line in lines))
 
 
@@ -64,11 +64,11 @@ def _installed() -> Iterator[str]:
 
 
 def _extras() -> Iterator[str]:
-    """Yield what each extra brings, as routelock's own metadata says."""
+    """Yield a line for each extra, with its packages from routelock's metadata."""
     extras: dict[str, list[str]] = {}
     for line in _requirements():
         start, mark = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"]([\w-]+)['\"]", line)
-        if start and mark and start[0] != "routelock" and mark[1] not in _WORKSHOP:
+        if start and mark and start[0] != "routelock" and mark[1] not in _DEVELOPMENT:
             extras.setdefault(mark[1], []).append(start[0])
     for extra, names in sorted(extras.items()):
         found = [f"{name} {_version(name)}" for name in names if _version(name)]
@@ -91,8 +91,8 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _called(what: str) -> bool:
-    """Say what would be called for a model, or for each agent; tell whether it could be."""
+def _print_destinations(what: str) -> bool:
+    """Print the destination of a model, or of each agent; return whether all can be called."""
     if not _SPEC.fullmatch(what):
         return _model(what, LiteLLM(what))
     healthy = True
@@ -103,7 +103,7 @@ def _called(what: str) -> bool:
 
 
 def _handler(agent: str, registered: RegisteredHandler) -> bool:
-    """Say whom a handler would ask; tell whether it could."""
+    """Print the destination of a handler; return whether it can be called."""
     handler = registered.handler
     if isinstance(handler, str):
         return _model(f"agent {agent}: {handler}", LiteLLM(handler))
@@ -113,9 +113,9 @@ def _handler(agent: str, registered: RegisteredHandler) -> bool:
     tells: Any = getattr(handler, "destination", None)
     found: object = tells() if callable(tells) else None
     if not isinstance(found, Destination):
-        _say(title, [f"answered by {type(handler).__name__}"])
+        _print(title, [f"answered by {type(handler).__name__}"])
         return True
-    _say(
+    _print(
         title,
         [
             f"provider  {found.provider}",
@@ -134,13 +134,13 @@ def _model(title: str, handler: LiteLLM) -> bool:
     try:
         target = handler.target()
     except Exception as error:
-        _say(title, [told(to_provider_error(error, provider=split_model(model)[0], model=model))])
+        _print(title, [error_line(to_provider_error(error, provider=split_model(model)[0], model=model))])
         return False
     missing = _missing(litellm, model) if target.api_key is None else []
     if target.api_base:
         missing = [name for name in missing if not name.endswith(_ADDRESSES)]
     price = "known" if _priced(litellm, target.provider, target.name) else "unknown, so no cost is told"
-    _say(
+    _print(
         title,
         [
             f"provider  {target.provider}",
@@ -162,14 +162,14 @@ def _missing(litellm: Any, model: str) -> list[str]:
 def _priced(litellm: Any, provider: str, name: str) -> bool:
     try:
         info: Any = litellm.get_model_info(model=name, custom_llm_provider=provider)
-    except Exception:  # litellm's word for a model that it does not know
+    except Exception:  # litellm raises this for an unknown model
         return False
     return info.get("input_cost_per_token") is not None
 
 
 doctor_command = Command(
     name="doctor",
-    help="Say what is installed, which keys are there (never what is in them), and what would be called.",
+    help="Show installed packages, the names of the API keys that are set, and destinations of models.",
     declare=_declare,
     run=_run,
     more="""examples:

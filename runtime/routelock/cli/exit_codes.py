@@ -1,10 +1,10 @@
-"""What the command line exits with."""
+"""The exit codes of the command line."""
 
 from __future__ import annotations
 
 from routelock.errors import ConfigError
 
-__all__ = ["code_of", "explained"]
+__all__ = ["code_of", "exit_code_help"]
 
 DONE = 0
 
@@ -19,17 +19,17 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 _MEANINGS = {
-    DONE: "it is done",
-    FAILED: "it began and failed: the model, a tool, a limit, a file",
-    WRONG: "it cannot be done as it was asked for: the arguments, the agents, a missing extra",
-    WAITS: "the run waits for an answer that only its caller can give",
+    DONE: "success",
+    FAILED: "failure of a run: the model, a tool, a limit, a file",
+    WRONG: "wrong arguments or agents, or a missing extra",
+    WAITS: "the run waits for an approval or for a result of an external tool",
     INTERRUPTED: "Ctrl-C",
-    PIPE_CLOSED: "whoever read the output has left",
+    PIPE_CLOSED: "the reader of the output has closed the pipe",
 }
 
 
-def explained() -> str:
-    """Return what each exit code means, a line each."""
+def exit_code_help() -> str:
+    """Return the meaning of each exit code, one per line."""
     return "".join(f"  {code:<4} {meaning}\n" for code, meaning in _MEANINGS.items())
 
 

@@ -1,4 +1,4 @@
-"""``routelock graph module:agent``: who can hand over to whom."""
+"""``routelock graph module:agent``: the handoffs between agents as a picture, text or table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from routelock.agents.graph import as_markdown, graph_mermaid, handoff_matrix
 from routelock.agents.svg import graph_svg
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE
-from routelock.cli.options import declare_agent, the_agent
+from routelock.cli.options import agent_of, declare_agent
 
 __all__ = ["graph_command"]
 
@@ -25,7 +25,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    agent = the_agent(given)
+    agent = agent_of(given)
     if given.svg:
         text = graph_svg(agent)
     elif given.table:
@@ -41,11 +41,11 @@ def _run(given: argparse.Namespace) -> int:
 
 graph_command = Command(
     name="graph",
-    help="Show who can hand over to whom; no model is asked.",
+    help="Show the handoffs between agents; no model is called.",
     declare=_declare,
     run=_run,
     more="""examples:
   routelock graph app:agent                    Mermaid text, for a README
   routelock graph app:agent --svg -o team.svg
-  routelock graph app:agent --table            with what each target is given""",
+  routelock graph app:agent --table            with the context of each target""",
 )

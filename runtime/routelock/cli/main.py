@@ -18,10 +18,10 @@ from routelock.cli.chat import chat_command
 from routelock.cli.command import Command
 from routelock.cli.dev import dev_command
 from routelock.cli.doctor import doctor_command
-from routelock.cli.exit_codes import INTERRUPTED, PIPE_CLOSED, code_of, explained
+from routelock.cli.exit_codes import INTERRUPTED, PIPE_CLOSED, code_of, exit_code_help
 from routelock.cli.graph import graph_command
 from routelock.cli.run import run_command
-from routelock.cli.screen import told
+from routelock.cli.screen import error_line
 from routelock.cli.serve import serve_command
 from routelock.cli.trace import trace_command
 
@@ -42,26 +42,26 @@ _COMMANDS: tuple[Command, ...] = (
     trace_command,
     doctor_command,
 )
-"""In the order of the help. A new command is a module of `routelock.cli` and has its place here."""
+"""All commands, in the order of the help."""
 
-_PATIENCE = 0.2
-"""Seconds for a thread that is about to end."""
+_THREAD_END_SECONDS = 0.2
+"""How long the end of a thread is waited for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Carry out a command line and return its exit code; ``routelock --help`` says what each means.
+    """Run a command line and return its exit code; ``routelock --help`` explains the codes.
 
     Args:
-        arguments: without the program's name; None takes those of the process.
+        arguments: the arguments without the program's name; None takes those of the process.
     """
     before = set(threading.enumerate())
-    code = _carry_out(arguments)
-    _leave_behind(set(threading.enumerate()) - before, code)
+    code = _run_command(arguments)
+    _exit_despite_threads(set(threading.enumerate()) - before, code)
     return code
 
 
-def _carry_out(arguments: Sequence[str] | None) -> int:
-    _settle_streams()
+def _run_command(arguments: Sequence[str] | None) -> int:
+    _prepare_streams()
     try:
         return _run(arguments)
     except BrokenPipeError:  # as in `routelock ... | head`
@@ -76,7 +76,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         try:
             given = _parser().parse_args(arguments)
             return cast(int, given.run(given))
-        finally:  # not by Python at its end, which has no exit code for what goes wrong then
+        finally:  # Python flushes at its end as well, but an error then has no exit code of ours
             _flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -85,19 +85,19 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if given.verbose:
             traceback.print_exception(error)
-        sys.stderr.write(f"routelock: {told(error)}\n")
+        sys.stderr.write(f"routelock: {error_line(error)}\n")
         return code_of(error)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses itself what it does not know, so that the usage is that of whoever was asked."""
+    """Refuses unknown arguments itself, so that the usage is that of the subcommand."""
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # it is overloaded there
         self, args: Any = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         given, unknown = super().parse_known_args(args, namespace)
         if len(unknown) == 1 and not unknown[0].startswith("--") and getattr(given, "text", "") is None:
-            given.text = unknown.pop()  # argparse fills `[text]` with nothing when an option stands before it
+            given.text = unknown.pop()  # argparse leaves `[text]` empty if an option stands before it
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return given, unknown
@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="routelock",
         description="Agents on the command line.",
-        epilog=f"Each command has its own help: routelock chat --help\n\nexit codes:\n{explained()}",
+        epilog=f"Each command has its own help: routelock chat --help\n\nexit codes:\n{exit_code_help()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"routelock {_version()}")
@@ -126,7 +126,7 @@ def _add(commands: _Adds, each: Command) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     each.declare(command)
-    command.add_argument("--verbose", action="store_true", help="show where an error comes from")
+    command.add_argument("--verbose", action="store_true", help="show the traceback of an error")
     command.set_defaults(run=each.run)
 
 
@@ -137,27 +137,27 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _leave_behind(threads: Iterable[threading.Thread], code: int) -> None:
-    """End the process if a tool that was cancelled still runs: Python would wait for its thread."""
+def _exit_despite_threads(threads: Iterable[threading.Thread], code: int) -> None:
+    """End the process if a cancelled tool is still running: Python would wait for its thread."""
     for thread in threads:
-        thread.join(_PATIENCE)
+        thread.join(_THREAD_END_SECONDS)
     if any(thread.is_alive() and not thread.daemon for thread in threads):
         _flush()
         os._exit(code)
 
 
-def _settle_streams() -> None:
-    """Have three streams, of which none ends the program: what it cannot decode or encode is spelled out."""
+def _prepare_streams() -> None:
+    """Make sure that the standard streams exist, and escape what they cannot decode or encode."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream: object = getattr(sys, name)
-        if stream is None:  # closed by whoever started us, as in `routelock ... 2>&-`
+        if stream is None:  # the parent process closed it, as in `routelock ... 2>&-`
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _flush() -> None:
-    """Flush what was written; what cannot be is given up, because Python would try it again at its end."""
+    """Flush the output. If that fails, discard it, because Python would try again at its end."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

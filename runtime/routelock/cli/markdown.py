@@ -1,4 +1,6 @@
-"""Markdown in a terminal, set by rich: nothing of it is lost, and what is whole is told from what grows."""
+"""Markdown in a terminal, rendered by rich without hiding any text, and split into settled and growing
+parts.
+"""
 
 from __future__ import annotations
 
@@ -22,33 +24,37 @@ _Lines: TypeAlias = list[list[Segment]]
 
 
 _NARROWEST = 6
-"""Characters for each column; with fewer a table is lines."""
+"""Least characters for each column; a narrower table is printed as lines."""
 
-_MOST = 4000
-"""Characters that are set as Markdown again and again while they grow."""
+_MOST_RENDERED = 4000
+"""Most characters of a growing text that are rendered as Markdown each time."""
 
 
 def settled(text: str) -> int:
-    """Return how many characters of a text that still grows are whole: all blocks but the last."""
+    """Return how many characters of a growing text are settled: all blocks except the last one."""
     finished = text[: text.rfind("\n") + 1]
     starts = _starts(finished)
     return sum(len(row) + 1 for row in finished.split("\n")[: starts[-1]]) if len(starts) > 1 else 0
 
 
 def lines(console: Console, text: str, *, gap: bool = False) -> SegmentLines:
-    """Return a text as lines: line ends stay, tags are text, links and pictures show where they lead.
+    """Return Markdown as lines. Line ends stay, HTML tags are text, links and pictures show their addresses.
 
     Args:
-        console: for whose width.
+        console: the console, for its width.
         text: Markdown.
-        gap: whether an empty line stands before it.
+        gap: whether an empty line is before it.
     """
     return SegmentLines(_set(console, text, gap), new_lines=True)
 
 
 def last_lines(console: Console, text: str, most: int, *, gap: bool = False) -> SegmentLines:
-    """Return the last lines of a text that still grows; of a long one as plain text, which is quick."""
-    shown = _set(console, text, gap) if len(text) < _MOST else _rendered(console, Text(text[-_MOST:]))
+    """Return the last lines of a growing text; those of a long text as plain text, which is fast."""
+    shown = (
+        _set(console, text, gap)
+        if len(text) < _MOST_RENDERED
+        else _rendered(console, Text(text[-_MOST_RENDERED:]))
+    )
     return SegmentLines(shown[-most:], new_lines=True)
 
 
@@ -68,7 +74,7 @@ def _blocks(text: str) -> list[list[Token]]:
 
 
 def _set(console: Console, text: str, gap: bool) -> _Lines:
-    """Return the lines of blocks, with an empty one between two of them."""
+    """Return the lines of all blocks, with an empty line between two blocks."""
     page = _Page("", hyperlinks=False, code_theme="ansi_dark")
     shown: _Lines = []
     for block in _blocks(text):
@@ -86,20 +92,20 @@ def _with_hard_breaks(token: Token) -> Token:
 
 
 def _rendered(console: Console, text: RenderableType) -> _Lines:
-    """Return the lines of a text, without those that are empty before and after it."""
+    """Return the lines of a text without empty lines before and after it."""
     rendered = [_unpadded(line) for line in console.render_lines(text, pad=False)]
     full = [place for place, line in enumerate(rendered) if line]
     return rendered[full[0] : full[-1] + 1] if full else []
 
 
 def _parser() -> MarkdownIt:
-    """Return a parser that hides nothing: no address of a picture, no definition far from its use."""
+    """Return a parser that hides neither addresses of pictures nor link definitions."""
     parser = MarkdownIt("commonmark", {"html": False})
     return parser.enable(["strikethrough", "table"]).disable(["reference", "image"])
 
 
 class _Table(TableElement):
-    """A table that folds what is too long for its column."""
+    """A table that folds texts that are too long for their column."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for part in super().__rich_console__(console, options):
@@ -107,7 +113,7 @@ class _Table(TableElement):
                 yield from self._as_lines()
                 continue
             for column in part.columns if isinstance(part, Table) else ():
-                column.overflow = "fold"  # rich would cut it off
+                column.overflow = "fold"  # rich would cut the text off
             yield part
 
     def _as_lines(self) -> Iterator[Text]:
@@ -117,7 +123,7 @@ class _Table(TableElement):
 
 
 class _Code(CodeBlock):
-    """Code whose padding is its own: rich before 14.1 loses letters of long words where code has both."""
+    """Code without padding of its own: rich before 14.1 loses letters of long words otherwise."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True)
@@ -134,7 +140,7 @@ class _Page(Markdown):
 
 
 def _unpadded(line: list[Segment]) -> list[Segment]:
-    """Return a line without the white space at its end, which makes terminals wrap what is echoed."""
+    """Return a line without white space at its end, which makes terminals wrap lines."""
     while line and not line[-1].text.strip():
         line = line[:-1]
     if line:

@@ -1,4 +1,4 @@
-"""What commands that run agents have in common: which agent, under which settings, with which keys."""
+"""Arguments that several commands share: the agent, the settings and the context."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from routelock_providers.litellm.library import load_litellm
 __all__ = [
     "CONFIG",
     "RunOptions",
+    "agent_of",
+    "config_of",
     "declare_agent",
     "declare_run",
     "declare_trace",
@@ -36,8 +38,6 @@ __all__ = [
     "port",
     "ready_litellm",
     "run_options",
-    "the_agent",
-    "the_config",
 ]
 
 
@@ -45,20 +45,20 @@ _OTHERS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS")
 
 
 def keys_present() -> list[str]:
-    """Return the names of those that are set: the known ones, and whatever ends like a key."""
+    """Return the names of the API keys in the environment."""
     return sorted(
         name for name, value in os.environ.items() if value and (name.endswith("_API_KEY") or name in _OTHERS)
     )
 
 
 def load_agents(spec: str) -> Sequence[Agent[Any]]:
-    """Return the agents that ``module:attribute`` stands for. The current directory is looked in first.
+    """Return the agents at ``module:attribute``. The current directory comes first on the Python path.
 
     Args:
-        spec: the attribute is an agent, a list of agents, or a function of nothing that returns either.
+        spec: the place of an agent, a list of agents, or a function without arguments that returns them.
 
     Raises:
-        ConfigError: there is no such thing, or it could not be loaded.
+        ConfigError: the place does not exist, has no agents, or could not be loaded.
     """
     found = load_object(spec, "app:agent for agent in app.py")
     listed = cast("Sequence[object]", found if isinstance(found, list | tuple) else (found,))
@@ -68,30 +68,30 @@ def load_agents(spec: str) -> Sequence[Agent[Any]]:
 
 
 def load_object(spec: str, example: str) -> object:
-    """Return what ``module:attribute`` stands for; a function is called, an agent is not.
+    """Return the object at ``module:attribute``, or the result if it is a function.
 
     Args:
-        spec: as it was typed.
-        example: one that works, for messages.
+        spec: the place.
+        example: a valid place, for error messages.
 
     Raises:
-        ConfigError: there is no such thing, or it could not be loaded.
+        ConfigError: the place does not exist, or could not be loaded.
     """
     found = find_object(spec, example)
     if isinstance(found, Agent) or not callable(found):
         return cast("object", found)
-    return _called(spec, found)
+    return _result_of(spec, found)
 
 
 def find_object(spec: str, example: str) -> Any:
-    """Return what ``module:attribute`` stands for, as it is.
+    """Return the object at ``module:attribute``. A function is not called.
 
     Args:
-        spec: as it was typed.
-        example: one that works, for messages.
+        spec: the place.
+        example: a valid place, for error messages.
 
     Raises:
-        ConfigError: there is no such thing, or its module could not be loaded.
+        ConfigError: the place does not exist, or its module could not be loaded.
     """
     module_name, _, path = spec.partition(":")
     if not module_name or not path:
@@ -112,37 +112,38 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigError(_nowhere(name, here)) from error
-        raise _broken(f"The module {name!r}", error) from error
+            raise ConfigError(_missing_module(name, here)) from error
+        raise _load_error(f"The module {name!r}", error) from error
     except (Exception, SystemExit) as error:
-        raise _broken(f"The module {name!r}", error) from error
+        raise _load_error(f"The module {name!r}", error) from error
 
 
-def _nowhere(name: str, here: str) -> str:
-    """Say that a module is not there, and how it is written when a path was typed."""
+def _missing_module(name: str, here: str) -> str:
+    """Return the error text for a missing module; for a path, with the name of its module."""
     if not name.endswith(".py") and "/" not in name:
         return f"There is no module {name!r} in {here} or on the Python path."
     module = ".".join(Path(name).with_suffix("").parts)
-    return f"There is no module {name!r}: it takes a module and no path, such as {module}:agent."
+    return f"There is no module {name!r}: give the name of a module and not a path, such as {module}:agent."
 
 
-def _called(spec: str, function: Callable[..., object]) -> object:
+def _result_of(spec: str, function: Callable[..., object]) -> object:
     if inspect.iscoroutinefunction(function):
-        raise ConfigError(
-            f"The function {spec!r} is async; name one that can be called without an event loop."
-        )
+        raise ConfigError(f"The function {spec!r} is async; it has to be a sync function.")
     if not takes(function, 0):
-        raise ConfigError(f"The function {spec!r} has to take no arguments, because it is given none.")
+        raise ConfigError(f"The function {spec!r} has to take no arguments.")
     try:
         return function()
-    except (Exception, SystemExit) as error:  # which would end us with a code that means something else
-        raise _broken(f"The function {spec!r}", error) from error
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # SystemExit would end the program with a code of another meaning
+        raise _load_error(f"The function {spec!r}", error) from error
 
 
-def _broken(what: str, error: BaseException) -> ConfigError:
+def _load_error(what: str, error: BaseException) -> ConfigError:
     last = traceback.extract_tb(error.__traceback__)[-1]
     why, file, line = str(error), last.filename, last.lineno
-    if isinstance(error, SyntaxError):  # in a file that has no frame yet
+    if isinstance(error, SyntaxError):  # its file has no frame
         why, file, line = error.msg, error.filename or file, error.lineno or line
     why = f"{type(error).__name__}: {why}".partition("\n")[0]
     return ConfigError(f"{what} raised {why} ({file}, line {line})")
@@ -156,7 +157,7 @@ def _hint(module: Any) -> str:
 
 _SPEC = "an agent, a list of agents, or a function that returns them; in the current directory or installed"
 
-_CONTEXT = "what tools and instructions are given; a function is called for it"
+_CONTEXT = "the context of the run, or a function that returns it"
 
 CONFIG = "a RunConfig with all other settings"
 
@@ -167,7 +168,7 @@ _TURNS = "model calls (default: %(default)s)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Who answers, and how."""
+    """The agent, settings and context of a run."""
 
     agent: Agent[Any]
     config: RunConfig
@@ -176,24 +177,28 @@ class RunOptions:
 
 
 def declare_agent(command: argparse.ArgumentParser) -> None:
-    """Add ``module:agent``, and which of several it is."""
+    """Add the arguments ``module:agent`` and ``--agent``."""
     add = command.add_argument
     add("spec", metavar="module:agent", help=_SPEC)
-    add("--agent", metavar="NAME", help="the one that begins, if there are several (default: the first)")
+    add(
+        "--agent",
+        metavar="NAME",
+        help="the first agent of the run, if there are several (default: the first one)",
+    )
 
 
 def declare_run(command: argparse.ArgumentParser) -> None:
-    """Add what a run can be given."""
+    """Add the arguments for the settings of a run."""
     add = command.add_argument_group("the run").add_argument
-    add("--model", metavar="MODEL", help="answers for all agents, such as openai/gpt-4o-mini")
+    add("--model", metavar="MODEL", help="the model of all agents, such as openai/gpt-4o-mini")
     add("--max-turns", type=int, default=DEFAULT_MAX_TURNS, metavar="N", help=_TURNS)
     add("--context", metavar="module:object", help=_CONTEXT)
     add("--config", metavar="module:object", help=CONFIG)
 
 
 def declare_trace(command: argparse.ArgumentParser) -> None:
-    """Add the file that a run is written into."""
-    about = "write all that happens into a file, see routelock trace"
+    """Add the argument ``--trace``."""
+    about = "write a trace of the run into a file, see routelock trace"
     command.add_argument("--trace", metavar="FILE", dest="trace_to", help=about)
 
 
@@ -201,24 +206,24 @@ def port(text: str) -> int:
     """Return the number of a port.
 
     Raises:
-        ArgumentTypeError: there is no such port.
+        ArgumentTypeError: the text is not the number of a port.
     """
     if not text.isdecimal() or int(text) > _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: it is a number from 0 to {_LAST_PORT}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: it is a number from 0 to {_LAST_PORT}")
     return int(text)
 
 
-def the_agent(given: argparse.Namespace) -> Agent[Any]:
-    """Return the agent that begins.
+def agent_of(given: argparse.Namespace) -> Agent[Any]:
+    """Return the first agent.
 
     Raises:
-        ConfigError: there is none, or none of that name.
+        ConfigError: there is no agent, or none of that name.
     """
     return _found(given)[0]
 
 
 def _found(given: argparse.Namespace) -> tuple[Agent[Any], Agent[Any]]:
-    """Return the agent that begins, and the one through which it was found: its graph has them both."""
+    """Return the first agent, and the agent whose graph it was found in."""
     with Waiting(f"loading {given.spec}"):
         agents = load_agents(given.spec)
     if given.agent is None:
@@ -229,11 +234,11 @@ def _found(given: argparse.Namespace) -> tuple[Agent[Any], Agent[Any]]:
     return known[given.agent]
 
 
-def the_config(given: argparse.Namespace) -> RunConfig:
-    """Return what ``--config`` stands for.
+def config_of(given: argparse.Namespace) -> RunConfig:
+    """Return the settings at the place of ``--config``.
 
     Raises:
-        ConfigError: there is no such thing, or it is no `RunConfig`.
+        ConfigError: the place does not exist, or is not a `RunConfig`.
     """
     config = RunConfig() if given.config is None else load_object(given.config, "app:config")
     if not isinstance(config, RunConfig):
@@ -242,13 +247,13 @@ def the_config(given: argparse.Namespace) -> RunConfig:
 
 
 def run_options(given: argparse.Namespace) -> RunOptions:
-    """Return what the arguments of `declare_agent` and `declare_run` ask for.
+    """Return the options of a run from the arguments of `declare_agent` and `declare_run`.
 
     Raises:
-        ConfigError: something is not there, or is not what it should be.
+        ConfigError: an argument is wrong.
     """
     agent, root = _found(given)
-    config = the_config(given)
+    config = config_of(given)
     if given.model is not None:
         config = replace(config, model=given.model)
     if (trace_to := getattr(given, "trace_to", None)) is not None:
@@ -257,14 +262,16 @@ def run_options(given: argparse.Namespace) -> RunOptions:
         raise ConfigError(f"--max-turns must be at least 1, not {given.max_turns}.")
     return RunOptions(
         agent=agent,
-        config=replace(config, agents=(*config.agents, agent, root)),  # who begins may name the root
+        config=replace(
+            config, agents=(*config.agents, agent, root)
+        ),  # the first agent may hand off to the root by name
         context=None if given.context is None else load_object(given.context, "app:shop"),
         max_turns=given.max_turns,
     )
 
 
 def needs_litellm(options: RunOptions) -> bool:
-    """Whether a model is given as a string, so that litellm answers for it."""
+    """Return whether a model is a string, which litellm answers for."""
     graphs = (one.graph.values() for one in (options.agent, *options.config.agents))
     members = (member for graph in graphs for member in graph)
     return any(
@@ -275,7 +282,7 @@ def needs_litellm(options: RunOptions) -> bool:
 
 
 def ready_litellm(options: RunOptions) -> None:
-    """Load litellm if a run will need it, which takes seconds, and say so."""
+    """Load litellm if a run needs it. That takes seconds, so it is shown."""
     if needs_litellm(options):
         with Waiting("loading litellm, once"):
             load_litellm()

@@ -23,7 +23,7 @@ from routelock.cli.options import (
     ready_litellm,
     run_options,
 )
-from routelock.cli.screen import PlainScreen, Teller, Waiting, bounded, call_arguments, told
+from routelock.cli.screen import EventPrinter, PlainScreen, Waiting, bounded, call_arguments, error_line
 from routelock.errors import ConfigError, RoutelockError
 from routelock.run.events import AgentUpdated, RunEvent, ToolCalled
 from routelock.run.result import RunResult
@@ -33,19 +33,19 @@ from routelock_providers.litellm.library import close_litellm
 __all__ = ["run_command"]
 
 
-_NAMED = 3
-"""So many calls that wait are named; ``--json`` has all."""
+_MOST_NAMED = 3
+"""How many waiting calls are named; ``--json`` has all."""
 
 
 def _declare(command: argparse.ArgumentParser) -> None:
     declare_agent(command)
     add = command.add_argument
-    add("text", nargs="?", help="what the user says; without it, or with -, stdin is read")
-    add("--json", action="store_true", help="print all of the result as JSON, also of a run that fails")
-    add("--steps", action="store_true", help="say on stderr what happens: tool calls, handoffs, retries")
+    add("text", nargs="?", help="the message; without it, or with -, stdin is read")
+    add("--json", action="store_true", help="print the whole result as JSON, also of a failed run")
+    add("--steps", action="store_true", help="print tool calls, handoffs and retries on stderr")
     declare_run(command)
     declare_trace(command)
-    command.set_defaults(stream=True)  # a cassette may want it otherwise
+    command.set_defaults(stream=True)  # `routelock replay` may change it
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -53,7 +53,7 @@ def _run(given: argparse.Namespace) -> int:
     text = _text(given.text)
     ready_litellm(options)
     if given.steps and not given.stream:
-        sys.stderr.write("routelock: No steps are shown, because what was recorded was not streamed.\n")
+        sys.stderr.write("routelock: No steps are shown, because the recording is not streamed.\n")
     try:
         answer = _answer(options, text, steps=given.steps) if given.stream else _whole_answer(options, text)
         result = asyncio.run(answer)
@@ -76,10 +76,10 @@ def _text(given: str | None) -> str:
     if given not in (None, "-"):
         return str(given)
     if sys.stdin.isatty():
-        raise ConfigError("There is nothing to say to the agent: give a text, or send one through a pipe.")
+        raise ConfigError("There is no message for the agent: give a text, or send one through a pipe.")
     text = sys.stdin.read()
     if not text.strip():
-        raise ConfigError("There is nothing to say to the agent: stdin was empty.")
+        raise ConfigError("There is no message for the agent: stdin was empty.")
     return text
 
 
@@ -91,22 +91,22 @@ async def _answer(options: RunOptions, text: str, *, steps: bool) -> RunResult[A
         max_turns=options.max_turns,
         run_config=options.config,
     )
-    teller = Teller(PlainScreen(sys.stderr), replies=False) if steps else None
+    printer = EventPrinter(PlainScreen(sys.stderr), replies=False) if steps else None
     try:
         with Waiting(f"{bounded(options.agent.name, 80)} answers") as waiting:
             async with stream:
                 async for event in stream:
                     if what := _what(event):
-                        waiting.becomes(what)
-                    if teller is not None:
-                        teller.tell(event)
+                        waiting.change(what)
+                    if printer is not None:
+                        printer.print(event)
         return stream.result
     finally:
         await close_litellm()
 
 
 async def _whole_answer(options: RunOptions, text: str) -> RunResult[Any]:
-    """Run without streaming: nothing is seen before the end."""
+    """Run without streaming."""
     try:
         with Waiting(f"{bounded(options.agent.name, 80)} answers"):
             return await Runner.run(
@@ -127,15 +127,15 @@ def _what(event: RunEvent) -> str | None:
 
 
 def _waiting(result: RunResult[Any]) -> Iterator[str]:
-    """Yield what the run waits for, a line for each kind of answer."""
+    """Yield a line for calls that wait for approval, and one for external calls."""
     calls = [f"{bounded(one.agent, 80)}'s {_call(one.name, one.arguments)}" for one in result.interruptions]
     if calls:
         wait, were = ("waits", "was") if len(calls) == 1 else ("wait", "were")
-        yield f"{_listed(calls)} {wait} for approval, and {were} not made; routelock chat asks for it."
+        yield f"{_listed(calls)} {wait} for approval, and {were} not made; use routelock chat to approve."
     own = [_call(call["function"]["name"], call["function"]["arguments"]) for call in result.pending]
     if own:
         wait = "waits" if len(own) == 1 else "wait"
-        yield f"{_listed(own)} {wait} for an answer of the app's: see RunResult.pending."
+        yield f"{_listed(own)} {wait} for a result of the app: see RunResult.pending."
 
 
 def _call(name: str, arguments: str) -> str:
@@ -143,8 +143,8 @@ def _call(name: str, arguments: str) -> str:
 
 
 def _listed(calls: Sequence[str]) -> str:
-    more = f" and {len(calls) - _NAMED} more" if len(calls) > _NAMED else ""
-    return ", ".join(calls[:_NAMED]) + more
+    more = f" and {len(calls) - _MOST_NAMED} more" if len(calls) > _MOST_NAMED else ""
+    return ", ".join(calls[:_MOST_NAMED]) + more
 
 
 def _output(value: Any) -> str:
@@ -154,7 +154,7 @@ def _output(value: Any) -> str:
 
 
 def _print(text: str) -> None:
-    """Print a result: for people so that no terminal obeys it, for programs as it is."""
+    """Print a result; in a terminal with its control characters escaped."""
     sys.stdout.write((escape_control(text) if sys.stdout.isatty() else text) + "\n")
 
 
@@ -166,7 +166,7 @@ def _document(result: RunResult[Any], error: RoutelockError | None) -> str:
     document = {
         "final_output": result.final_output,
         "stop_reason": result.stop_reason,
-        "error": error and {"type": type(error).__name__, "message": told(error)},
+        "error": error and {"type": type(error).__name__, "message": error_line(error)},
         "last_agent": result.last_agent.name,
         "next_agent": result.next_agent.name,
         "usage": asdict(result.usage),
@@ -192,7 +192,7 @@ def _as_json(value: Any) -> str:
 
 run_command = Command(
     name="run",
-    help="Ask an agent once and print its final output.",
+    help="Run an agent once and print its final output.",
     declare=_declare,
     run=_run,
     more="""examples:

@@ -1,7 +1,4 @@
-"""A conversation in a terminal: plain text, or with rich colours, Markdown and a line of what goes on.
-
-Both screens are told the same notes of what happens in a run.
-"""
+"""A conversation in a terminal, as plain text or, with rich, with colours, Markdown and a status line."""
 
 from __future__ import annotations
 
@@ -46,30 +43,30 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
+    "EventPrinter",
     "Note",
     "PlainScreen",
     "RichScreen",
     "Screen",
-    "Teller",
     "Waiting",
     "bounded",
     "call_arguments",
-    "edit_lines",
+    "can_draw",
+    "enable_line_editing",
+    "error_line",
     "money",
-    "moves",
     "note_of",
-    "told",
     "usage_line",
 ]
 
 
-_DIFFERENCES = (CassetteMiss, UnplayedInteractions)
-"""What they say is a difference, which takes lines."""
+_WITH_LINES = (CassetteMiss, UnplayedInteractions)
+"""Errors whose text is a difference of several lines."""
 
 
-def told(error: BaseException) -> str:
-    """Return what an error says, on one line; errors of the program itself say so."""
-    if isinstance(error, _DIFFERENCES):
+def error_line(error: BaseException) -> str:
+    """Return the text of an error on one line; the text of an unexpected error names its type."""
+    if isinstance(error, _WITH_LINES):
         return escape_control(error_text(error))
     said = error_text(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
@@ -81,13 +78,15 @@ def told(error: BaseException) -> str:
 
 
 def bounded(text: str, room: int) -> str:
-    """Return text on one line of at most ``room`` characters that no terminal obeys."""
+    """Return a text on one line of at most ``room`` characters, with control characters escaped."""
     line = " ".join(escape_control(text[: room * 2]).split())
     return line if len(line) <= room and len(text) <= room * 2 else f"{line[: max(room - 3, 0)].rstrip()}..."
 
 
 def call_arguments(text: str, room: int) -> str:
-    """Return the JSON arguments of a call as ``name=value, ...``; what is no JSON object as it stands."""
+    """Return the JSON arguments of a call as ``name=value, ...``; a text that is not a JSON object as it
+    is.
+    """
     try:
         values: object = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -99,80 +98,80 @@ def call_arguments(text: str, room: int) -> str:
 
 
 def usage_line(usage: Usage) -> str:
-    """Return tokens and cost of some calls: ``812 in (300 cached), 45 out, $0.0012``."""
+    """Return tokens and cost of calls: ``812 in (300 cached), 45 out, $0.0012``."""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     guessed = "about " if usage.estimated else ""
     return f"{guessed}{usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out, {money(usage.cost)}"
 
 
 def money(dollars: float | None) -> str:
-    """Return US dollars with as many places as small amounts need."""
+    """Return an amount of US dollars, with four decimal places below one dollar."""
     if dollars is None:
         return "cost unknown"
     return f"${dollars:.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
 
 
 _ROOM = 300
-"""Characters of a call's arguments or of its answer that are shown."""
+"""Most characters of a call's arguments or result that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line or two about what happens beside the talk. The text is fit for a terminal."""
+    """A line about an event of the run. Control characters in its text are escaped."""
 
     kind: Literal["call", "answer", "handoff", "question", "problem", "info"]
     text: str
 
 
 class Screen(Protocol):
-    """Where a conversation is shown. Whatever it is given, no terminal obeys it."""
+    """Shows a conversation. Control characters in texts are escaped."""
 
     def busy(self) -> AbstractContextManager[object]:
-        """Show, as long as the context is open, that something is going on."""
+        """Show the current activity while the context is open."""
         ...
 
-    def waits_for(self, what: str) -> None:
-        """Say what is going on, such as ``triage answers``."""
+    def set_activity(self, what: str) -> None:
+        """Set the current activity, such as ``triage answers``."""
         ...
 
-    def speaker(self, name: str) -> None:
-        """Name who speaks from now on."""
+    def set_speaker(self, name: str) -> None:
+        """Set the name of the speaker."""
         ...
 
-    def say(self, text: str) -> None:
-        """Show a piece of what is said."""
+    def add_text(self, text: str) -> None:
+        """Show a piece of the speaker's message."""
         ...
 
-    def end(self) -> None:
-        """End what is being said."""
+    def end_text(self) -> None:
+        """End the message."""
         ...
 
-    def note(self, note: Note) -> None:
-        """Show what happens."""
+    def show_note(self, note: Note) -> None:
+        """Show an event."""
         ...
 
-    def line(self, text: str = "") -> None:
-        """Show a line of the program's own."""
+    def print_line(self, text: str = "") -> None:
+        """Show a line of the program itself."""
         ...
 
     def ask(self, prompt: str) -> str:
-        """Return what the person says next, without white space around it.
+        """Return the next input of the user, without white space around it.
 
         Args:
-            prompt: who is to speak, or what is asked.
+            prompt: the name of the user, or a question.
 
         Raises:
-            EOFError: there is none.
+            EOFError: the input has ended.
         """
         ...
 
 
-class Teller:
-    """Puts the events of runs on a screen.
+class EventPrinter:
+    """Shows the events of runs on a screen.
 
     Args:
-        screen: where to.
-        replies: whether to show what is said; else what is done alone.
+        screen: the screen.
+        replies: whether to show messages; if not, only other events are shown.
     """
 
     def __init__(self, screen: Screen, *, replies: bool = True) -> None:
@@ -181,46 +180,46 @@ class Teller:
         self._speaker = ""
         self._said = False
 
-    def tell(self, event: RunEvent) -> None:
+    def print(self, event: RunEvent) -> None:
         """Show one event."""
         match event:
             case AgentUpdated(agent=name):
                 self._speaker = name
-                self._screen.speaker(name)
-                self._screen.waits_for(f"{name} answers")
+                self._screen.set_speaker(name)
+                self._screen.set_activity(f"{name} answers")
             case TextDelta(text=text):
                 self._say(text)
             case MessageDone(message=message):
                 self._end(message)
             case ReasoningDelta():
-                self._screen.waits_for(f"{self._speaker} thinks")
+                self._screen.set_activity(f"{self._speaker} thinks")
             case _:
                 self._note(event)
 
     def _say(self, text: str) -> None:
         self._said = True
         if self._replies:
-            self._screen.say(text)
+            self._screen.add_text(text)
 
     def _end(self, message: Message) -> None:
-        """End a message; one that did not come in pieces comes now."""
+        """End a message, and show it if it was not streamed."""
         if not self._said:
             self._say(text_of(message) or message.get("refusal") or "")
         self._said = False
-        self._screen.end()
+        self._screen.end_text()
 
     def _note(self, event: RunEvent) -> None:
         if isinstance(event, AttemptFailed):
-            self._said = False  # the next attempt begins anew
+            self._said = False  # the next attempt streams the message again
         if (note := note_of(event)) is None:
             return
-        self._screen.note(note)
-        busy_with = event.name if isinstance(event, ToolCalled) else None
-        self._screen.waits_for(f"{busy_with} runs" if busy_with else f"{self._speaker} answers")
+        self._screen.show_note(note)
+        tool = event.name if isinstance(event, ToolCalled) else None
+        self._screen.set_activity(f"{tool} runs" if tool else f"{self._speaker} answers")
 
 
 def note_of(event: RunEvent) -> Note | None:
-    """Return what there is to say about an event, if there is anything."""
+    """Return the note for an event, or None."""
     if isinstance(event, NestedEvent):
         inner = note_of(event.event)
         return inner and Note(inner.kind, f"{bounded(' > '.join(event.path), 100)}: {inner.text}")
@@ -254,7 +253,7 @@ def _of_handoff(event: RunEvent) -> Note | None:
 def _of_trouble(event: RunEvent) -> Note | None:
     match event:
         case AttemptFailed(error=error, delay=delay):
-            return Note("problem", f"{bounded(told(error), _ROOM)} Trying again in {delay:.1f} s.")
+            return Note("problem", f"{bounded(error_line(error), _ROOM)} Trying again in {delay:.1f} s.")
         case HandlerFallback(handler=failed, next_handler=following):
             return Note("problem", bounded(f"{failed} failed, {following} answers", 200))
         case Repaired(repair=repair):
@@ -265,21 +264,21 @@ def _of_trouble(event: RunEvent) -> Note | None:
             return None
 
 
-def moves(stream: TextIO) -> bool:
-    """Tell whether a stream is a terminal that rich can draw on, and whether there is rich."""
+def can_draw(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that rich can draw on, and rich is installed."""
     drawn_on = stream.isatty() and os.environ.get("TERM") != "dumb"
     return drawn_on and importlib.util.find_spec("rich") is not None
 
 
-class _Doing:
-    """What is going on, and for how long; rich asks for it each time it draws."""
+class _Activity:
+    """The current activity and its duration, which rich draws."""
 
     def __init__(self, what: str = "") -> None:
         self.what = what
         self._since = time.monotonic()
 
-    def becomes(self, what: str) -> None:
-        """Say what is going on from now on."""
+    def change(self, what: str) -> None:
+        """Set the activity."""
         if what != self.what:
             self.what, self._since = what, time.monotonic()
 
@@ -291,24 +290,24 @@ class _Doing:
         return Text(label, style="dim", no_wrap=True, overflow="ellipsis")
 
 
-_SECONDS = 1.0
-"""What is over sooner is not worth a word."""
+_SHOWN_AFTER = 1.0
+"""Seconds after which an activity is shown."""
 
 
 class Waiting:
-    """Says on stderr what is waited for, in one line, once it has taken more than a second.
+    """Prints one line on stderr if an activity takes more than a second.
 
-    It says so to people only: nothing where stderr is no terminal. The line stays where it is: one that moved
-    and was wiped away would take with it what the app prints into the same terminal. A thread writes it,
-    because what is waited for may hold up this one (an import does).
+    It prints only if stderr is a terminal. The line stays: an animated line that is erased would erase what
+    the app prints into the same terminal. A thread prints it, because the activity may block the main thread,
+    as an import does.
 
     Args:
-        what: what is going on, as in "loading litellm".
+        what: the activity, such as "loading litellm".
     """
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._timer = threading.Timer(_SECONDS, self._show)
+        self._timer = threading.Timer(_SHOWN_AFTER, self._show)
         self._timer.daemon = True
 
     def __enter__(self) -> Waiting:
@@ -321,12 +320,12 @@ class Waiting:
     ) -> None:
         self.close()
 
-    def becomes(self, what: str) -> None:
-        """Say what is waited for from now on, if nothing was said yet."""
+    def change(self, what: str) -> None:
+        """Change the activity, if the line was not printed yet."""
         self._what = what
 
     def close(self) -> None:
-        """Say nothing from now on. Safe to call twice."""
+        """Print nothing from now on. Safe to call twice."""
         self._timer.cancel()
         if self._timer.ident is not None:
             self._timer.join()
@@ -337,12 +336,12 @@ class Waiting:
 
 
 _FLAGS = 3
-"""Place of the local flags in what ``termios.tcgetattr`` returns."""
+"""The index of the local flags in the result of ``termios.tcgetattr``."""
 
 
 @contextmanager
-def _unseen() -> Generator[None]:
-    """Do not show what is typed. It is not lost: whoever reads next gets it."""
+def _without_echo() -> Generator[None]:
+    """Turn off the echo of input. Typed input is not lost: the next read returns it."""
     if not (sys.stdin.isatty() and importlib.util.find_spec("termios")):
         yield
         return
@@ -357,8 +356,8 @@ def _unseen() -> Generator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def edit_lines() -> None:
-    """Let a person edit what is typed and go back to earlier lines, where Python can do that."""
+def enable_line_editing() -> None:
+    """Let the user edit input and return to earlier lines, if Python has readline."""
     if importlib.util.find_spec("readline"):
         importlib.import_module("readline")
 
@@ -367,11 +366,10 @@ _MARKS = {"call": ">", "answer": "<", "handoff": "=>", "question": "?", "problem
 
 
 class PlainScreen:
-    """Writes lines; who speaks is said before what is said.
+    """Writes lines. The name of the speaker is before each message.
 
     Args:
-        out: where to.
-        marks: what stands before a line that tells of a note.
+        out: the stream to write to.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -382,25 +380,25 @@ class PlainScreen:
 
     @contextmanager
     def busy(self) -> Generator[None]:
-        """Say on stderr what is waited for, until there is something to show."""
+        """Print the activity on stderr if there is no output for a second."""
         with Waiting("") as self._waiting:
             try:
                 yield
             finally:
-                self.end()
+                self.end_text()
 
-    def waits_for(self, what: str) -> None:
-        """Say what is going on."""
+    def set_activity(self, what: str) -> None:
+        """Set the current activity."""
         if self._waiting is not None:
-            self._waiting.becomes(bounded(what, 80))
+            self._waiting.change(bounded(what, 80))
 
-    def speaker(self, name: str) -> None:
-        """Name who speaks from now on."""
-        self.end()
+    def set_speaker(self, name: str) -> None:
+        """Set the name of the speaker."""
+        self.end_text()
         self._label = bounded(name, 80)
 
-    def say(self, text: str) -> None:
-        """Write a piece of what is said."""
+    def add_text(self, text: str) -> None:
+        """Write a piece of the speaker's message."""
         text = escape_control(text)
         if not self._in_line:
             text = text.lstrip("\n")
@@ -410,29 +408,29 @@ class PlainScreen:
             self._in_line = True
         self._write(text)
 
-    def end(self) -> None:
-        """End the line."""
+    def end_text(self) -> None:
+        """End the message."""
         if self._in_line:
             self._write("\n")
         self._in_line = False
 
-    def note(self, note: Note) -> None:
-        """Write a line about what happens."""
-        self.line(f"  {_MARKS[note.kind]} {note.text}")
+    def show_note(self, note: Note) -> None:
+        """Write an event as a line."""
+        self.print_line(f"  {_MARKS[note.kind]} {note.text}")
 
-    def line(self, text: str = "") -> None:
+    def print_line(self, text: str = "") -> None:
         """Write a line."""
-        self.end()
+        self.end_text()
         self._write(f"{escape_control(text)}\n")
 
     def ask(self, prompt: str) -> str:
-        """Return the next line of stdin; where nobody sees what is typed, it is written down as well."""
+        """Return the next line of stdin. It is written to the output if the terminal does not echo it."""
         if sys.stdin.isatty() and self._out.isatty():
             return input(f"{prompt}: ").strip()
         text = sys.stdin.readline()
         if not text:
             raise EOFError
-        self.line(f"{prompt}: {text.strip()}")
+        self.print_line(f"{prompt}: {text.strip()}")
         return text.strip()
 
     def _write(self, text: str) -> None:
@@ -454,18 +452,18 @@ _LOOKS = {
 }
 
 _LONG = 2000
-"""Where so many characters or more are one block, it has to grow by a quarter to be looked at again."""
+"""A block of so many characters is checked for settled parts again after it has grown by a quarter."""
 
 
 class RichScreen:
     """Shows a conversation in a terminal.
 
-    What is being said is drawn again as it grows. That part is never higher than the terminal, where rich
-    could not draw over it: blocks that are settled are printed above it, and of a block that is too high its
-    end is drawn until it is printed.
+    The message is drawn again as it grows. The drawn part is never higher than the terminal, because rich
+    could not draw over it: settled blocks are printed above it, and only the end of a block that is too high
+    is drawn until it is printed.
 
     Args:
-        console: rich's; None makes one for stdout.
+        console: a console of rich; None makes one for stdout.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -473,52 +471,52 @@ class RichScreen:
 
         self._console = console or Console(highlight=False, markup=False, emoji=False)
         self._open = ""
-        """What is being said, and was not printed yet."""
+        """The part of the message that was not printed yet."""
         self._due = 0
-        """How long that has to be until it is looked at for what is settled."""
+        """The length at which that part is checked for settled blocks."""
         self._in_message = False
-        """Whether something of the present message was printed."""
+        """Whether a part of the message was printed."""
         self._colours: dict[str, str] = {}
         self._busy = False
-        self._doing = _Doing()
+        self._activity = _Activity()
         self._live: Live | None = None
         self._status: Status | None = None
 
     @contextmanager
     def busy(self) -> Generator[None]:
-        """Show what is being said, or what is waited for."""
-        self._busy, self._doing = True, _Doing()
-        with _unseen():
+        """Draw the growing message, or the current activity."""
+        self._busy, self._activity = True, _Activity()
+        with _without_echo():
             try:
                 self._wait()
                 yield
             finally:
                 self._busy = False
                 try:
-                    self.end()
-                finally:  # or the cursor would stay hidden
+                    self.end_text()
+                finally:  # otherwise the cursor would stay hidden
                     self._clear()
 
-    def waits_for(self, what: str) -> None:
-        """Say what is going on."""
-        self._doing.becomes(bounded(what, 80))
+    def set_activity(self, what: str) -> None:
+        """Set the current activity."""
+        self._activity.change(bounded(what, 80))
 
-    def speaker(self, name: str) -> None:
-        """Name who speaks from now on."""
-        self.end()
+    def set_speaker(self, name: str) -> None:
+        """Set the name of the speaker."""
+        self.end_text()
         colour = self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
         self._print(bounded(name, 80), f"bold {colour}")
 
-    def say(self, text: str) -> None:
-        """Show a piece of what is said."""
+    def add_text(self, text: str) -> None:
+        """Show a piece of the speaker's message."""
         self._open += escape_control(text)
         if "\n" in text and len(self._open) >= self._due and self._is_high():
             self._print_settled()
         if self._busy and self._live is None and self._open.strip():
             self._write()
 
-    def end(self) -> None:
-        """Print what is left of what is being said."""
+    def end_text(self) -> None:
+        """Print the rest of the message."""
         left, self._open, self._due = self._open, "", 0
         if left.strip():
             self._set(left)
@@ -526,22 +524,22 @@ class RichScreen:
         if self._busy and self._status is None:
             self._wait()
 
-    def note(self, note: Note) -> None:
+    def show_note(self, note: Note) -> None:
         """Print a line about what happens."""
-        self.end()
+        self.end_text()
         mark, style = _LOOKS[note.kind]
         self._print(f"{mark}{note.text}", style, indent=2)
 
-    def line(self, text: str = "") -> None:
+    def print_line(self, text: str = "") -> None:
         """Print a line."""
-        self.end()
+        self.end_text()
         self._print(escape_control(text), "dim")
 
     def ask(self, prompt: str) -> str:
-        """Return what the person types."""
+        """Return the input of the user."""
         self._console.print()
         bold, normal = ("\1\x1b[1m\2", "\1\x1b[0m\2") if "readline" in sys.modules else ("", "")
-        return input(f"{bold}{prompt}>{normal} ").strip()  # and not rich's, which readline would paint over
+        return input(f"{bold}{prompt}>{normal} ").strip()  # not rich's prompt, which readline would overwrite
 
     def _print(self, text: str, style: str, *, indent: int = 0) -> None:
         from rich.padding import Padding  # noqa: PLC0415 - an extra
@@ -550,12 +548,12 @@ class RichScreen:
         self._console.print(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
 
     def _is_high(self) -> bool:
-        """Tell whether what is being said takes half of the terminal, or more."""
+        """Return whether the open part takes half of the terminal, or more."""
         rows = self._open.count("\n") + len(self._open) // self._console.width
         return rows >= self._console.height // 2
 
     def _print_settled(self) -> None:
-        """Print what no longer changes above what does."""
+        """Print the settled blocks above the growing one."""
         from routelock.cli.markdown import settled  # noqa: PLC0415 - it needs an extra
 
         if end := settled(self._open):
@@ -564,23 +562,23 @@ class RichScreen:
         self._due = len(self._open) * 5 // 4 if len(self._open) >= _LONG else 0
 
     def _set(self, text: str) -> None:
-        """Print a part of the message in the place of what is drawn."""
+        """Print a part of the message in place of the drawn part."""
         from routelock.cli.markdown import lines  # noqa: PLC0415 - it needs an extra
 
         printed = lines(self._console, text, gap=self._in_message)
         self._in_message = True
         with self._console:  # at once, so that nothing flickers
-            self._clear()  # rich's thread would draw over it if it drew between two steps of printing
+            self._clear()  # rich's thread must not draw between two steps of printing
             self._console.print(printed)
 
     def _wait(self) -> None:
-        """Draw what is waited for."""
+        """Draw the current activity."""
         self._clear()
-        self._status = self._console.status(self._doing)
+        self._status = self._console.status(self._activity)
         self._status.start()
 
     def _write(self) -> None:
-        """Draw what is being said."""
+        """Draw the growing message."""
         from rich.live import Live  # noqa: PLC0415 - an extra
 
         self._clear()
@@ -590,7 +588,7 @@ class RichScreen:
         self._live.start(refresh=True)
 
     def _clear(self) -> None:
-        """Draw nothing, and print what a tool has printed without a line end, which rich would drop."""
+        """Stop drawing, and flush output of tools without a line end, which rich would drop."""
         display, streams = self._live or self._status, (sys.stdout, sys.stderr)
         self._live = self._status = None
         if display is not None:
@@ -599,7 +597,7 @@ class RichScreen:
                 each.flush()
 
     def _growing(self) -> RenderableType:
-        """Return what is still changing, at most as high as the terminal."""
+        """Return the growing part, at most as high as the terminal."""
         from routelock.cli.markdown import last_lines  # noqa: PLC0415 - it needs an extra
 
         return last_lines(self._console, self._open, max(self._console.height - 3, 1), gap=self._in_message)

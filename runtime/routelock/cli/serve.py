@@ -11,7 +11,7 @@ from typing import Any
 from routelock._callables import MaybeAwaitable, takes
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE, WRONG
-from routelock.cli.options import CONFIG, find_object, load_agents, load_object, port, the_config
+from routelock.cli.options import CONFIG, config_of, find_object, load_agents, load_object, port
 from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError, MissingExtra
 from routelock.serving import A2A, ServeConfig, ServedRequest, create_app
@@ -21,8 +21,8 @@ __all__ = ["serve_command"]
 
 
 _CONTEXT = (
-    "what tools and instructions are given; a function is called for it: once, or for each request if it "
-    "takes one"
+    "the context of the runs, or a function that returns it: called once, or for each request if it takes an "
+    "argument"
 )
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -34,7 +34,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("spec", metavar="module:agent", help="an agent, a list of agents, or a function that returns them")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=port, default=8000, help="0 takes any free one (default: %(default)s)")
-    add("--api-key-env", metavar="NAME", help="environment variable with the bearer token to ask for")
+    add("--api-key-env", metavar="NAME", help="environment variable with the required bearer token")
     add("--insecure", action="store_true", help="serve other machines without a key")
     add("--a2a", action="store_true", help="serve the Agent2Agent protocol, too")
     add("--no-client-tools", action="store_true", help="refuse requests with tools that the client would run")
@@ -45,7 +45,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("--max-concurrent", type=int, default=defaults.max_concurrent, help="requests at the same time")
     add("--max-body", type=int, default=defaults.max_body, metavar="BYTES", help="longest request")
     add("--timeout", type=float, default=defaults.timeout, metavar="SECONDS", help="longest run")
-    add("--grace", type=int, default=10, metavar="SECONDS", help="for what still runs when asked to end")
+    add("--grace", type=int, default=10, metavar="SECONDS", help="time for running requests at shutdown")
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
 
 
@@ -71,24 +71,24 @@ def _serve(given: argparse.Namespace) -> int:
             server_header=False,
             timeout_graceful_shutdown=given.grace,
         )
-    except KeyboardInterrupt:  # that is how older versions end
+    except KeyboardInterrupt:  # older versions of uvicorn end like this
         return DONE
-    except SystemExit:  # it could not listen there, and has said so; its codes mean something else here
+    except SystemExit:  # uvicorn could not listen and has logged it; its exit codes differ from ours
         return WRONG
     return DONE
 
 
 def _config(given: argparse.Namespace) -> ServeConfig:
-    """Return the settings that the arguments ask for.
+    """Return the settings of the app from the arguments.
 
     Raises:
-        ConfigError: anybody on the network could run the agents.
+        ConfigError: other machines could run the agents without a key.
     """
     key = _key(given.api_key_env)
     if key is None and not is_loopback(given.host) and not given.insecure:
         raise ConfigError(
-            f"Anybody who reaches {given.host} could run these agents. Set --api-key-env NAME, or "
-            "--insecure if that is what you want."
+            f"Every client that reaches {given.host} could run these agents. Set --api-key-env NAME, or "
+            "--insecure if you want that."
         )
     return ServeConfig(
         api_keys=None if key is None else [key],
@@ -99,13 +99,13 @@ def _config(given: argparse.Namespace) -> ServeConfig:
         max_body=given.max_body,
         timeout=given.timeout,
         a2a=A2A() if given.a2a else None,
-        run_config=the_config(given),
+        run_config=config_of(given),
         context=None if given.context is None else _context(given.context),
     )
 
 
 def _context(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
-    """Return what gives each request its context: a function of the request as it is, or one for all."""
+    """Return the context function of the app: one that takes the request, or one with a shared result."""
     found: object = find_object(spec, "app:shop")
     if callable(found) and not takes(found, 0):
         return found
@@ -129,13 +129,13 @@ def _key(variable: str | None) -> str | None:
 
 serve_command = Command(
     name="serve",
-    help="Serve agents over HTTP, as OpenAI's chat completions do.",
+    help="Serve agents over HTTP to clients of OpenAI's chat completions.",
     declare=_declare,
     run=_serve,
     more="""examples:
   routelock serve app:agent                      http://127.0.0.1:8000/v1, for this machine only
   routelock serve app:team --port 9000           each agent of a list is a model
-  routelock serve app:agent --context app:shop   what its tools and instructions are given
+  routelock serve app:agent --context app:shop   with a context for tools and instructions
   routelock serve app:agent --a2a                for clients of the Agent2Agent protocol, too
   routelock serve app:agent --host 0.0.0.0 --api-key-env SHOP_KEY""",
 )

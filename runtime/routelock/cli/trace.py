@@ -1,4 +1,4 @@
-"""``routelock trace FILE``: step through what was recorded of a run."""
+"""``routelock trace FILE``: step through a recorded run."""
 
 from __future__ import annotations
 
@@ -37,32 +37,30 @@ _ROOM = 300
 
 def _declare(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("file", metavar="FILE", help="what --trace, or RunConfig(trace=...), has written")
+    add("file", metavar="FILE", help="a file that --trace or RunConfig(trace=...) has written")
     add(
         "--run",
         metavar="N",
         type=int,
         dest="number",
-        help="the Nth run of the file alone, from 1; -1 is the last",
+        help="only the Nth run of the file, from 1; -1 is the last",
     )
-    add("--seen", action="store_true", help="with each model call all that the model saw, and its reply")
-    add("--all", action="store_true", help="print all at once, also in a terminal")
+    add("--seen", action="store_true", help="show the messages and the reply of each model call")
+    add("--all", action="store_true", help="print all steps at once, also in a terminal")
 
 
 def _run(given: argparse.Namespace) -> int:
     log = read_trace(given.file)
     runs = _chosen(log.runs, given.number, given.file)
     if log.unreadable:
-        sys.stderr.write(
-            f"routelock: left out, because they cannot be read: lines {_listed(log.unreadable)}\n"
-        )
+        sys.stderr.write(f"routelock: skipped lines that cannot be read: {_listed(log.unreadable)}\n")
     stepping = sys.stdin.isatty() and sys.stdout.isatty() and not given.all
     seen = given.seen
     for text, call in (step for number, run in runs for step in _steps(run, f"run {number}")):
         sys.stdout.write(f"{text}\n")
         if call is not None and seen:
             _write_seen(call)
-        if stepping and not _goes_on(call):
+        if stepping and not _continue_after(call):
             break
     return DONE
 
@@ -82,8 +80,8 @@ def _listed(numbers: Sequence[int]) -> str:
     return bounded(", ".join(map(str, numbers)), 80)
 
 
-def _goes_on(call: TracedCall | None) -> bool:
-    """Ask whether to show the next step, and show what a model saw as often as it is asked for."""
+def _continue_after(call: TracedCall | None) -> bool:
+    """Ask whether to show the next step, and show the messages of a call on request."""
     more = ", s what the model saw" if call else ""
     while True:
         try:
@@ -100,16 +98,16 @@ def _write_seen(call: TracedCall) -> None:
     offered = ", ".join(str(_named(tool)) for tool in call.tools) or "nothing"
     sys.stdout.write(f"      offered: {bounded(offered, _ROOM)}\n")
     for message in call.messages:
-        sys.stdout.write(f"      {message.get('role', '?')}: {_said(message)}\n")
+        sys.stdout.write(f"      {message.get('role', '?')}: {_message_text(message)}\n")
     if call.reply is not None:
-        sys.stdout.write(f"      replied: {_said(call.reply)}\n")
+        sys.stdout.write(f"      replied: {_message_text(call.reply)}\n")
 
 
 def _named(tool: Mapping[str, Any]) -> object:
     return tool.get("function", {}).get("name", "?")
 
 
-def _said(message: Mapping[str, Any]) -> str:
+def _message_text(message: Mapping[str, Any]) -> str:
     known: Any = message
     calls = [_call_in(each["function"]) for each in known.get("tool_calls") or ()]
     text = bounded(text_of(known) or str(known.get("refusal") or ""), 10 * _ROOM)
@@ -117,46 +115,46 @@ def _said(message: Mapping[str, Any]) -> str:
 
 
 def _call_in(function: Mapping[str, Any]) -> str:
-    """Return a call; a file may have none of the arguments, see `routelock.tracing.file`."""
+    """Return a call as text; a trace may have no arguments, see `routelock.tracing.file`."""
     arguments = call_arguments(str(function.get("arguments") or ""), _ROOM)
     return f"{bounded(str(function.get('name', '?')), 80)}({arguments})"
 
 
 def _steps(run: TracedRun, title: str) -> Iterator[tuple[str, TracedCall | None]]:
-    """Yield each step of a run, those of runs within it at their place, and the model call that it is."""
+    """Yield each step of a run and of its sub-runs, with the model call if it is one."""
     calls = {call.start.call: call for call in run.calls}
     begun = run.start.time
-    for record in _news(run.records):
-        if (text := _told(record, title)) is not None:
+    for record in _without_repetitions(run.records):
+        if (text := _text_of(record, title)) is not None:
             call = calls.get(record.call) if isinstance(record, ModelEnded) else None
             yield f"{record.time - begun:7.2f} s  {text}", call
         if isinstance(record, ToolStarted) and (inner := run.nested.get(record.call_id)) is not None:
-            yield from _steps(inner, f"{title}, within {bounded(record.name, 80)}")
+            yield from _steps(inner, f"{title}, in {bounded(record.name, 80)}")
     if run.end is None:
-        yield f"{title} has no end: it was killed, or still goes on", None
+        yield f"{title} has no end: the process was killed, or it is still running", None
 
 
-def _news(records: Iterable[TraceRecord]) -> Iterator[TraceRecord]:
-    """Yield the records that say something new: a transfer is written once more when its work has ended."""
-    told: dict[str, str | None] = {}
+def _without_repetitions(records: Iterable[TraceRecord]) -> Iterator[TraceRecord]:
+    """Yield the records without repetitions: a handoff is recorded again when its target ends."""
+    seen: dict[str, str | None] = {}
     for record in records:
         if isinstance(record, HandoffTraced):
-            if told.get(record.id) == (text := _of_handoff(record)):
+            if seen.get(record.id) == (text := _of_handoff(record)):
                 continue
-            told[record.id] = text
+            seen[record.id] = text
         yield record
 
 
-def _told(record: TraceRecord, title: str) -> str | None:
+def _text_of(record: TraceRecord, title: str) -> str | None:
     text = _of_run(record, title) or _of_model(record) or _of_tool(record) or _of_handoff(record)
     if isinstance(record, ProblemTraced):
-        why = bounded(record.message, _ROOM) or _why(record.error) or record.kind
+        why = bounded(record.message, _ROOM) or _error_text(record.error) or record.kind
         return f"! {bounded(record.agent, 80)}: {why}"
     return text
 
 
-def _why(error: ErrorTraced | None) -> str:
-    """Return what an error says, or its type, where the file has no texts."""
+def _error_text(error: ErrorTraced | None) -> str:
+    """Return the text of an error, or its type if the trace has no texts."""
     return "" if error is None else bounded(error.message, _ROOM) or bounded(error.type, 80)
 
 
@@ -165,7 +163,7 @@ def _of_run(record: TraceRecord, title: str) -> str | None:
         resumed = ", resumed" if record.resumed else ""
         return f"{title} begins with {bounded(record.agent, 80)}{resumed}"
     if isinstance(record, RunEnded):
-        why = f": {_why(record.error)}" if record.error else ""
+        why = f": {_error_text(record.error)}" if record.error else ""
         output = [] if record.output is None else [bounded(_text(record.output), 10 * _ROOM)]
         more = "".join(f"\n           {line}" for line in (*_waits(record), *output))
         return f"{title} ends, {record.stop_reason}{why} ({usage_line(record.usage)}){more}"
@@ -191,10 +189,10 @@ def _of_model(record: TraceRecord) -> str | None:
         who = f"{bounded(record.agent, 80)} asks {bounded(record.model or record.handler, 80)}"
         return f"{who}: {shown} messages{note}"
     if isinstance(record, ModelRetried):
-        return f"! {_why(record.error)} Tried again after {record.delay:.1f} s"
+        return f"! {_error_text(record.error)} Tried again after {record.delay:.1f} s"
     if isinstance(record, ModelEnded):
         if record.error is not None:
-            return f"! {_why(record.error)}"
+            return f"! {_error_text(record.error)}"
         return f"answered{f' ({usage_line(record.usage)})' if record.usage else ''}"
     return None
 
@@ -204,7 +202,7 @@ def _of_tool(record: TraceRecord) -> str | None:
         return f"> {bounded(record.name, 80)}({call_arguments(record.arguments, _ROOM)})"
     if isinstance(record, ToolEnded):
         mark = "!" if record.error or record.failure else "<"
-        output = bounded(record.output, _ROOM) or _why(record.error) or record.failure
+        output = bounded(record.output, _ROOM) or _error_text(record.error) or record.failure
         return f"{mark} {bounded(record.name, 80)}{f': {output}' if output else ''}"
     return None
 
@@ -226,7 +224,7 @@ def _of_handoff(record: TraceRecord) -> str | None:
 
 trace_command = Command(
     name="trace",
-    help="Step through what was recorded of a run: model calls, tool calls, handoffs, time and cost.",
+    help="Step through a recorded run: model calls, tool calls, handoffs, time and cost.",
     declare=_declare,
     run=_run,
     more="""examples:

@@ -1,4 +1,4 @@
-"""Who may ask, from where, and how many at once: checked before a body is read."""
+"""Access control: host names, API keys, content types, and the number of requests at the same time."""
 
 from __future__ import annotations
 
@@ -16,44 +16,46 @@ import anyio
 from routelock.serving.config import ServeConfig
 from routelock.serving.errors import Refusal
 
-__all__ = ["Guards", "Principal", "is_loopback"]
+__all__ = ["AccessControl", "Principal", "is_loopback"]
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is asking."""
+    """The caller of a request."""
 
     name: str
-    """A digest of the token; ``"anonymous"`` without keys."""
+    """A digest of the bearer token; ``"anonymous"`` without keys."""
     scopes: frozenset[str]
 
 
-class Guards:
-    """The checks of one app. It also counts the requests that run now.
+class AccessControl:
+    """Checks the requests of one app before their bodies are read, and counts those that run.
 
     Args:
-        config: what is allowed.
+        config: the settings of the app.
     """
 
     def __init__(self, config: ServeConfig) -> None:
         self._hosts = config.allowed_hosts
         self._keys = _keys(config)
         self.anonymous = Principal("anonymous", _scopes(config.run_config.scopes))
-        """Whoever asks without a key."""
+        """The caller of a request without a key."""
         self._most = config.max_concurrent
         self._running = 0
         self._idle: anyio.Event | None = None
 
     @property
     def knows_its_hosts(self) -> bool:
-        """Whether a ``Host`` that `check_host` lets pass is the app's own, and not any that a client sent."""
+        """Whether a ``Host`` that passes `check_host` is a name of this app, and not one that a client made
+        up.
+        """
         return self._keys is None if self._hosts is None else "*" not in self._hosts
 
     def check_host(self, host: str) -> None:
-        """Refuse a request that is meant for another name than this app answers for.
+        """Refuse a request to a host name that is not allowed.
 
-        Without keys, a page in the user's browser could reach an app on loopback by letting its own
-        name point there (DNS rebinding); the ``Host`` header tells.
+        Without keys, a web page in the user's browser could reach an app on loopback by a name of its own
+        that resolves to loopback (DNS rebinding). The ``Host`` header has that name.
 
         Raises:
             Refusal: 403.
@@ -72,10 +74,10 @@ class Guards:
             )
 
     def authenticate(self, authorization: str) -> Principal:
-        """Return who is asking.
+        """Return the caller of a request.
 
         Args:
-            authorization: the header of that name; empty when there is none.
+            authorization: the ``Authorization`` header; empty if there is none.
 
         Raises:
             Refusal: 401.
@@ -85,7 +87,10 @@ class Guards:
         scheme, _, token = authorization.strip().partition(" ")
         given = _digest(token.strip())
         found: Principal | None = None
-        for digest, principal in self._keys.items():  # all of them: the time must not tell which
+        for (
+            digest,
+            principal,
+        ) in self._keys.items():  # always all of them, so that the time does not tell which one matched
             if hmac.compare_digest(digest, given):
                 found = principal
         if found is None or scheme.lower() != "bearer":
@@ -98,7 +103,7 @@ class Guards:
         return found
 
     def check_content_type(self, content_type: str) -> None:
-        """Refuse what a form on any web page could post without being asked (CSRF).
+        """Refuse content types that a form on any web page can post without a preflight request (CSRF).
 
         Raises:
             Refusal: 415.
@@ -110,10 +115,10 @@ class Guards:
 
     @contextmanager
     def slot(self) -> Generator[None]:
-        """Hold one of the places for requests that run at the same time.
+        """Hold one of the slots for requests that run at the same time.
 
         Raises:
-            Refusal: 429, at once.
+            Refusal: 429, because no slot is free. This does not wait.
         """
         if self._running >= self._most:
             raise Refusal(
@@ -131,7 +136,7 @@ class Guards:
                 self._idle.set()
 
     async def drained(self) -> None:
-        """Wait until no request runs any more."""
+        """Wait until no request is running."""
         if self._running:
             self._idle = anyio.Event()
             await self._idle.wait()
@@ -160,7 +165,7 @@ def _digest(token: str) -> bytes:
 
 
 def _host_name(host: str) -> str:
-    """Return a ``Host`` without its port, or the whole of what is no name or address with at most a port."""
+    """Return a ``Host`` without its port; one that is not valid is returned as a whole."""
     match = re.fullmatch(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*)?", host)
     if match is None:
         return host.lower()
@@ -168,7 +173,7 @@ def _host_name(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this very machine, by itself and without asking anyone."""
+    """Return whether a host name or address is one of loopback. It is not looked up."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

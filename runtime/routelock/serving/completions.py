@@ -1,32 +1,22 @@
-"""From what happens in a run to what a chat-completions client is shown. Pure: no input, no output.
+"""Chat-completion bodies made from the events of a run. This module does no input or output.
 
-One run can write several texts: before its tool calls, before a transfer, and the answer. A client sees
-one message, so its content is all of them with a blank line between. The exception are agents with an
-``output_type``: their client parses the content. Where any agent of the graph has one, text is held
-back to the end of the run, and if the agent that answers has one, the content is its output alone.
+A run can write several texts: before tool calls, before a handoff, and the answer. A client sees one message,
+so its content is all of them, separated by blank lines. Agents with an ``output_type`` are an exception,
+because their clients parse the content: if any agent of the graph has one, text is held until the end of the
+run, and if the agent that answers has one, the content is its output alone.
 
-A streamed reply and a whole one are made of the same deltas, so they cannot differ. Calls of the
-server's own tools and transfers make none, because a client would try to run them. Who speaks is told
-by an extra key, ``x_agent``: other clients ignore it, and choke on events with a name of their own.
+Streamed and whole replies are made of the same deltas, so they cannot differ. Tool calls of the server and
+handoffs make no deltas, because a client would try to run them. The extra key ``x_agent`` names the agent
+that writes. Clients ignore an unknown key, but fail on events with an unknown name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Coroutine,
-    Iterable,
-    Mapping,
-    MutableMapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-import anyio
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
@@ -44,23 +34,9 @@ from routelock.run.events import (
     RunEvent,
 )
 from routelock.run.result import RunResult
-from routelock.serving.errors import Refusal
 from routelock.usage import Usage
 
-__all__ = [
-    "AsgiReceive",
-    "AsgiScope",
-    "AsgiSend",
-    "ClientGone",
-    "Completion",
-    "DeltaWriter",
-    "EventStream",
-    "attended",
-    "headers_of",
-    "read_body",
-    "send_json",
-    "usage_body",
-]
+__all__ = ["Completion", "DeltaWriter", "usage_body"]
 
 
 _Delta = dict[str, Any]
@@ -69,22 +45,22 @@ _HALF, _LAST_HALF = "\ud800", "\udbff"
 """The first halves of characters that UTF-16 writes as two."""
 
 _BLOCKS = (("thinking_blocks", "thinking"), ("reasoning_details", "text"))
-"""Keys of lists of thoughts, and the key that each has its text under."""
+"""Keys of lists of reasoning blocks, each with the key of the text in a block."""
 
 
 @dataclass(slots=True)
 class _Texts:
-    """Several texts as one, with a blank line between them. White space alone is no text."""
+    """Joins texts with blank lines between them. White space alone is not a text."""
 
     begun: bool = False
     open: bool = False
-    """Whether the present text has said something."""
+    """Whether the current text has content."""
     blank: list[str] = field(default_factory=lambda: [])
     half: str = ""
-    """The first half of a character, of which the second is to come."""
+    """The first half of a character whose second half has not come yet."""
 
     def add(self, piece: str) -> str:
-        """Return what a piece of the present text adds."""
+        """Return what a piece of the current text adds."""
         if self.half or not is_utf8(piece):
             piece = join_surrogates((self.half, piece))
             self.half = piece[-1] if _HALF <= piece[-1:] <= _LAST_HALF else ""
@@ -103,7 +79,7 @@ class _Texts:
         return said
 
     def close(self) -> str:
-        """End the present text, and return what of it was held back: half a character that stays alone."""
+        """End the current text, and return what was held: half of a character without its other half."""
         rest = self._added(sendable(self.half))
         self.open, self.half = False, ""
         self.blank.clear()
@@ -114,8 +90,8 @@ class DeltaWriter:
     """Makes the deltas of one run.
 
     Args:
-        agents: the names of the agents in the graph; whoever else takes over is a handler.
-        hold: whether to keep text back until the run is over, see the module.
+        agents: the names of the agents in the graph. The target of any other handoff is a handler.
+        hold: whether to hold text until the end of the run, see the module.
     """
 
     def __init__(self, *, agents: Collection[str] = (), hold: bool = False) -> None:
@@ -124,36 +100,37 @@ class DeltaWriter:
         self._held: list[str] = []
         self._text = _Texts()
         self._reasoning = _Texts()
-        self._present: list[str] = []
-        """The pieces of the present reply's text."""
-        self._thinks = False
+        self._pieces: list[str] = []
+        """The pieces of the current reply's text."""
+        self._has_reasoning = False
         self._agent = ""
         self._handler = ""
-        """Who answers for the agent, as far as that is known."""
+        """The handler of the agent, if it is known."""
 
     def take(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None = None) -> list[_Delta]:
-        """Return the deltas that an event of the run makes, oftenest none.
+        """Return the deltas of an event of the run; most events have none.
 
         Args:
-            event: what happens.
-            now: gives the result as it stands. An event does not name the handler of an agent that goes on.
+            event: the event.
+            now: returns the result so far. An event does not name the handler of an agent that becomes active
+                again.
         """
         match event:
             case TextDelta(text=text):
-                self._present.append(text)
-                return self._said(text)
+                self._pieces.append(text)
+                return self._text_deltas(text)
             case ReasoningDelta(text=text):
-                self._thinks = True
+                self._has_reasoning = True
                 return _delta("reasoning_content", self._reasoning.add(text))
             case MessageDone(message=message):
-                return self._done(message)
+                return self._reply_deltas(message)
             case AttemptFailed():
                 return self._next_reply()
             case _:
-                return self._speaks(event, now)
+                return self._speaker_deltas(event, now)
 
-    def _speaks(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None) -> list[_Delta]:
-        """Say who speaks from now on, if that changes."""
+    def _speaker_deltas(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None) -> list[_Delta]:
+        """Return a delta that names the agent and handler, if they have changed."""
         handler = self._handler
         match event:
             case AgentUpdated(agent=agent):
@@ -165,7 +142,7 @@ class DeltaWriter:
                 handler = after
             case HandoffReturned() | HandoffFailed() if now is not None:
                 result = now()
-                if result.last_agent.name != self._agent:  # that is told next
+                if result.last_agent.name != self._agent:  # the next event names it
                     return []
                 handler = result.last_handler
             case _:
@@ -176,7 +153,7 @@ class DeltaWriter:
         return [{"content": "", "x_agent": {"agent": self._agent, "handler": handler}}]
 
     def replay(self, result: RunResult[Any]) -> list[_Delta]:
-        """Return the deltas of a run that was not streamed, all but the last."""
+        """Return the deltas of a run that was not streamed, except those of `finish`."""
         deltas: list[_Delta] = []
         handler = ""
         for call in result.calls:
@@ -187,7 +164,7 @@ class DeltaWriter:
             handler = call.handler
             if call.reply is not None:
                 deltas += self.take(call.reply)
-        if result.last_agent.name != self._agent:  # a limit came before it was asked
+        if result.last_agent.name != self._agent:  # a limit ended the run before its first call
             deltas += self.take(AgentUpdated(result.last_agent.name))
         elif handler and result.last_handler != handler:
             deltas.append({"content": "", "x_agent": {"agent": self._agent, "handler": result.last_handler}})
@@ -197,8 +174,8 @@ class DeltaWriter:
         """Return the last deltas of a run and its finish reason.
 
         Args:
-            result: how it ended.
-            calls: those of the client's own tools, with the ids that the client is to use.
+            result: the result of the run.
+            calls: the calls of the client's own tools, with the ids for the client.
         """
         deltas: list[_Delta] = []
         if self._hold and result.stop_reason == "done" and result.last_agent.output is not None:
@@ -208,22 +185,22 @@ class DeltaWriter:
             before = held if result.last_agent.output is None else []
             held = [*before, _limit_text(result)]
         for text in held:
-            deltas += self._said(text)
+            deltas += self._text_deltas(text)
             deltas += _delta("content", self._text.close())
         for index, call in enumerate(calls):
             deltas += _call_deltas(index, call)
         return deltas, _finish_reason(result, calls)
 
-    def _said(self, text: str) -> list[_Delta]:
+    def _text_deltas(self, text: str) -> list[_Delta]:
         return [] if self._hold else _delta("content", self._text.add(text))
 
-    def _done(self, message: Message) -> list[_Delta]:
-        """Say of a complete reply what has not been said in pieces."""
+    def _reply_deltas(self, message: Message) -> list[_Delta]:
+        """Return the deltas of a complete reply whose parts were not streamed."""
         deltas: list[_Delta] = []
-        if not self._thinks:
-            deltas += _delta("reasoning_content", self._reasoning.add(_thoughts_of(message)))
-        if not self._present:
-            deltas += self._said(text_of(message))
+        if not self._has_reasoning:
+            deltas += _delta("reasoning_content", self._reasoning.add(_reasoning_of(message)))
+        if not self._pieces:
+            deltas += self._text_deltas(text_of(message))
         if refusal := message.get("refusal"):
             deltas.append({"refusal": str(refusal)})
         if self._hold:
@@ -231,24 +208,24 @@ class DeltaWriter:
         return deltas + self._next_reply()
 
     def _next_reply(self) -> list[_Delta]:
-        self._present.clear()
-        self._thinks = False
+        self._pieces.clear()
+        self._has_reasoning = False
         rest = _delta("content", self._text.close())
         return rest + _delta("reasoning_content", self._reasoning.close())
 
 
-def _thoughts_of(message: Message) -> str:
-    """Return what a reply tells of its thinking. An app's handler may put anything under these keys."""
+def _reasoning_of(message: Message) -> str:
+    """Return the reasoning text of a reply. An app's handler may put any value under these keys."""
     fields = cast("Mapping[str, Any]", message)
     texts = [said for key in ("reasoning_content", "reasoning") if isinstance(said := fields.get(key), str)]
     texts += [_text_in(fields.get(key), inside) for key, inside in _BLOCKS]
-    # the same reasoning often comes under two keys at once; it is told once
+    # the same reasoning often comes under two keys; it is shown once
     told = next((text for text in texts if text), "")
     return told + _text_in(fields.get("content"), "thinking")
 
 
 def _text_in(blocks: object, key: str) -> str:
-    """Return the text that blocks have under a key, which may be blocks again."""
+    """Return the text of blocks under a key; a value may be a list of blocks."""
     listed = cast("list[object]", blocks) if isinstance(blocks, list) else []
     found = [cast("dict[str, object]", block).get(key) for block in listed if isinstance(block, dict)]
     return "".join(each if isinstance(each, str) else _text_in(each, "text") for each in found)
@@ -259,7 +236,7 @@ def _delta(key: str, text: str) -> list[_Delta]:
 
 
 def _limit_text(result: RunResult[Any]) -> str:
-    """Return what the app gives as the output where a limit ends a run, as a model would have written it."""
+    """Return the app's output of a run that a limit ended, as a model would have written it."""
     if isinstance(output := result.final_output, str):
         return output
     plain: JsonValue = to_jsonable_python(output, fallback=str, inf_nan_mode="strings")
@@ -268,7 +245,9 @@ def _limit_text(result: RunResult[Any]) -> str:
 
 
 def _call_deltas(index: int, call: ToolCall) -> Iterable[_Delta]:
-    """Id and name only at first: some clients append those of every delta."""
+    """Yield the deltas of a call. Only the first has id and name: some clients append those of every
+    delta.
+    """
     function = call["function"]
     opened = {"name": function["name"], "arguments": ""}
     yield {"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": opened}]}
@@ -286,7 +265,7 @@ def _finish_reason(result: RunResult[Any], calls: Sequence[ToolCall]) -> str:
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:
-    """Return the usage of a whole run as chat completions spells it."""
+    """Return the usage of a run in the form of chat completions."""
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
@@ -298,7 +277,7 @@ def usage_body(usage: Usage) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What is the same in all parts of one reply."""
+    """The fields that all chunks of one reply have in common."""
 
     id: str
     model: str
@@ -356,184 +335,3 @@ def _calls(deltas: Iterable[_Delta]) -> list[dict[str, Any]]:
 
 def _joined(deltas: Iterable[_Delta], key: str) -> str:
     return "".join(delta.get(key) or "" for delta in deltas)
-
-
-T = TypeVar("T")
-
-AsgiScope = MutableMapping[str, Any]
-
-AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-
-AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-_DRAIN_SECONDS = 2.0
-
-
-class ClientGone(Exception):
-    """The client has closed the connection, so there is nobody to answer."""
-
-
-def headers_of(scope: AsgiScope) -> dict[str, str]:
-    """Return the headers of a request, names in lower case; of one that came twice, the first."""
-    found: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
-    return found
-
-
-async def read_body(receive: AsgiReceive, limit: int, declared: str | None) -> bytes:
-    """Return the body of a request.
-
-    Args:
-        receive: the request.
-        limit: most bytes; they are counted as they come, whatever the client declares.
-        declared: the ``content-length`` header, if any.
-
-    Raises:
-        Refusal: 413.
-        ClientGone: the connection was closed first.
-    """
-    too_long = declared is not None and declared.isdecimal() and int(declared[:20]) > limit
-    pieces: list[bytes] = []
-    size, more = 0, True
-    while more:
-        piece, more = await _piece(receive)
-        size += len(piece)
-        if too_long or size > limit:
-            await _drain(receive, 2 * limit, more=more)
-            raise Refusal(
-                413,
-                f"The body is longer than the {limit} bytes that this server takes.",
-                "body_too_large",
-                headers={"connection": "close"},
-            )
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-async def _piece(receive: AsgiReceive) -> tuple[bytes, bool]:
-    """Return the next piece of a body, and whether more follows."""
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    return message.get("body", b""), message.get("more_body", False)
-
-
-async def _drain(receive: AsgiReceive, most: int, *, more: bool) -> None:
-    """Read a little further: a client that is cut off while it writes never sees why."""
-    with anyio.move_on_after(_DRAIN_SECONDS):
-        while more and most > 0:
-            piece, more = await _piece(receive)
-            most -= len(piece)
-
-
-async def send_json(
-    send: AsgiSend, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
-) -> None:
-    """Send a whole response."""
-    data = json.dumps(body).encode()
-    every = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
-    await send(_start(status, every))
-    await send({"type": "http.response.body", "body": data})
-
-
-def _start(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
-    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    return {"type": "http.response.start", "status": status, "headers": raw}
-
-
-class EventStream:
-    """A response of server-sent events. It begins with the first event, so until then it can be refused.
-
-    Args:
-        send: where it goes.
-        headers: more headers of the response.
-        patience: seconds that a reader has to take the error that ends it.
-    """
-
-    def __init__(self, send: AsgiSend, headers: Mapping[str, str], *, patience: float = 5.0) -> None:
-        self.started = False
-        self._patience = patience
-        self._send = send
-        self._headers = headers
-        self._lock = anyio.Lock(fast_acquire=True)  # or each event would wait for a turn of the event loop
-        self._written = 0
-
-    async def data(self, *events: Mapping[str, Any] | str, name: str = "") -> None:
-        """Send events, each as JSON; text is sent as it stands. Without a name they are messages."""
-        # ASCII only: some readers of lines take U+2028 or U+0085 in the JSON for the end of one
-        texts = [each if isinstance(each, str) else json.dumps(each) for each in events]
-        if texts:
-            head = f"event: {name}\ndata" if name else "data"
-            await self._write("".join(f"{head}: {text}\n\n" for text in texts))
-
-    async def keep_alive(self, seconds: float) -> None:
-        """Send a comment after every so many seconds of silence, until cancelled."""
-        while True:
-            before = self._written
-            await anyio.sleep(seconds)
-            if self._written == before:
-                await self._write(": ping\n\n")
-
-    async def end(self) -> None:
-        """End the response."""
-        async with self._lock:
-            await self._send({"type": "http.response.body", "body": b""})
-
-    async def fail(self, error: Mapping[str, Any], *, name: str = "") -> None:
-        """End the response with an error, in the form that clients raise on: no ``[DONE]`` follows.
-
-        A reader that takes nothing any more is not waited for.
-        """
-        with anyio.move_on_after(self._patience, shield=True):
-            await self.data(error, name=name)
-            await self.end()
-
-    async def _write(self, text: str) -> None:
-        async with self._lock:
-            if not self.started:
-                kind = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
-                # nginx would collect the events otherwise
-                await self._send(_start(200, {**kind, "x-accel-buffering": "no", **self._headers}))
-                self.started = True
-            await self._send({"type": "http.response.body", "body": text.encode(), "more_body": True})
-            self._written += 1
-
-
-async def attended(
-    receive: AsgiReceive,
-    work: Callable[[], Awaitable[T]],
-    *beside: Callable[[], Coroutine[Any, Any, None]],
-) -> T:
-    """Do the work while the client is there, and cancel it the moment it leaves.
-
-    Args:
-        receive: the request, its body read to the end.
-        work: what to do. What it raises is raised.
-        beside: what to do meanwhile; cancelled when the work is done.
-
-    Raises:
-        ClientGone: it has left.
-    """
-    done: list[T] = []
-    failed: list[Exception] = []
-
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        group.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(watch)
-        for task in beside:
-            group.start_soon(task)
-        try:
-            done.append(await work())
-        except Exception as error:  # here, because the group would wrap it
-            failed.append(error)
-        group.cancel_scope.cancel()
-    if failed:
-        raise failed[0]
-    if not done:
-        raise ClientGone
-    return done[0]

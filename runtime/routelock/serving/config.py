@@ -1,4 +1,4 @@
-"""The settings of a served app, and what an app of the user's learns about a request."""
+"""The settings of a served app, and the request that the app's own code is given."""
 
 from __future__ import annotations
 
@@ -19,49 +19,50 @@ __all__ = ["A2A", "ServeConfig", "ServedRequest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class A2A:
-    """How agents are served by the Agent2Agent protocol, besides.
+    """The settings of the Agent2Agent protocol.
 
     Tasks, and conversations without ``sessions``, are kept in memory within ``ServeConfig.max_pending``,
     ``pending_bytes`` and ``pending_ttl``, for each agent.
     """
 
     sessions: SessionStore | None = None
-    """Where conversations are kept, one session for each context of a client; None keeps them in memory."""
+    """The store of conversations, with one session for each context of a client; None keeps them in
+    memory."""
     url: str | None = None
-    """What the app is reached under, such as ``"https://agents.example.com"``, for the cards; None takes
-    the ``Host`` that a card was asked for under, where only names of the app's own are let in (see
-    ``ServeConfig.allowed_hosts``), and else the address of the socket."""
+    """The URL of the app in the agent cards, such as ``"https://agents.example.com"``. None takes the
+    ``Host`` header of the request for a card if only known names are allowed (see
+    ``ServeConfig.allowed_hosts``), and otherwise the address of the socket."""
     version: str = "1"
-    """The agents' version, as their cards say it to people."""
+    """The version of the agents in their cards, for people."""
     approvals: bool = False
-    """Whether whoever asks an agent may also approve the calls that need it. Without, they are not made."""
+    """Whether the caller of an agent may approve its calls. If not, calls that need approval are not made."""
 
     def __post_init__(self) -> None:
         if self.url is not None and not re.match(r"https?://[^/?#\s]+[^?#\s]*$", self.url):
             raise ConfigError(
-                f"A2A: url must be what the app is reached under, such as 'https://agents.example.com', not "
+                f"A2A: url must be the URL of the app, such as 'https://agents.example.com', not "
                 f"{self.url!r:.80}."
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRequest:
-    """What is known about a request before its run begins; given to ``ServeConfig.context``."""
+    """A request before its run begins, as ``ServeConfig.context`` is given it."""
 
     request_id: str
-    """As in the response's ``x-request-id`` and in the log."""
+    """The id in the response's ``x-request-id`` header and in the log."""
     model: str
-    """The name of the agent that is asked for."""
+    """The name of the requested agent."""
     principal: str
-    """Who is asking: the first 16 hex digits of the SHA-256 of the bearer token, never the token itself;
+    """The caller: the first 16 hex digits of the SHA-256 of the bearer token, never the token itself;
     ``"anonymous"`` without keys."""
     scopes: frozenset[str]
     user: str | None
-    """The body's ``user``: the client's word, not checked by anyone."""
+    """The ``user`` of the body, as the client sent it: it is not verified."""
     headers: Mapping[str, str]
     """Names in lower case; ``authorization`` and ``cookie`` are left out."""
     handoff_context: Mapping[str, Any]
-    """What the caller passed along, see `create_app`. Untrusted, but bounded."""
+    """The ``handoff_context`` of the body, see `create_app`. It is untrusted, and bounded in size."""
 
 
 _MORE_THAN_0 = (
@@ -78,46 +79,47 @@ _MORE_THAN_0 = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeConfig:
-    """Settings of `create_app`. The defaults are safe on a machine of one's own.
+    """The settings of `create_app`. The defaults are safe on the user's own machine.
 
     Raises:
-        ConfigError: a value that cannot work, such as an empty key.
+        ConfigError: a value is wrong, such as an empty key.
     """
 
     api_keys: Mapping[str, Collection[str]] | Collection[str] | None = None
-    """The bearer tokens that may ask, if given as a mapping with the scopes that each one's runs have
-    (see ``RunConfig.scopes``). None: everybody may, but only under a loopback ``Host``."""
+    """The accepted bearer tokens. A mapping gives each token the scopes of its runs (see
+    ``RunConfig.scopes``).
+    None: no key is needed, but the ``Host`` has to be loopback."""
     allowed_hosts: Collection[str] | None = None
-    """Names that the ``Host`` header may have; ``("*",)`` for any. None: any with ``api_keys``, and only
-    those of loopback without, so that no web page can reach the app by rebinding its own name."""
+    """The accepted names in the ``Host`` header; ``("*",)`` accepts any. None: any with ``api_keys``, and
+    only loopback without, so that no web page can reach the app by DNS rebinding."""
     run_config: RunConfig = field(default_factory=RunConfig)
-    """The settings of every run. ``run_id`` is not used: each run has its own."""
+    """The settings of every run. ``run_id`` is not used: each run has an id of its own."""
     context: Callable[[ServedRequest], MaybeAwaitable[Any]] | None = None
-    """Makes the object that is passed as ``context=`` to the run; without it there is none."""
+    """Makes the object that is passed as ``context=`` to the run; None passes none."""
     hooks: RunHooks | None = None
     a2a: A2A | None = None
     """Serves the agents by the Agent2Agent protocol, too; None does not."""
     client_tools: bool = True
-    """Whether clients may send tools, which they run themselves. One that is named like a tool or transfer of
-    the agents is refused in any case."""
+    """Whether clients may send tools, which they run themselves. A tool with the name of a tool or handoff of
+    the agents is always refused."""
     max_turns: int | None = DEFAULT_MAX_TURNS
     """Most model calls of one request; None for no limit."""
     max_body: int = 10 * 2**20
-    """Bytes of a request's body."""
+    """Most bytes of a request's body."""
     max_concurrent: int = 64
-    """Requests that run at the same time; one more is refused at once (429)."""
+    """Most requests that run at the same time; one more is refused with 429."""
     timeout: float = 300.0
     """Seconds that one request may take, until its last byte."""
     body_timeout: float = 30.0
     """Seconds that the body of a request may take to arrive."""
     max_hops: int = 8
-    """How many servers a request may have passed before this one (``handoff_context.hops``)."""
+    """Most servers that a request may have passed before this one (``handoff_context.hops``)."""
     ping: float = 15.0
     """Seconds of silence after which a stream gets a comment, so that no proxy closes it."""
     max_pending: int = 1000
-    """Runs that are kept while their client answers its own tools' calls; the oldest goes first."""
+    """Most runs that are kept while their clients run their own tools; the oldest is dropped first."""
     pending_bytes: int = 64 * 2**20
-    """Most memory for those, counted as JSON."""
+    """Most bytes of those runs, counted as JSON."""
     pending_ttl: float = 900.0
     """Seconds that such a run is kept."""
 
@@ -125,14 +127,17 @@ class ServeConfig:
         rules = (
             (
                 not isinstance(self.api_keys, str | bytes),
-                "api_keys must be a list of tokens, not one text; write [token]",
+                "api_keys must be a list of tokens, not one string; write [token]",
             ),
             (
                 self.api_keys is None or _are_tokens(self.api_keys),
-                "api_keys must be tokens, one or more, none of them empty or with white space around it, as "
-                "the line end of a file is; pass None to serve without keys",
+                "api_keys must have one or more tokens, none of them empty or with white space around it, "
+                "such as the line end of a file; pass None to serve without keys",
             ),
-            (not isinstance(self.allowed_hosts, str), "allowed_hosts must be a list of names, not one text"),
+            (
+                not isinstance(self.allowed_hosts, str),
+                "allowed_hosts must be a list of names, not one string",
+            ),
             (_is_count(self.max_hops, 0), f"max_hops must be 0 or more, not {self.max_hops!r:.80}"),
             (
                 self.max_turns is None or _is_count(self.max_turns, 1),

@@ -1,7 +1,8 @@
-"""What a client is told when it gets no answer: the status, and a body as OpenAI's clients read it."""
+"""Refusals: the status and body that a client gets instead of an answer, as OpenAI's clients read it."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,18 +24,22 @@ from routelock.errors import (
     ProviderTimeout,
     QuotaExhausted,
     RateLimited,
+    RoutelockError,
     RunTimeout,
     SessionConflict,
     SessionError,
     ToolError,
 )
 
-__all__ = ["Refusal", "out_of_time", "refusal_for"]
+__all__ = ["Refusal", "closing", "log_refusal", "out_of_time", "refusal_for"]
+
+
+_logger = logging.getLogger("routelock.serving")
 
 
 @dataclass(eq=False)
 class Refusal(Exception):
-    """A request that is answered with an error. ``message`` goes to the client as it stands."""
+    """An error that a request is answered with. The client is sent ``message`` as it is."""
 
     status: int
     message: str
@@ -42,7 +47,7 @@ class Refusal(Exception):
     param: str | None = None
     headers: Mapping[str, str] = field(default_factory=lambda: {})
     for_log: str = ""
-    """What the server's log is told besides, and the client is not."""
+    """More text for the server's log, which the client is not sent."""
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}: {self.message}"
@@ -74,8 +79,8 @@ def _type(status: int) -> str:
 _UPSTREAM = (502, "upstream_error", "The model behind this agent failed.")
 
 _KNOWN: dict[type[BaseException], tuple[int, str, str]] = {
-    # that there are handlers at all was checked when the app was made
-    NoHandlerError: (403, "scope_denied", "Nothing that could answer is open to your key."),
+    # the app has checked that there are handlers
+    NoHandlerError: (403, "scope_denied", "No handler of this agent is permitted to your key."),
     GuardrailTripped: (400, "guardrail_tripped", "A guardrail of this agent stopped the request."),
     ContextTooLong: (
         400,
@@ -88,52 +93,54 @@ _KNOWN: dict[type[BaseException], tuple[int, str, str]] = {
     ProviderTimeout: (504, "upstream_timeout", "The model behind this agent did not answer in time."),
     AuthenticationFailed: (502, "upstream_auth", "The model behind this agent refused the server's key."),
     ProviderError: _UPSTREAM,
-    HandlerError: (500, "handler_failed", "What answers for this agent failed."),
+    HandlerError: (500, "handler_failed", "The handler of this agent failed."),
     MaxTurnsExceeded: (500, "max_turns_exceeded", "The run needed more model calls than it may make."),
-    MaxHandoffsExceeded: (500, "max_handoffs_exceeded", "The run made more transfers than it may make."),
-    LoopDetected: (500, "loop_detected", "The agents went round without progress, so the run was ended."),
-    RunTimeout: (504, "run_timeout", "The run took longer than it may."),
-    LimitExceeded: (500, "limit_exceeded", "A limit of the run is used up."),
-    ModelBehaviorError: (502, "bad_model_output", "The model kept sending something unusable."),
+    MaxHandoffsExceeded: (500, "max_handoffs_exceeded", "The run needed more handoffs than it may make."),
+    LoopDetected: (500, "loop_detected", "The agents made no progress, so the run was ended."),
+    RunTimeout: (504, "run_timeout", "The run exceeded its time limit."),
+    LimitExceeded: (500, "limit_exceeded", "The run exceeded one of its limits."),
+    ModelBehaviorError: (502, "bad_model_output", "The model repeatedly sent an unusable reply."),
     ToolError: (500, "tool_failed", "A tool of this agent failed."),
-    HandoffError: (500, "handoff_failed", "A transfer between agents failed."),
+    HandoffError: (500, "handoff_failed", "A handoff between agents failed."),
     SessionConflict: (
         409,
         "conversation_conflict",
-        "The conversation went on elsewhere. Try again.",
+        "The conversation was changed by another request. Try again.",
     ),
     SessionError: (500, "session_failed", "The conversation could not be loaded or stored."),
 }
-"""What is said of routelock's errors. Never their own text: it may quote prompts, keys and paths."""
+"""The texts for routelock's errors. Their own texts may quote prompts, keys and paths."""
 
-_UNKNOWN = (500, "internal_error", "The server failed. Its log has more under the request id.")
+_UNKNOWN = (500, "internal_error", "The server failed. Its log has the details under the request id.")
 
 
 def refusal_for(error: BaseException) -> Refusal:
-    """Return what the client is told about an error that ended its run.
+    """Return the refusal for an error that ended a run.
 
-    A request that ran tools, or that fails again, is marked with ``x-should-retry: false``: OpenAI's
-    clients repeat every 5xx by themselves, and would run the tools again.
+    If the request ran tools, or would fail again, the refusal has the header ``x-should-retry: false``.
+    OpenAI's clients repeat every 5xx, and would run the tools again.
     """
     if isinstance(error, Refusal):
         return error
     status, code, message = next((_KNOWN[kind] for kind in type(error).__mro__ if kind in _KNOWN), _UNKNOWN)
-    if isinstance(error, ProviderError) and error.status == 508:  # from an agent further on in the circle
+    if isinstance(error, ProviderError) and error.status == 508:  # from another server of the loop
         status, code, message = (
             508,
             "too_many_hops",
-            "Agents of several servers hand the request to each other.",
+            "Agents of several servers hand the request off to each other.",
         )
     headers: dict[str, str] = {}
     if not getattr(error, "retryable", False) or _has_acted(error):
         headers["x-should-retry"] = "false"
     if isinstance(error, RateLimited) and status == 429:
         headers["retry-after"] = str(max(1, round(error.retry_after or 1)))
-    return Refusal(status, message, code, headers=headers)
+    refusal = Refusal(status, message, code, headers=headers)
+    refusal.__cause__ = error
+    return refusal
 
 
 def out_of_time(seconds: float) -> Refusal:
-    """Return what a client is told whose run took longer than that."""
+    """Return the refusal for a run that took longer than so many seconds."""
     return Refusal(
         504,
         f"The run took longer than the {seconds:g} seconds that this server allows.",
@@ -142,7 +149,25 @@ def out_of_time(seconds: float) -> Refusal:
     )
 
 
+def closing() -> Refusal:
+    """Return the refusal for clients whose runs are cancelled because the server ends."""
+    return Refusal(503, "The server is shutting down.", "shutting_down", headers={"x-should-retry": "false"})
+
+
+def log_refusal(request_id: str, refusal: Refusal) -> None:
+    """Log what the client is told, and the cause, which it is not told."""
+    cause = refusal.__cause__
+    if refusal.status >= 500:
+        _logger.error("%s: %s", request_id, refusal, exc_info=cause)
+    elif isinstance(cause, RoutelockError):
+        _logger.warning("%s: %s (%s: %s)", request_id, refusal, type(cause).__name__, cause)
+    elif refusal.for_log:
+        _logger.warning("%s: %s (%s)", request_id, refusal, refusal.for_log)
+    else:
+        _logger.info("%s: %s", request_id, refusal)
+
+
 def _has_acted(error: BaseException) -> bool:
-    """Whether the run has done more than ask models."""
+    """Return whether the run has done more than call models."""
     result: Any = getattr(error, "result", None)
     return result is not None and any(item.kind in ("tool", "handoff") for item in result.new_items)

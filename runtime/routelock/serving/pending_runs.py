@@ -1,17 +1,16 @@
-"""Runs that wait for their client to answer its own tools' calls.
+"""Runs that wait for their client to run its own tools.
 
-HTTP keeps nothing between two requests, and a client knows only what it was shown: it would come back
-without the server's own tool calls of that turn, without the transfers, and at the first agent. So the
-app keeps the transcript and who was in charge. The limits, on purpose:
+A client sends back only what it was shown: not the server's tool calls of that turn and not the handoffs. So
+the app keeps the transcript and the active agent. The limits of this are:
 
-* it is in memory: after a restart, or in another worker process, the run goes on from what the client
-  sent, at the first agent. One process, or sessions that stick to a worker, avoid that;
-* it is bounded in number, in bytes and in time, see `ServeConfig`; what was dropped goes on likewise;
-* a handler that is not the agent's own, one that only a handoff leads to, is not resumed: the agent's
-  default goes on with the same transcript. What the transfer passed along (``handoff_input``, a source's
-  instructions) is gone;
-* an agent that answers another one (``return_to_caller``) ends the run with its answer: who asked it is gone;
-* an entry is not used up by being read: a client may repeat a request whose reply it lost.
+* It is in memory. After a restart, or in another worker process, the run begins at the first agent with the
+  messages that the client sent. Use one process, or sticky sessions.
+* It is bounded in number, bytes and time, see `ServeConfig`. A dropped run begins again in the same way.
+* A handler that is not one of the agent's own, but the target of a handoff, is not resumed. The agent's
+  default handler continues with the same transcript, without the data of the handoff (``handoff_input``, the
+  source's instructions).
+* An agent that was to return to its caller (``return_to_caller``) ends the run with its answer.
+* Reading a run does not remove it: a client may repeat a request whose reply it lost.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ __all__ = ["PendingRuns", "Resumed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """A run that goes on."""
+    """A run that is resumed."""
 
     agent: Agent[Any]
     handler: str
     messages: list[Message]
-    """The transcript, the answers, and what the client added after them."""
+    """The transcript, the tool results, and the messages that the client added after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,19 +47,19 @@ class _Kept:
     handler: str
     messages: list[Message]
     own_ids: Mapping[str, str]
-    """The ids that the client was given, and those of the transcript."""
+    """The call ids of the transcript, by those that the client was given."""
     size: int
     until: float
 
 
 class PendingRuns:
-    """The waiting runs of one app. Nobody finds those of another principal or model.
+    """The waiting runs of one app. A caller finds only its own, and only for the same model.
 
     Args:
-        most: how many are kept.
-        size: most bytes of all together, counted as JSON.
-        ttl: seconds that each is kept.
-        clock: gives the time in seconds; replace it for tests.
+        most: the largest number of runs.
+        size: most bytes of all runs, counted as JSON.
+        ttl: seconds that a run is kept.
+        clock: returns the time in seconds; replace it for tests.
     """
 
     def __init__(
@@ -74,10 +73,10 @@ class PendingRuns:
         return len(self._kept)
 
     def keep(self, principal: str, model: str, result: RunResult[Any]) -> list[ToolCall]:
-        """Keep a run that has to be answered, and return its calls as the client is to see them.
+        """Keep a run that waits, and return its calls for the client, with new ids.
 
-        Their ids are made up here and cannot be guessed. Those of models repeat ("call_0"), and would
-        lead one conversation into another.
+        The new ids cannot be guessed. Those of models repeat ("call_0"), and would lead one conversation into
+        another.
         """
         calls: list[ToolCall] = []
         own_ids: dict[str, str] = {}
@@ -108,13 +107,13 @@ class PendingRuns:
         return calls
 
     def find(self, principal: str, model: str, messages: Sequence[Message]) -> Resumed | None:
-        """Return the run that these messages go on with, or None when there is none to go on with.
+        """Return the run that these messages continue, or None.
 
         Args:
-            principal: who is asking.
-            model: which agent is asked for.
-            messages: what the client sent: its last message with tool calls, an answer to each of
-                them, and perhaps more.
+            principal: the name of the caller.
+            model: the name of the requested agent.
+            messages: the messages of the client: the last message with tool calls, a result of each call, and
+                perhaps more.
         """
         self._forget()
         answered = _answers(messages)
@@ -130,7 +129,7 @@ class PendingRuns:
         return Resumed(agent=kept.agent, handler=kept.handler, messages=[*kept.messages, *added])
 
     def _forget(self) -> None:
-        """Drop what is too old, and then what was not used for longest."""
+        """Drop expired runs, and then those that were least recently used."""
         now = self._clock()
         for key in [key for key, kept in self._kept.items() if kept.until <= now]:
             self._used -= self._kept.pop(key).size
@@ -139,7 +138,7 @@ class PendingRuns:
 
 
 def _answers(messages: Sequence[Message]) -> tuple[frozenset[str], Sequence[Message]] | None:
-    """Return the ids of the last calls and all that follows them, if each of them is answered there."""
+    """Return the ids of the last calls and the messages after them, if each call has a result."""
     for place in range(len(messages) - 1, -1, -1):
         if calls := calls_of(messages[place]):
             ids = frozenset(call["id"] for call in calls)
@@ -158,10 +157,10 @@ def _with_own_id(message: Message, own_ids: Mapping[str, str]) -> Message:
 
 
 def _transcript(result: RunResult[Any]) -> list[Message]:
-    """Return what the agent in charge is to see when it goes on.
+    """Return the messages for the active agent when it is resumed.
 
-    After a transfer that is what it was shown, not the whole transcript: what an input filter hid
-    from it stays hidden.
+    After a handoff these are the messages that it was shown, and not the whole transcript, so that the effect
+    of an input filter remains.
     """
     whole = result.to_input_list()
     if not any(record.taken for record in result.handoffs):
@@ -175,7 +174,7 @@ def _transcript(result: RunResult[Any]) -> list[Message]:
 
 
 def _marked(message: Message, family: str | None) -> Message:
-    """Mark what only that family reads, as `RunResult.to_input_list` does."""
+    """Mark a message that only models of a provider family can read, as `RunResult.to_input_list` does."""
     if family is None or message["role"] != "assistant" or message == portable(message):
         return message
     return cast(Message, {**message, ORIGIN: family})

@@ -1,4 +1,4 @@
-"""Reading a request: pydantic at the edge, then plain frozen data."""
+"""The body of a chat request, parsed by pydantic, and the run that answers it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import pydantic
 from pydantic_core import from_json
@@ -22,17 +22,20 @@ from routelock.run.handler_selection import named
 from routelock.run.result import RunResult
 from routelock.runner import Runner
 from routelock.serving.catalog import ServedAgent
-from routelock.serving.completions import Completion, DeltaWriter, EventStream
+from routelock.serving.completions import Completion, DeltaWriter
 from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal
 from routelock.serving.pending_runs import PendingRuns
 
+if TYPE_CHECKING:
+    from routelock.serving.http import EventStream
+
 __all__ = [
     "ChatRequest",
-    "Job",
+    "ChatRun",
+    "chat_run",
     "check_size",
     "context_for",
-    "job_of",
     "needs_approval",
     "parse",
     "read_json",
@@ -51,7 +54,7 @@ _MOST_CALLS = 1024
 """In one message."""
 
 _MOST_VALUES = 100_000
-"""That a reader takes who is slow: each costs the A2A protocol's SDK some ten microseconds."""
+"""In one A2A request: each value costs the protocol's SDK some ten microseconds."""
 
 _MOST_HOPS = 10**6
 
@@ -60,7 +63,7 @@ _IN_JSON = {
     "list_type": "Input should be a valid array",
     "model_type": "Input should be an object",
 }
-"""What pydantic says in Python's words."""
+"""Texts in terms of JSON for errors that pydantic words in terms of Python."""
 
 
 class _StreamOptions(pydantic.BaseModel):
@@ -68,7 +71,7 @@ class _StreamOptions(pydantic.BaseModel):
 
 
 class _Function(pydantic.BaseModel):
-    # what else a function says, such as `strict`, goes to the model as it is
+    # other keys of a function, such as `strict`, are sent to the model
     model_config = pydantic.ConfigDict(extra="allow")
     name: Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
     description: str | None = None
@@ -95,9 +98,9 @@ class _HandoffContext(pydantic.BaseModel):
 
 
 class _Body(pydantic.BaseModel):
-    """The part of a chat-completions request that counts here; every other key is ignored."""
+    """The keys of a chat-completions request that are used; all others are ignored."""
 
-    # the first mistake is enough: a list of all of them could be longer than the body
+    # stop at the first error: a list of all errors could be longer than the body
     messages: Annotated[
         list[dict[str, Any]],
         pydantic.Field(min_length=1, max_length=_MOST_MESSAGES),
@@ -115,15 +118,15 @@ class _Body(pydantic.BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """What a client asks for."""
+    """A parsed chat request."""
 
     messages: list[Message]
     model: str
-    """Empty: it did not say."""
+    """Empty if the client did not name one."""
     stream: bool
     include_usage: bool
     tools: Sequence[ToolSpec]
-    """Those that the client runs itself; none when its ``tool_choice`` is ``"none"``."""
+    """The tools that the client runs; none if its ``tool_choice`` is ``"none"``."""
     tool_choice: str | None
     """``"required"``, or the name of one of ``tools``."""
     user: str | None
@@ -132,10 +135,10 @@ class ChatRequest:
 
 
 def parse(body: bytes) -> ChatRequest:
-    """Read the body of a request.
+    """Parse the body of a request.
 
     Raises:
-        Refusal: 400, with what is wrong and where.
+        Refusal: 400. The message says what is wrong and where.
     """
     said = read_json(body)
     try:
@@ -162,14 +165,14 @@ def parse(body: bytes) -> ChatRequest:
 
 
 def read_json(body: bytes) -> object:
-    """Return what a body says.
+    """Return the JSON value of a body.
 
     Raises:
-        Refusal: 400, it is not JSON, or nothing that could be written as JSON again: half of a character,
-            numbers that are too large, and what is nested too deeply are refused as well.
+        Refusal: 400. The body is not JSON, or the value could not be written as JSON again: it has half of a
+            character, a number that is too large, or is nested too deeply.
     """
     try:
-        # NaN and Infinity are no JSON; `model_validate_json` lets them pass, and no provider takes them
+        # NaN and Infinity are not JSON; `model_validate_json` accepts them, and no provider does
         said: object = from_json(body, allow_inf_nan=False)
         if finite(said) is not said:
             raise ValueError("a number in it is larger than any that can be read")
@@ -179,7 +182,7 @@ def read_json(body: bytes) -> object:
 
 
 def check_size(said: object) -> None:
-    """Refuse what is made of so many values that all other requests would wait for it to be read.
+    """Refuse a request with so many values that all other requests would wait while it is parsed.
 
     Raises:
         Refusal: 413.
@@ -218,18 +221,18 @@ def _messages(given: list[dict[str, Any]]) -> list[Message]:
             where = f"messages[{place}].tool_calls"
             raise _refused(f"{where} has more than {_MOST_CALLS} calls.", where)
     try:
-        return to_messages([_said(each) for each in given])
+        return to_messages([_cleaned(each) for each in given])
     except ConfigError as error:
         message = re.sub(r"^Input message (\d+)", r"messages[\1]", str(error))
         raise _refused(message, "messages") from error
 
 
-def _said(message: dict[str, Any]) -> dict[str, Any]:
-    """Return what a message says.
+def _cleaned(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without the keys that a client must not set or that vendors refuse.
 
-    Keys with an underscore are routelock's own: no client may say which vendor wrote a message. Clients
-    send back whole what they were given: the keys that serving added, and null for all that they know;
-    some vendors refuse either.
+    Keys with an underscore are internal: a client must not claim that a vendor wrote a message. Clients send
+    back the messages that they were given, with the keys that serving added, and with null for every key that
+    they know. Some vendors refuse both.
     """
     kept = {key: value for key, value in message.items() if value is not None or key == "content"}
     if kept.get("role") == "assistant":
@@ -260,14 +263,14 @@ def _choice(read: _Body, tools: Sequence[ToolSpec]) -> str | None:
 _OPENING: dict[str, Any] = {"role": "assistant", "content": ""}
 
 _NEEDS_APPROVAL = (
-    "The agent wants to do something that a person has to approve, which this endpoint cannot ask for. "
-    "It was not done."
+    "The agent made a call that a person has to approve, and this endpoint has no way to ask for approval. "
+    "The call was not made."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A run that is ready to start."""
+class ChatRun:
+    """The run that answers a chat request."""
 
     served: ServedAgent
     asked: ChatRequest
@@ -280,7 +283,7 @@ class Job:
     run_config: RunConfig
 
     async def whole(self) -> dict[str, Any]:
-        """Run, and return the whole reply."""
+        """Run, and return the body of the response."""
         result = await Runner.run(
             self.agent,
             self.messages,
@@ -295,9 +298,9 @@ class Job:
         return self.completion.whole([*deltas, *last], finish, result.usage)
 
     async def stream(self, to: EventStream) -> None:
-        """Run, and write the reply as it comes, down to ``[DONE]``.
+        """Run, and send the chunks of the reply as they come, and ``[DONE]`` at the end.
 
-        Nothing is written before there is something to say, so until then an error has a status.
+        Nothing is sent before there is content, so an error before that has a status.
         """
         writer, early = self._writer(), [_OPENING]
         stream = Runner.run_streamed(
@@ -311,8 +314,8 @@ class Job:
         async with stream:
             async for event in stream:
                 early += writer.take(event, lambda: stream.result)
-                if early and (to.started or any(_says_something(delta) for delta in early)):
-                    await to.data(*map(self.completion.chunk, early))
+                if early and (to.has_begun or any(_has_content(delta) for delta in early)):
+                    await to.send(*map(self.completion.chunk, early))
                     early.clear()
         result = stream.result
         last, finish = writer.finish(result, self._calls(result))
@@ -320,7 +323,7 @@ class Job:
         chunks.append(self.completion.chunk({}, finish))
         if self.asked.include_usage:
             chunks.append(self.completion.usage_chunk(result.usage))
-        await to.data(*chunks, "[DONE]")
+        await to.send(*chunks, "[DONE]")
 
     def _writer(self) -> DeltaWriter:
         return DeltaWriter(agents=self.served.graph.keys(), hold=self.served.has_output_type)
@@ -334,10 +337,10 @@ class Job:
 
 
 def needs_approval(result: RunResult[Any]) -> Refusal:
-    """Return what a client is told whose run waits for a person; the log is told which calls do."""
+    """Return the refusal for a run that waits for approval. The log has the calls that wait."""
     calls = [f"{each.name!r} of agent {each.agent!r}" for each in result.interruptions]
-    calls += [f"{call['function']['name']!r}, which the caller answers" for call in result.pending]
-    return Refusal(403, _NEEDS_APPROVAL, "approval_required", for_log=f"what waits: {', '.join(calls)}")
+    calls += [f"{call['function']['name']!r}, an external tool" for call in result.pending]
+    return Refusal(403, _NEEDS_APPROVAL, "approval_required", for_log=f"calls that wait: {', '.join(calls)}")
 
 
 async def context_for(config: ServeConfig, about: ServedRequest) -> Any:
@@ -347,19 +350,19 @@ async def context_for(config: ServeConfig, about: ServedRequest) -> Any:
     return await call_user_code("ServeConfig.context", config.context, about)
 
 
-def _says_something(delta: Mapping[str, Any]) -> bool:
+def _has_content(delta: Mapping[str, Any]) -> bool:
     return delta is not _OPENING and "x_agent" not in delta
 
 
-def job_of(
+def chat_run(
     served: ServedAgent,
     asked: ChatRequest,
     about: ServedRequest,
     completion: Completion,
     config: ServeConfig,
     pending: PendingRuns,
-) -> Job:
-    """Return the run that answers a request: a new one, or one that was waiting for these answers."""
+) -> ChatRun:
+    """Return the run that answers a request: a new one, or one that waited for these tool results."""
     settings = _settings(asked, about, config.run_config)
     agent, messages = served.agent, asked.messages
     found = pending.find(about.principal, about.model, messages)
@@ -370,7 +373,7 @@ def job_of(
             agents=(*settings.agents, served.agent),
             handler=found.handler if _can_start_at(found.handler, agent, settings) else None,
         )
-    return Job(
+    return ChatRun(
         served=served,
         asked=asked,
         about=about,
@@ -386,13 +389,13 @@ def job_of(
 def _can_start_at(handler: str, agent: Agent[Any], settings: RunConfig) -> bool:
     try:
         named(agent, handler, settings)
-    except ConfigError:  # one that only a handoff leads to; the agent's default goes on
+    except ConfigError:  # the target of a handoff; the agent's default continues
         return False
     return True
 
 
 def _settings(asked: ChatRequest, about: ServedRequest, base: RunConfig) -> RunConfig:
-    """Return the app's settings with what this request adds."""
+    """Return the settings of the app with those of this request."""
     choice = {"tool_choice": asked.tool_choice} if asked.tool_choice else {}
     memory = {"handoff_origin": dict(about.handoff_context)} if about.handoff_context else {}
     return replace(
@@ -402,5 +405,5 @@ def _settings(asked: ChatRequest, about: ServedRequest, base: RunConfig) -> RunC
         external_tools=(*asked.tools, *base.external_tools),
         model_settings={**base.model_settings, **choice},
         shared_memory={**base.shared_memory, **memory},
-        retry=replace(base.retry, mid_stream=False),  # what a client was shown cannot be taken back
+        retry=replace(base.retry, mid_stream=False),  # chunks that were sent cannot be taken back
     )

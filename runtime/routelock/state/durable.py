@@ -1,4 +1,4 @@
-"""Runs on many workers and machines that survive the death of any of them: the extra ``durable``.
+"""Runs on many workers and machines that survive the failure of any of them: the extra ``durable``.
 
     async with serving_runs([triage], database):          # in each worker
         ...

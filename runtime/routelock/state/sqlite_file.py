@@ -1,4 +1,4 @@
-"""An SQLite file of ours: opened late, used from worker threads, one transaction at a time."""
+"""An SQLite file with tables of routelock, used from worker threads, one transaction at a time."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ T = TypeVar("T")
 
 
 class SQLiteFile:
-    """A file with tables of ours; it may hold others, too. It is opened with the first use.
+    """A file with tables of routelock, and perhaps other tables. It is opened at its first use.
 
-    What is written survives the process and, as each transaction waits for the disk, a power cut. Not for
-    network file systems: https://www.sqlite.org/faq.html#q5.
+    A transaction survives the end of the process and, because it waits for the disk, a power cut. Do not put
+    the file on a network file system: https://www.sqlite.org/faq.html#q5.
 
     Args:
-        path: the file, made if it is not there.
-        part: what the tables are for, in ``routelock_schema``.
-        schema: the version of the tables. Newer ones are refused.
-        tables: the statements that make them if they are not there, each ended by a semicolon.
-        alone: whether no other process may use the file as long as this one does.
-        timeout: seconds that a writer waits for others.
-        newer: the error for tables that are newer.
+        path: the file. It is created if it does not exist.
+        part: the name of this set of tables in the table ``routelock_schema``.
+        schema: the version of the tables. A newer version in the file is refused.
+        tables: the statements that create the tables, each ended by a semicolon.
+        alone: whether other processes are kept out while this one has the file open.
+        timeout: seconds that a writer waits for other writers.
+        newer: the error that is raised if the tables are newer.
 
     Raises:
-        ConfigError: the path is none of a file.
+        ConfigError: the path is not that of a file.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class SQLiteFile:
         self._process = 0
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do some work in one transaction, in a worker thread; once begun it is done to its end.
+        """Run a function in one transaction, in a worker thread. Once begun, it is not cancelled.
 
         Raises:
-            ConfigError: another process uses a file that this one is to use alone, or the tables are newer.
+            ConfigError: the file is for one process and another one uses it, or its tables are newer.
         """
         return await anyio.to_thread.run_sync(partial(self.do_now, work))
 
     def do_now(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True) -> T:
-        """Do some work in this thread, in a transaction if it writes; see `do`."""
+        """Run a function in this thread, in a transaction if it writes; see `do`."""
         with self._lock:
             db = self._opened()
             if not writes:
@@ -79,7 +79,7 @@ class SQLiteFile:
                 return work(db)
 
     def close(self) -> None:
-        """Close the file. It is opened again with the next use."""
+        """Close the file. It is opened again at its next use."""
         with self._lock:
             db, self._db = self._db, None
             if db is not None:

@@ -1,4 +1,4 @@
-"""A2A over true sockets: tasks that run while something else happens to them, and streams nobody reads."""
+"""Tasks of A2A: messages to a running task, silence, streams without a reader, and pieces of text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from served_apps import listening
 
 from routelock import Agent, Request, handler
 from routelock.serving import A2A, create_app
-from routelock.serving.a2a.agent_executor import PieceFlow
+from routelock.serving.a2a.agent_executor import TextBatches
 
 pytest.importorskip("a2a")
 
@@ -80,7 +80,7 @@ def test_silence_in_a_stream_is_filled_as_the_app_says() -> None:
     assert "TASK_STATE_COMPLETED" in text
 
 
-def test_a_stream_that_nobody_reads_is_given_up() -> None:
+def test_a_stream_without_a_reader_is_cut_off() -> None:
     given_up: list[str] = []
 
     @handler
@@ -104,7 +104,7 @@ def test_a_stream_that_nobody_reads_is_given_up() -> None:
 
 
 @pytest.mark.anyio
-async def test_pieces_are_sent_at_once_and_none_is_lost() -> None:
+async def test_pieces_are_sent_at_once_and_completely() -> None:
     sent: list[str] = []
     first = anyio.Event()
 
@@ -113,7 +113,7 @@ async def test_pieces_are_sent_at_once_and_none_is_lost() -> None:
         sent.append(text)
         first.set()
 
-    pieces = PieceFlow(send)
+    pieces = TextBatches(send)
 
     async def work() -> None:
         pieces.add("one ")
@@ -122,23 +122,23 @@ async def test_pieces_are_sent_at_once_and_none_is_lost() -> None:
             pieces.add(word)
             await anyio.lowlevel.checkpoint()
 
-    await pieces.flow_during(work)
+    await pieces.send_during(work)
     assert (sent[0], "".join(sent)) == ("one ", "one two three four")
 
 
 @pytest.mark.anyio
-async def test_what_was_said_before_an_error_is_sent_before_it_is_raised() -> None:
+async def test_pieces_before_an_error_are_sent() -> None:
     sent: list[str] = []
 
     async def send(text: str) -> None:
         sent.append(text)
 
-    pieces = PieceFlow(send)
+    pieces = TextBatches(send)
 
     async def work() -> None:
         pieces.add("Half an ")
         raise ValueError("gone")
 
     with pytest.raises(ValueError, match="gone"):
-        await pieces.flow_during(work)
+        await pieces.send_during(work)
     assert sent == ["Half an "]

@@ -20,7 +20,7 @@ def test_texts_are_one_text_and_data_is_json_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("parts", [[], [{}], [{"url": "https://example.com/a.png"}]])
-def test_what_cannot_be_shown_is_refused(parts: Any) -> None:
+def test_parts_that_cannot_be_shown_are_refused(parts: Any) -> None:
     with pytest.raises(Refusal) as caught:
         message_of({"parts": parts})
     assert caught.value.status == 400
@@ -41,12 +41,12 @@ def test_what_cannot_be_shown_is_refused(parts: Any) -> None:
         ([{"data": {"approve": False}}, {"text": "yes"}], (False, "")),
     ],
 )
-def test_only_a_plain_word_approves(parts: Any, verdict: Any) -> None:
+def test_only_a_clear_answer_approves(parts: Any, verdict: Any) -> None:
     assert verdict_of({"parts": parts}) == verdict
 
 
 @pytest.mark.anyio
-async def test_output_that_is_no_object_is_in_one() -> None:
+async def test_output_of_another_type_is_wrapped_in_an_object() -> None:
     result = await Runner.run(agent("A", '{"response": [1, 2]}', output_type=list[int]), "Hi")
     assert answer_parts(result, "ignored")[0]["data"] == {"response": [1, 2]}
     nothing = await Runner.run(agent("A", "Hello."), "Hi")
@@ -54,7 +54,7 @@ async def test_output_that_is_no_object_is_in_one() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_output_that_a_limit_gives_is_data_too() -> None:
+async def test_the_output_of_a_limit_is_data_too() -> None:
     def late(error: LimitExceeded) -> list[int]:
         return [0]
 

@@ -63,7 +63,7 @@ def look_up(order: int) -> str:
     return f"order {order}"
 
 
-def test_there_is_none_unless_it_is_asked_for() -> None:
+def test_a2a_is_off_by_default() -> None:
     with listening(create_app(agent("A"))) as url:
         assert httpx.get(url + CARD, timeout=PATIENCE).status_code == 404
         assert post(f"{url}/a2a/A", b"{}").status_code == 404
@@ -76,14 +76,14 @@ REFUSED: Mapping[str, tuple[str, dict[str, Any], int, int, str]] = {
     # where, what is sent, the status, the code of JSON-RPC, the reason
     "no key": ("A", {"key": "wrong"}, 401, -32000, "INVALID_API_KEY"),
     "another host": ("A", {"host": "evil.example"}, 403, -32000, "HOST_NOT_ALLOWED"),
-    "no such agent": ("nobody", {}, 404, -32000, "MODEL_NOT_FOUND"),
+    "no such agent": ("unknown", {}, 404, -32000, "MODEL_NOT_FOUND"),
     "too long": ("A", {"body": b'"' + b"x" * 2000 + b'"'}, 413, -32600, "BODY_TOO_LARGE"),
     "another type": ("A", {"content-type": "text/plain"}, 415, -32005, "CONTENT_TYPE_NOT_SUPPORTED"),
 }
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_what_is_refused_is_an_error_of_json_rpc(why: str) -> None:
+def test_a_refusal_is_a_json_rpc_error(why: str) -> None:
     """Also what does not come as far as the protocol's SDK: clients read an integer as the code."""
     where, sent, status, code, reason = REFUSED[why]
     settings = replace(SERVED, api_keys=["k"], allowed_hosts=["127.0.0.1"], max_body=1000)
@@ -102,9 +102,9 @@ def test_cards_are_refused_as_pages_are() -> None:
     settings = replace(SERVED, api_keys=["k"], allowed_hosts=["127.0.0.1"])
     with listening(create_app(agent("A"), settings)) as url:
         elsewhere = httpx.get(url + CARD, headers={"host": "evil.example"}, timeout=PATIENCE)
-        nobody = httpx.get(f"{url}/a2a/nobody{CARD}", timeout=PATIENCE)
+        unknown = httpx.get(f"{url}/a2a/unknown{CARD}", timeout=PATIENCE)
     assert (elsewhere.status_code, elsewhere.json()["error"]["code"]) == (403, "host_not_allowed")
-    assert (nobody.status_code, nobody.json()["error"]["code"]) == (404, "model_not_found")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
 
 
 @pytest.mark.parametrize("name", ["A", "A/", "/", "A/B"])
@@ -118,7 +118,7 @@ def test_an_address_may_end_in_a_slash(name: str, slash: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/a2a/", "/a2a//"])
-def test_without_a_name_the_first_is_asked(path: str) -> None:
+def test_the_first_agent_answers_without_a_name(path: str) -> None:
     with listening(create_app([agent("A", "Hi."), agent("B")], SERVED)) as url:
         assert text_of(task_of(ask(url + path))) == "Hi."
 
@@ -179,7 +179,7 @@ def test_the_address_of_an_app_is_a_whole_one(url: str) -> None:
         A2A(url=url)
 
 
-def test_nobody_finds_what_is_anothers() -> None:
+def test_tasks_belong_to_one_caller() -> None:
     settings = ServeConfig(api_keys=["k1", "k2"], a2a=A2A())
     with listening(create_app(parrot(), settings)) as base:
         url = f"{base}/a2a/parrot"
@@ -227,7 +227,7 @@ def test_the_scopes_of_a_key_and_the_conversation_reach_the_run() -> None:
         (b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": ""}}', -32602),
     ],
 )
-def test_a_request_that_is_none_is_an_error_of_the_protocol(body: bytes, code: int) -> None:
+def test_an_invalid_request_is_a_protocol_error(body: bytes, code: int) -> None:
     mine = agent("A", "Hi.")
     with listening(create_app(mine, SERVED)) as url:
         response = post(f"{url}/a2a/A", body)
@@ -243,7 +243,7 @@ def test_a_request_that_is_none_is_an_error_of_the_protocol(body: bytes, code: i
         ([{}], "content_not_supported"),
     ],
 )
-def test_what_no_model_can_be_shown_is_rejected(parts: Any, code: str) -> None:
+def test_parts_for_no_model_are_rejected(parts: Any, code: str) -> None:
     mine = agent("A", "Hi.")
     with listening(create_app(mine, SERVED)) as url:
         state, told_code, _ = told(task_of(ask(f"{url}/a2a/A", parts)))
@@ -274,7 +274,7 @@ def test_a_message_may_have_data_and_files() -> None:
     ]
 
 
-def test_half_a_letter_of_a_model_is_no_failure() -> None:
+def test_half_of_a_character_is_replaced() -> None:
     """Models have split what JSON writes as two escapes, and the SDK takes no half of a pair."""
     with listening(create_app(agent("A", "a\ud83d b"), SERVED)) as url:
         task = task_of(ask(f"{url}/a2a/A"))
@@ -312,7 +312,7 @@ def test_a_run_that_takes_too_long_fails() -> None:
     assert log.cancelled == ["Hi"]
 
 
-def test_one_run_too_many_is_rejected_and_the_next_one_is_not() -> None:
+def test_a_full_server_rejects_one_run_only() -> None:
     log = Log()
     team = [endless(log), parrot()]
     with listening(create_app(team, replace(SERVED, max_concurrent=1))) as url:
@@ -327,7 +327,7 @@ def test_one_run_too_many_is_rejected_and_the_next_one_is_not() -> None:
     assert again[0] == "COMPLETED"
 
 
-def test_who_asks_does_not_approve_unless_that_is_said() -> None:
+def test_callers_may_not_approve_by_default() -> None:
     paid: list[int] = []
     with listening(create_app(payer(paid), SERVED)) as url:
         task = task_of(ask(f"{url}/a2a/payer"))
@@ -376,7 +376,7 @@ def test_a_conversation_outlives_the_server_where_there_is_a_store(tmp_path: Pat
     assert texts == ["one", "one|two"]
 
 
-def test_a_store_that_fails_is_told_without_its_words() -> None:
+def test_a_failing_store_leaks_no_text() -> None:
     class Broken:
         async def load(self, session: str, *, newest: int | None = None) -> Any:
             raise OSError("secret disk")
@@ -430,12 +430,12 @@ def test_clients_at_once_do_not_get_one_anothers_answers() -> None:
     assert answers == {number: f"I am {number}." for number in range(12)}
 
 
-def test_settings_that_are_none_are_told() -> None:
+def test_wrong_a2a_settings_are_errors() -> None:
     with pytest.raises(ConfigError, match="A2A"):
         ServeConfig(a2a=True)  # type: ignore[arg-type]
 
 
-def test_a_session_of_a_client_is_nobody_elses(tmp_path: Path) -> None:
+def test_clients_cannot_reach_sessions_of_the_app(tmp_path: Path) -> None:
     """A client that chooses the name of its context does not get at a session that the app has."""
     store = SQLiteSessions(tmp_path / "chats.db")
     with listening(create_app(parrot(), replace(SERVED, a2a=A2A(sessions=store)))) as url:

@@ -86,7 +86,7 @@ async def visit(contexts: Contexts, name: str, words: str = "Hi", principal: str
 
 
 @pytest.mark.anyio
-async def test_a_conversation_goes_on_and_is_nobody_elses() -> None:
+async def test_a_conversation_belongs_to_one_caller() -> None:
     contexts = Contexts("A", None, most=10, size=10**6, ttl=60)
     assert [await visit(contexts, "c"), await visit(contexts, "c"), await visit(contexts, "d")] == [0, 1, 0]
     assert await visit(contexts, "c", principal="Bob") == 0
@@ -108,7 +108,7 @@ async def test_conversations_are_bounded_in_number_bytes_and_time() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_conversation_in_which_somebody_speaks_is_not_dropped() -> None:
+async def test_a_conversation_in_use_is_not_dropped() -> None:
     contexts = Contexts("A", None, most=1, size=10**6, ttl=60)
     async with contexts.turn("Ann", "a") as talk:
         await visit(contexts, "b")

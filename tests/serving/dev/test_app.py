@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 
 import pytest
+from terminals import PATIENCE, environment
 
 from routelock import Agent, ConfigError
-from routelock.errors import MissingExtra
 from routelock.serving.dev import serve_dev
 from routelock.testing import ScriptedHandler
 
@@ -19,11 +20,22 @@ def test_other_machines_cannot_reach_it(host: str) -> None:
         serve_dev(Agent("a", model=ScriptedHandler([])), host=host)
 
 
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from routelock import Agent
+from routelock.serving.dev import serve_dev
+from routelock.testing import ScriptedHandler
+serve_dev(Agent("a", model=ScriptedHandler([])))
+"""
+
+
 @pytest.mark.parametrize("missing", ["starlette.applications", "uvicorn"])
-def test_what_is_missing_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(MissingExtra, match=r"routelock\[serve\]"):
-        serve_dev(Agent("a", model=ScriptedHandler([])))
+def test_a_missing_package_is_named(missing: str) -> None:
+    command = [sys.executable, "-c", WITHOUT, missing]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stderr.splitlines()[-1].startswith("routelock.errors.MissingExtra: ")
+    assert "routelock[serve]" in done.stderr
 
 
 def test_a_port_that_is_taken_is_said() -> None:

@@ -39,7 +39,7 @@ def kinds(tab: Any) -> list[str]:
     return list(tab.locator("#rows .kind").all_inner_texts())
 
 
-def test_a_conversation_with_who_speaks_and_what_happens(told: Any) -> None:
+def test_a_conversation_shows_speakers_and_events(told: Any) -> None:
     said = told.locator(".message").all_inner_texts()
     assert [text.split("\n")[0] for text in said] == ["You", "triage", "refunds", "refunds"]
     assert "Order 7 is refunded." in said[-1]
@@ -64,7 +64,7 @@ def test_the_graph_is_lit(told: Any) -> None:
     assert told.locator("#active").inner_text() == "refunds"
 
 
-def test_what_a_model_saw_against_what_happened(told: Any) -> None:
+def test_the_detail_compares_shown_and_actual_messages(told: Any) -> None:
     told.locator(".event.model .row").nth(2).click()
     detail = told.get_by_role("dialog")
     assert "refunds, turn 3" in detail.get_by_role("heading").first.inner_text()
@@ -84,7 +84,7 @@ def test_what_a_model_saw_against_what_happened(told: Any) -> None:
     assert not detail.is_visible()
 
 
-def test_summaries_are_marked_with_what_they_stand_for(browser: Any) -> None:
+def test_summaries_name_the_messages_they_replace(browser: Any) -> None:
     tech = Agent("tech", model=ScriptedHandler(["Turn it off."]))
     front = Agent(
         "front",
@@ -159,7 +159,7 @@ def test_text_streams_and_stop_ends_it(browser: Any) -> None:
         assert "First second" in tab.locator(".message.agent .text").last.inner_text()
 
 
-def test_whoever_reads_elsewhere_is_left_there(browser: Any) -> None:
+def test_the_focus_stays_where_the_user_reads(browser: Any) -> None:
     model = _Slow()
     with opened(browser, Agent("a", model=model)) as tab:
         say(tab, "Hi", wait=False)
@@ -170,7 +170,7 @@ def test_whoever_reads_elsewhere_is_left_there(browser: Any) -> None:
         assert tab.locator(".event.model .row:focus").count() == 1
 
 
-def test_errors_are_shown_and_the_conversation_goes_on(browser: Any) -> None:
+def test_errors_are_shown_and_the_next_message_works(browser: Any) -> None:
     model = ScriptedHandler([ConnectionFailed("The line went dead."), "Back again."])
     with opened(browser, Agent("a", model=model), run_config=RunConfig(retry=Retry(attempts=1))) as tab:
         say(tab, "Hi")

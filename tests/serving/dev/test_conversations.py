@@ -39,7 +39,7 @@ def _texts(lines: list[dict[str, Any]]) -> str:
     return "".join(line.get("text", "") for line in lines if line["type"] == "delta")
 
 
-def test_a_run_is_told_while_it_happens() -> None:
+def test_a_run_is_streamed_as_lines() -> None:
     with dev_page(shop()) as page:
         lines = page.say(page.begin(), "My money, please.")
     kinds = _types(lines)
@@ -57,7 +57,7 @@ def test_deltas_come_between_the_beginning_and_the_end_of_their_call() -> None:
     assert kinds[kinds.index("model_start") + 1 : kinds.index("model_end")] == ["delta"] * 3
 
 
-def test_the_conversation_goes_on() -> None:
+def test_the_next_message_continues_the_conversation() -> None:
     model = ScriptedHandler(["One.", "Two."])
     with dev_page(Agent("a", model=model)) as page:
         conversation = page.begin()
@@ -94,7 +94,7 @@ def test_the_oldest_conversation_goes_when_there_are_too_many() -> None:
     first, second = conversations.begin(agent), conversations.begin(agent)
     third = conversations.begin(agent)
     assert [conversations.find(each.id) for each in (second, third)] == [second, third]
-    with pytest.raises(Refusal, match="does not know"):
+    with pytest.raises(Refusal, match="does not have this conversation"):
         conversations.find(first.id)
 
 
@@ -116,7 +116,7 @@ def test_one_of_several_agents_is_chosen() -> None:
         assert page.post("/talks", {"agent": "three"}).status_code == 404
 
 
-def test_a_run_that_fails_is_told_and_the_conversation_goes_on() -> None:
+def test_a_failed_run_is_shown_and_the_next_message_works() -> None:
     model = ScriptedHandler([ConnectionFailed("The line went dead.")] * 3 + ["Back."])
     with dev_page(Agent("a", model=model), run_config=RunConfig(retry=_once())) as page:
         conversation = page.begin()
@@ -154,7 +154,7 @@ def test_a_context_is_made_for_each_run() -> None:
     assert seen == made == [0, 1]
 
 
-def test_a_context_that_cannot_be_made_is_told() -> None:
+def test_a_failing_context_function_is_shown() -> None:
     def context() -> int:
         raise ValueError("no database")
 
@@ -189,7 +189,7 @@ def _said_meanwhile(page: Page, conversation: str) -> tuple[threading.Thread, li
     return thread, lines
 
 
-def test_stop_cancels_the_run_and_keeps_what_was_said() -> None:
+def test_stop_cancels_the_run_and_keeps_its_messages() -> None:
     model = _Endless()
     with dev_page(Agent("a", model=model)) as page:
         conversation = page.begin()
@@ -212,7 +212,7 @@ def test_stop_cancels_the_run_and_keeps_what_was_said() -> None:
     ]
 
 
-def test_a_second_message_waits_for_no_answer() -> None:
+def test_a_second_message_during_a_run_is_refused() -> None:
     model = _Endless()
     with dev_page(Agent("a", model=model)) as page:
         conversation = page.begin()
@@ -235,7 +235,7 @@ def test_a_page_that_is_closed_cancels_its_run() -> None:
         assert model.cancelled.wait(PATIENCE)
         eventually(lambda: not page.is_busy(conversation))
         model.speaks.clear()
-        thread, lines = _said_meanwhile(page, conversation)  # whoever comes back may go on
+        thread, lines = _said_meanwhile(page, conversation)  # the conversation can be continued
         assert model.speaks.wait(PATIENCE)
         page.post(f"/talks/{conversation}/stop")
         thread.join(PATIENCE)
@@ -255,7 +255,7 @@ def _clerk(*replies: Any) -> tuple[Agent[Any], list[int]]:
     return Agent("clerk", model=ScriptedHandler(replies), tools=[pay]), paid
 
 
-def test_a_call_that_needs_approval_waits_for_a_word() -> None:
+def test_a_call_that_needs_approval_waits_for_a_decision() -> None:
     clerk, paid = _clerk(call("pay", {"amount": 40}), "Paid.")
     with dev_page(clerk) as page:
         conversation = page.begin()
@@ -269,7 +269,7 @@ def test_a_call_that_needs_approval_waits_for_a_word() -> None:
         assert lines[0]["resumed"] is True
 
 
-def test_what_is_declined_is_not_done_and_the_model_knows_why() -> None:
+def test_a_rejected_call_is_not_made_and_the_model_sees_the_reason() -> None:
     clerk, paid = _clerk(call("pay", {"amount": 40}), "I see.")
     with dev_page(clerk) as page:
         conversation = page.begin()
@@ -280,7 +280,7 @@ def test_what_is_declined_is_not_done_and_the_model_knows_why() -> None:
     assert "Not without a receipt." in str(clerk.model.requests[1].messages[-1].get("content"))
 
 
-def test_a_word_on_each_call_is_needed_and_counts_once() -> None:
+def test_each_call_needs_one_decision() -> None:
     clerk, paid = _clerk([call("pay", {"amount": 1}), call("pay", {"amount": 2})], "Done.")
     with dev_page(clerk) as page:
         conversation = page.begin()
@@ -293,7 +293,7 @@ def test_a_word_on_each_call_is_needed_and_counts_once() -> None:
     assert paid == [1]
 
 
-def test_who_writes_something_else_has_not_approved() -> None:
+def test_another_message_is_not_an_approval() -> None:
     clerk, paid = _clerk(call("pay", {"amount": 40}), "As you like.")
     with dev_page(clerk) as page:
         conversation = page.begin()
@@ -303,7 +303,7 @@ def test_who_writes_something_else_has_not_approved() -> None:
     assert paid == []
 
 
-def test_stopping_what_does_not_run_is_no_mistake(quiet: Page) -> None:
+def test_stopping_without_a_run_is_allowed(quiet: Page) -> None:
     assert quiet.post(f"/talks/{quiet.begin()}/stop").status_code == 200
 
 
@@ -315,12 +315,13 @@ def test_stopping_what_does_not_run_is_no_mistake(quiet: Page) -> None:
         ("/talks", [], 400),
         ("/graph", {}, 400),
         ("/graph", {"type": "item", "run": "r", "time": "x"}, 400),
+        ("/graph", {"type": "run_start", "run": "r", "time": 1, "agent": "a", "format": 99}, 400),
         ("/test", {}, 400),
         ("/test", {"records": [1]}, 400),
         ("/test", {"records": []}, 400),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_reason(quiet: Page, path: str, body: Any, status: int) -> None:
+def test_an_invalid_request_is_refused_with_a_reason(quiet: Page, path: str, body: Any, status: int) -> None:
     response = quiet.post(path, body)
     assert response.status_code == status
     assert response.json()["error"]
@@ -344,8 +345,8 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_agents_that_cannot_run_are_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match="nobody"):
-        create_dev_app(Agent("a", model=ScriptedHandler([]), handoffs=["nobody"]))
+    with pytest.raises(ConfigError, match="unknown"):
+        create_dev_app(Agent("a", model=ScriptedHandler([]), handoffs=["unknown"]))
     with pytest.raises(ConfigError, match="agent"):
         create_dev_app([])
     with pytest.raises(ConfigError, match="same name"):

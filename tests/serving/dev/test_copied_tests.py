@@ -274,7 +274,7 @@ def test_a_copy_writes_no_trace(app: Any, folder: Path) -> None:
     assert [path.parent for path in folder.rglob("runs.jsonl")] == [folder]
 
 
-def test_what_has_no_place_is_to_be_replaced(app: Any, folder: Path) -> None:
+def test_an_unknown_place_is_marked_for_replacement(app: Any, folder: Path) -> None:
     config = RunConfig(user_id="u7")
     with dev_page(app.front, spec="copied_app:front", context=app.make_shop, run_config=config) as page:
         code = _copied(page, "Hi")

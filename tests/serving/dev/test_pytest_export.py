@@ -92,7 +92,7 @@ def test_a_list_or_a_function_of_agents_will_do(app: str, name: str) -> None:
     _run(_code(_loaded(app).agent, "Hi", f"{app}:{name}"))
 
 
-def test_without_a_place_it_says_what_to_replace(app: str) -> None:
+def test_an_unknown_place_has_a_comment(app: str) -> None:
     code = _code(_loaded(app).agent, "Hi")
     told = "from app import agent as AGENT  # replace this with where the agent is"
     assert told in code
@@ -142,7 +142,7 @@ def test_one_that_waits_for_approval_waits_again(app: str) -> None:
     assert module.done == []
 
 
-def test_what_went_before_is_given_again(app: str) -> None:
+def test_earlier_messages_are_input_of_the_test(app: str) -> None:
     module = _loaded(app)
     module.agent = Agent("triage", model=ScriptedHandler(["One.", "Two."]))
     with dev_page(module.agent, spec=f"{app}:agent") as page:

@@ -12,7 +12,7 @@ import pytest
 from dev_page import dev_page
 
 from routelock import Agent
-from routelock.serving.dev.app import index_page, static_files
+from routelock.serving.dev.routes import index_page, static_files
 from routelock.testing import ScriptedHandler
 
 STATIC = files("routelock.serving.dev").joinpath("static")
@@ -45,7 +45,7 @@ def test_scripts_stay_small(name: str) -> None:
     assert len(STATIC.joinpath(name).read_text("utf-8").splitlines()) <= 200
 
 
-def test_what_differs_from_app_to_app_is_data() -> None:
+def test_settings_of_the_page_are_data() -> None:
     hostile = "\"'><script>alert(1)</script>&amp;"
     page = index_page({"agents": [hostile]}).decode()
     assert page.count("<script") == 1

@@ -9,7 +9,7 @@ from dev_page import dev_page, shop
 from routelock import Agent, Runner, function_handler, handoff
 from routelock.agents.graph import outline_of
 from routelock.run.config import RunConfig
-from routelock.serving.dev.app import outline_of_trace
+from routelock.serving.dev.routes import outline_of_trace
 from routelock.testing import ScriptedHandler
 from routelock.tracing.records import RunStarted
 
@@ -55,7 +55,7 @@ def test_handlers_and_returns_are_known() -> None:
     assert {each.target: each.returns for each in found.links} == {"sms": False, "b": True}
 
 
-def test_a_trace_that_begins_in_the_middle_has_who_spoke() -> None:
+def test_a_trace_without_agents_has_its_first_agent() -> None:
     found = outline_of_trace(RunStarted(run="r", time=0, agent="a"))
     assert [each.name for each in found.nodes] == ["a"]
 

@@ -14,7 +14,7 @@ from routelock.state.dbos.database import engine, url_of
 pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")
 
 
-def test_words_that_all_agree_on() -> None:
+def test_ids_and_addresses() -> None:
     assert [segment_id("r", 1), segment_id("r", 3), segment_of("r"), segment_of("r#3")] == ["r", "r#3", 1, 3]
     assert url_of("postgresql://u@h/n", "+psycopg") == "postgresql+psycopg://u@h/n"
     with pytest.raises(ConfigError, match="kept in PostgreSQL"):

@@ -1,4 +1,4 @@
-"""Durable runs whose worker stops, stands still, or loses its database, on the way."""
+"""Durable runs whose worker stops, freezes, or loses its database."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Till:
         return Agent("A", model=ScriptedHandler(replies), tools=[tool(self.pay, name="pay")])
 
 
-def test_what_a_worker_left_when_it_was_stopped_goes_on_with_another(database: str) -> None:
+def test_another_worker_resumes_the_runs_of_a_stopped_one(database: str) -> None:
     till = Till()
 
     async def first() -> None:
@@ -88,9 +88,7 @@ def test_what_a_worker_left_when_it_was_stopped_goes_on_with_another(database: s
     assert (ended.status, till.begun, till.paid) == ("done", 2, 1)
 
 
-def test_a_run_goes_on_when_the_database_crashed_and_is_back(
-    server: Postgres, database: str, caplog: Any
-) -> None:
+def test_a_run_goes_on_after_the_database_crashed(server: Postgres, database: str, caplog: Any) -> None:
     till = Till()
 
     async def act() -> EndedRun:
@@ -101,7 +99,7 @@ def test_a_run_goes_on_when_the_database_crashed_and_is_back(
             await till.paying.wait()
             await asyncio.to_thread(server.crash)
             till.may_end.set()
-            await until(lambda: "the database is away" in caplog.text)  # its result cannot be recorded
+            await until(lambda: "the database is unavailable" in caplog.text)  # its result cannot be recorded
             await asyncio.to_thread(server.start)
             assert (await asyncio.wait_for(ended, 60)).status == "done"
             await client.start("A", "Hi", run_id="later")
@@ -109,12 +107,10 @@ def test_a_run_goes_on_when_the_database_crashed_and_is_back(
 
     assert asyncio.run(act()).status == "done"
     assert (till.begun, till.paid) == (2, 2)
-    assert "the database is away" in caplog.text
+    assert "the database is unavailable" in caplog.text
 
 
-def test_a_worker_that_was_frozen_writes_nothing_over_what_the_next_one_did(
-    database: str, tmp_path: Path
-) -> None:
+def test_a_frozen_worker_cannot_overwrite_the_next_one(database: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = [sys.executable, str(SUPPORT.joinpath("paying_worker.py")), database, str(log)]
 
@@ -145,7 +141,7 @@ def test_a_worker_that_was_frozen_writes_nothing_over_what_the_next_one_did(
     assert f"paid by {worker.pid}" not in str(outputs)
 
 
-def test_a_run_that_cannot_be_recorded_does_not_fail_and_begins_anew(database: str, caplog: Any) -> None:
+def test_a_run_that_cannot_be_recorded_is_run_again(database: str, caplog: Any) -> None:
     till = Till(one_by_one=True)
 
     async def act() -> EndedRun:
@@ -155,7 +151,7 @@ def test_a_run_that_cannot_be_recorded_does_not_fail_and_begins_anew(database: s
             await till.paying.wait()
             rows(database, "ALTER TABLE dbos.operation_outputs RENAME TO gone")
             till.may_end.set()
-            await until(lambda: "the run anew begins anew" in caplog.text)
+            await until(lambda: "the run anew will be run again" in caplog.text)
             rows(database, "ALTER TABLE dbos.gone RENAME TO operation_outputs")
             till.may_end.set()
             return await asyncio.wait_for(client.wait("anew"), 60)
@@ -172,7 +168,7 @@ def test_a_run_that_was_claimed_and_not_begun_is_not_lost(database: str) -> None
     async def act() -> EndedRun:
         job: Any = {"agent": "A", "run_id": "claimed", "input": [{"role": "user", "content": "Hi"}]}
         job |= {"state": None, "context": None, "max_turns": 3, "until": None, "show": False}
-        where: Any = {"workflow_name": WORKFLOW, "queue_name": "nobody's", "workflow_id": "claimed"}
+        where: Any = {"workflow_name": WORKFLOW, "queue_name": "another", "workflow_id": "claimed"}
         where["app_version"] = STEPS_VERSION
         me = replace(QUICK, executor_id="me")
         async with serving_runs([till.agent(PAY, "Paid.")], database, me), RunClient(database) as client:
@@ -189,7 +185,7 @@ def test_a_run_that_was_claimed_and_not_begun_is_not_lost(database: str) -> None
     assert till.paid == 1
 
 
-def test_a_run_goes_on_with_a_worker_elsewhere_and_back(database: str) -> None:
+def test_a_run_moves_to_another_worker_and_back(database: str) -> None:
     """One worker after the other, so that nothing can be done by the wrong one."""
     begun: list[str] = []
 

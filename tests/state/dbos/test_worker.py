@@ -28,12 +28,12 @@ class Talker:
         yield MessageDone(message={"role": "assistant", "content": "".join(words)})
 
 
-def test_what_a_worker_sets_itself_is_not_for_its_settings() -> None:
+def test_settings_of_the_worker_cannot_be_passed() -> None:
     with pytest.raises(ConfigError, match="leave them out"):
         WorkerSettings(run_config=RunConfig(run_id="r"))
 
 
-def test_a_worker_gives_a_sign_of_life_often_enough() -> None:
+def test_a_lease_is_longer_than_four_checks() -> None:
     with pytest.raises(ConfigError, match="more than four times watch"):
         WorkerSettings(lease=1)
 

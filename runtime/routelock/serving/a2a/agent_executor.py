@@ -1,8 +1,8 @@
-"""Tasks of A2A as runs: what the protocol's SDK calls an executor.
+"""The agent executor of A2A's SDK: each task is a run.
 
-The SDK is imported when an app is made, so that ``import routelock.serving`` needs no extra. A task goes on
-when its client leaves: the protocol lets clients come back to it. What it takes is bounded all the same, by
-``ServeConfig.timeout`` and ``ServeConfig.max_concurrent``.
+The SDK is imported when an app is made, so that ``import routelock.serving`` needs no extra. A task continues
+after its client leaves, because the protocol lets clients come back to it. ``ServeConfig.timeout`` and
+``ServeConfig.max_concurrent`` bound it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from routelock.run.result import RunResult
 from routelock.runner import Runner
 from routelock.serving.a2a.messages import answer_parts, message_of, question_parts, usage_data, verdict_of
 from routelock.serving.a2a.tasks import Contexts, OpenContext
-from routelock.serving.auth import Guards
-from routelock.serving.catalog import ServedAgent, log_refusal
+from routelock.serving.auth import AccessControl
+from routelock.serving.catalog import ServedAgent
 from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
-from routelock.serving.errors import Refusal, out_of_time, refusal_for
+from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
 from routelock.serving.requests import context_for, needs_approval
 from routelock.state.run_state import RunState
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from a2a.server.events import EventQueue
     from a2a.types import Message as A2AMessage
 
-__all__ = ["PieceFlow", "Runs", "TaskTeller"]
+__all__ = ["TaskExecutor", "TaskUpdates", "TextBatches"]
 
 
-_BEAT = 0.05
-"""Seconds between two pieces of text: each costs as much as the whole task has by then."""
+_PIECE_SECONDS = 0.05
+"""Seconds between two pieces of text: the cost of each grows with the size of the task."""
 
 
-class TaskTeller:
-    """Tells the clients of one task what happens.
+class TaskUpdates:
+    """Sends the updates of one task to its clients.
 
     Args:
-        queue: the SDK's way to them.
+        queue: the SDK's queue of events.
         context: the task.
     """
 
@@ -61,7 +61,7 @@ class TaskTeller:
         self._pieces: list[str] = []
 
     async def begin(self, message: A2AMessage) -> None:
-        """Say that there is a task now."""
+        """Send the new task."""
         from a2a.helpers import new_task  # noqa: PLC0415 - an extra
         from a2a.types import TaskState  # noqa: PLC0415 - an extra
 
@@ -69,28 +69,28 @@ class TaskTeller:
         await self._queue.enqueue_event(new_task(*self._ids, state, history=[message]))
 
     async def piece(self, text: str) -> None:
-        """Show a piece of the answer."""
-        await self._show([{"text": text}], append=bool(self._pieces), last=False)
+        """Send a piece of the answer."""
+        await self._send_artifact([{"text": text}], append=bool(self._pieces), last=False)
         self._pieces.append(text)
 
     async def answer(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """Show the whole answer, in place of its pieces."""
-        await self._show(parts, append=False, last=True)
+        """Send the whole answer, which replaces its pieces."""
+        await self._send_artifact(parts, append=False, last=True)
 
     async def settle(self) -> None:
-        """Show what was shown in pieces as one, where no whole answer follows."""
+        """Send the pieces as one answer, if no whole answer follows."""
         if self._pieces:
             await self.answer([{"text": "".join(self._pieces)}])
 
-    async def tell(
+    async def send_state(
         self, state: str, parts: Sequence[Mapping[str, Any]] = (), about: Mapping[str, Any] | None = None
     ) -> None:
-        """Say how it stands.
+        """Send a state of the task.
 
         Args:
             state: such as ``"WORKING"``.
-            parts: what is said with it, if anything.
-            about: more for programs.
+            parts: the parts of a message with it, if any.
+            about: metadata.
         """
         from a2a.types import TaskState  # noqa: PLC0415 - an extra
 
@@ -99,7 +99,7 @@ class TaskTeller:
         number: Any = TaskState.Value(f"TASK_STATE_{state}")
         await self._updater.update_status(number, message=message, metadata=metadata)
 
-    async def _show(self, parts: Sequence[Mapping[str, Any]], *, append: bool, last: bool) -> None:
+    async def _send_artifact(self, parts: Sequence[Mapping[str, Any]], *, append: bool, last: bool) -> None:
         await self._updater.add_artifact(
             _parts(parts), artifact_id=self._artifact, name="answer", append=append, last_chunk=last
         )
@@ -112,29 +112,31 @@ def _parts(bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
     return [ParseDict(body, Part()) for body in sendable([dict(body) for body in bodies])]
 
 
-class PieceFlow:
-    """Text on its way to the clients: at once, but no more often than every twentieth of a second.
+class TextBatches:
+    """Sends pieces of text at once, but not more often than every twentieth of a second.
 
     Args:
-        send: takes a text that is not empty.
+        send: is given a text that is not empty.
     """
 
     def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
         self._send = send
         self._text = ""
-        self._fresh = anyio.Event()
+        self._added = anyio.Event()
 
     def add(self, text: str) -> None:
-        """Take a text, which may be empty."""
+        """Add a text, which may be empty."""
         self._text += text
         if text:
-            self._fresh.set()
+            self._added.set()
 
-    async def flow_during(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work, and send meanwhile what it adds. What the work raises is raised when all is sent."""
+    async def send_during(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work, and send the texts that it adds. An error of the work is raised after all texts are
+        sent.
+        """
         failed: list[Exception] = []
         async with anyio.create_task_group() as group:
-            group.start_soon(self._flow)
+            group.start_soon(self._send_batches)
             try:
                 await work()
             except Exception as error:  # here, because the group would wrap it
@@ -144,15 +146,15 @@ class PieceFlow:
         if failed:
             raise failed[0]
 
-    async def _flow(self) -> None:
+    async def _send_batches(self) -> None:
         while True:
-            await self._fresh.wait()
-            with anyio.CancelScope(shield=True):  # or a text could be lost between two places
+            await self._added.wait()
+            with anyio.CancelScope(shield=True):  # or a text could be taken and not sent
                 await self._flush()
-            await anyio.sleep(_BEAT)
+            await anyio.sleep(_PIECE_SECONDS)
 
     async def _flush(self) -> None:
-        self._fresh = anyio.Event()
+        self._added = anyio.Event()
         text, self._text = self._text, ""
         if text:
             await self._send(text)
@@ -161,33 +163,35 @@ class PieceFlow:
 _LONGEST_ID = 256
 
 _OVER = ("COMPLETED", "CANCELED", "FAILED", "REJECTED")
-"""The states of tasks that have ended."""
+"""The final states of tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A message of a client's, and who sent it."""
+    """A message of a client, with its task and its request."""
 
     about: ServedRequest
     said: Mapping[str, Any]
     task: str
     context: str
     first: bool
-    """Whether it begins the task."""
+    """Whether the message begins the task."""
 
 
-class Runs:
-    """Answers the tasks of one agent.
+class TaskExecutor:
+    """Runs the tasks of one agent.
 
     Args:
         served: the agent.
-        settings: how it is served by this protocol.
+        settings: the settings of the protocol.
         config: keys, limits and settings.
-        guards: count what runs.
+        access: counts the runs at the same time.
     """
 
-    def __init__(self, served: ServedAgent, settings: A2A, config: ServeConfig, guards: Guards) -> None:
-        self._served, self._settings, self._config, self._guards = served, settings, config, guards
+    def __init__(
+        self, served: ServedAgent, settings: A2A, config: ServeConfig, access: AccessControl
+    ) -> None:
+        self._served, self._settings, self._config, self._access = served, settings, config, access
         self._contexts = Contexts(
             served.agent.name,
             settings.sessions,
@@ -197,53 +201,51 @@ class Runs:
         )
 
     async def execute(self, context: RequestContext, queue: EventQueue) -> None:
-        """Answer a message; what goes wrong is told as the end of the task.
+        """Answer a message. An error is sent as the final state of the task.
 
         Raises:
-            UnsupportedOperationError: the task had an end before the message had its turn. It stays as it is.
+            UnsupportedOperationError: the task ended before this message had its turn. It is not changed.
         """
         _check_goes_on(context)
-        teller, asked = TaskTeller(queue, context), _asked(context)
+        updates, asked = TaskUpdates(queue, context), _asked(context)
         if asked.first and context.message is not None:
-            await teller.begin(context.message)
+            await updates.begin(context.message)
         try:
-            with self._guards.slot(), anyio.move_on_after(self._config.timeout):
-                await self._answer(asked, teller)
+            with self._access.slot(), anyio.move_on_after(self._config.timeout):
+                await self._answer(asked, updates)
                 return
             raise out_of_time(self._config.timeout)
         except Exception as error:
             refusal = refusal_for(error)
-            if refusal is not error:
-                refusal.__cause__ = error
         log_refusal(asked.about.request_id, refusal)
         about = {"code": refusal.code, "requestId": asked.about.request_id}
         state = "REJECTED" if refusal.status < 500 else "FAILED"
-        await teller.settle()
-        await teller.tell(state, [{"text": refusal.message}], about)
+        await updates.settle()
+        await updates.send_state(state, [{"text": refusal.message}], about)
 
     async def cancel(self, context: RequestContext, queue: EventQueue) -> None:
-        """Say that the task is cancelled; then the SDK cancels what `execute` awaits, and so the run."""
-        await TaskTeller(queue, context).tell("CANCELED")
+        """Send the state of a cancelled task; then the SDK cancels `execute`, and so the run."""
+        await TaskUpdates(queue, context).send_state("CANCELED")
 
-    async def _answer(self, asked: _Asked, teller: TaskTeller) -> None:
+    async def _answer(self, asked: _Asked, updates: TaskUpdates) -> None:
         if len(asked.context) > _LONGEST_ID:
             raise Refusal(400, f"A contextId has at most {_LONGEST_ID} characters.", "invalid_request")
-        async with self._contexts.turn(asked.about.principal, asked.context) as talk:
+        async with self._contexts.turn(asked.about.principal, asked.context) as conversation:
             if asked.first:
                 given: RunInput | RunState = [message_of(asked.said)]
             else:
-                waiting = _waiting(asked, talk)
+                waiting = _waiting(asked, conversation)
                 if (verdict := verdict_of(asked.said)) is None:
-                    return await teller.tell("INPUT_REQUIRED", question_parts(waiting.interruptions))
+                    return await updates.send_state("INPUT_REQUIRED", question_parts(waiting.interruptions))
                 given = _decided(waiting, *verdict)
-            talk.waiting.clear()
-            result, text = await self._run(asked, talk, given, teller)
-            await self._end(asked, talk, result, text, teller)
+            conversation.waiting.clear()
+            result, text = await self._run(asked, conversation, given, updates)
+            await self._end(asked, conversation, result, text, updates)
 
     async def _run(
-        self, asked: _Asked, talk: OpenContext, given: RunInput | RunState, teller: TaskTeller
+        self, asked: _Asked, conversation: OpenContext, given: RunInput | RunState, updates: TaskUpdates
     ) -> tuple[RunResult[Any], str]:
-        """Run, and return how it ended and all that was written."""
+        """Run, and return the result and the whole text."""
         stream = Runner.run_streamed(
             self._served.agent,
             given,
@@ -251,36 +253,41 @@ class Runs:
             max_turns=self._config.max_turns,
             hooks=self._config.hooks,
             run_config=_settings(asked, self._config.run_config),
-            session=talk.session,
+            session=conversation.session,
         )
         writer = DeltaWriter(agents=self._served.graph.keys(), hold=self._served.has_output_type)
-        pieces, said = PieceFlow(teller.piece), list[str]()
+        pieces, said = TextBatches(updates.piece), list[str]()
 
         async def show() -> None:
             async with stream:
                 async for event in stream:
                     if isinstance(event, AgentUpdated):
-                        await teller.tell("WORKING", about={"agent": event.agent})
+                        await updates.send_state("WORKING", about={"agent": event.agent})
                     said.append(_text(writer.take(event)))
                     pieces.add(said[-1])
 
-        await pieces.flow_during(show)
+        await pieces.send_during(show)
         last, _ = writer.finish(stream.result)
         return stream.result, "".join([*said, _text(last)])
 
     async def _end(
-        self, asked: _Asked, talk: OpenContext, result: RunResult[Any], text: str, teller: TaskTeller
+        self,
+        asked: _Asked,
+        conversation: OpenContext,
+        result: RunResult[Any],
+        text: str,
+        updates: TaskUpdates,
     ) -> None:
         if result.interruptions or result.pending:
             if result.pending or not self._settings.approvals:
                 raise needs_approval(result)
-            talk.waiting[asked.task] = result.state()
-            await teller.settle()
-            return await teller.tell("INPUT_REQUIRED", question_parts(result.interruptions))
+            conversation.waiting[asked.task] = result.state()
+            await updates.settle()
+            return await updates.send_state("INPUT_REQUIRED", question_parts(result.interruptions))
         if parts := answer_parts(result, text):
-            await teller.answer(parts)
+            await updates.answer(parts)
         about = {"agent": result.last_agent.name, "usage": usage_data(result.usage)}
-        await teller.tell("COMPLETED", about=about)
+        await updates.send_state("COMPLETED", about=about)
 
 
 def _check_goes_on(context: RequestContext) -> None:
@@ -301,26 +308,26 @@ def _asked(context: RequestContext) -> _Asked:
         about=context.call_context.state["about"],
         said=MessageToDict(context.message) if context.message is not None else {},
         task=context.task_id or "",
-        # a message that names its task need not name the context, and the SDK makes one up
+        # a message with a task needs no context, and the SDK makes one up
         context=(task.context_id if task else context.context_id) or "",
         first=task is None,
     )
 
 
-def _waiting(asked: _Asked, talk: OpenContext) -> RunState:
-    """Return where the run of a task stands that waits for approval.
+def _waiting(asked: _Asked, conversation: OpenContext) -> RunState:
+    """Return the state of a task's run that waits for approval.
 
     Raises:
-        Refusal: 409, none does.
+        Refusal: 409, the task does not wait.
     """
-    if (state := talk.waiting.get(asked.task)) is None:
-        why = "This task waits for nothing any more. Send the message without its taskId."
+    if (state := conversation.waiting.get(asked.task)) is None:
+        why = "This task does not wait for approval any more. Send the message without its taskId."
         raise Refusal(409, why, "not_waiting")
     return state
 
 
 def _decided(state: RunState, approved: bool, why_not: str) -> RunState:
-    """Return the state with a word on all calls that wait."""
+    """Return the state with a decision on all calls that wait."""
     for one in state.interruptions:
         state = state.approve(one) if approved else state.reject(one, message=why_not)
     return state
@@ -331,11 +338,11 @@ def _text(deltas: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _settings(asked: _Asked, base: RunConfig) -> RunConfig:
-    """Return the app's settings with what this task adds."""
+    """Return the settings of the app with those of this task."""
     return replace(
         base,
         run_id=asked.task,
         scopes=asked.about.scopes,
         conversation_id=base.conversation_id or asked.context,
-        retry=replace(base.retry, mid_stream=False),  # what a client was shown cannot be taken back
+        retry=replace(base.retry, mid_stream=False),  # text that was sent cannot be taken back
     )

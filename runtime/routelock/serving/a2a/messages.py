@@ -1,7 +1,7 @@
-"""The words of A2A, the Agent2Agent protocol, as JSON. Pure: no input, no output, and not its SDK.
+"""JSON bodies of A2A, the Agent2Agent protocol. This module does no input or output, and needs no SDK.
 
-https://a2a-protocol.org/v1.0.0/specification/. A task is a run, a context is a conversation, and an artifact
-is what a run has to show.
+See https://a2a-protocol.org/v1.0.0/specification/. A task is a run, a context is a conversation, and an
+artifact is the output of a run.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ __all__ = [
 
 
 _PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32700, -32600, -32603, -32000
-"""Of JSON-RPC, the last for what a server defines: https://www.jsonrpc.org/specification#error_object."""
+"""Error codes of JSON-RPC, see https://www.jsonrpc.org/specification#error_object."""
 
 _CONTENT_TYPE_NOT_SUPPORTED = -32005
-"""Of the protocol: https://a2a-protocol.org/v1.0.0/specification/#54-error-code-mappings."""
+"""An error code of A2A, see https://a2a-protocol.org/v1.0.0/specification/#54-error-code-mappings."""
 
 _VERSIONS = ("1.0", "0.3")
-"""Of the protocol, the newest first: clients take the first that they know."""
+"""The versions of the protocol, the newest first: clients take the first one that they know."""
 
 
 def card_body(agent: Agent[Any], *, url: str, version: str, keyed: bool) -> dict[str, Any]:
-    """Return the card of an agent: who it is, where it is asked, and how.
+    """Return the card of an agent: its name, description, address and capabilities.
 
     Args:
-        agent: nothing of its instructions or tools is told.
-        url: where requests go.
-        version: the agent's, for people.
-        keyed: whether it asks for a bearer token.
+        agent: the agent. Its instructions and tools are not in the card.
+        url: the address for requests.
+        version: the version of the agent, for people.
+        keyed: whether requests need a bearer token.
     """
     about = agent.handoff_description or f"The agent {agent.name}."
     modes = ["text/plain"] if agent.output is None else ["application/json", "text/plain"]
@@ -72,18 +72,19 @@ def card_body(agent: Agent[Any], *, url: str, version: str, keyed: bool) -> dict
 
 
 def refusal_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
-    """Return the error of JSON-RPC for a request that did not come as far as the protocol.
+    """Return the JSON-RPC error for a request that was refused before the SDK read it.
 
     Args:
-        refusal: why not.
-        request_id: that of the server's log. The id of the call is null: the body may be unread, or no JSON.
+        refusal: the refusal.
+        request_id: the id in the server's log. The id of the call is null: the body may be unread, or not
+            JSON.
     """
     code, reason, domain = _INVALID_REQUEST, refusal.code.upper(), "routelock"
     if refusal.code == "invalid_json":
         code = _PARSE_ERROR
     elif refusal.status >= 500:
         code = _INTERNAL_ERROR
-    elif refusal.status in (401, 403, 404, 429):  # nothing is wrong with the request as such
+    elif refusal.status in (401, 403, 404, 429):  # the request itself is valid
         code = _SERVER_ERROR
     elif refusal.status == 415:
         code, reason, domain = _CONTENT_TYPE_NOT_SUPPORTED, "CONTENT_TYPE_NOT_SUPPORTED", "a2a-protocol.org"
@@ -93,7 +94,7 @@ def refusal_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
 
 
 def usage_data(usage: Usage) -> dict[str, int]:
-    """Return what a run has consumed, spelled as the protocol spells its names."""
+    """Return the usage of a run, with names in the style of the protocol."""
     return {
         "inputTokens": usage.input_tokens,
         "outputTokens": usage.output_tokens,
@@ -104,7 +105,7 @@ def usage_data(usage: Usage) -> dict[str, int]:
 
 
 def message_of(said: Mapping[str, Any]) -> Message:
-    """Return what a client says as a user's message.
+    """Return a client's message as a user message.
 
     Raises:
         Refusal: a part of it cannot be shown to a model.
@@ -123,7 +124,7 @@ def _content(part: Mapping[str, Any]) -> dict[str, Any]:
     if "data" in part:
         return {"type": "text", "text": json.dumps(integral(part["data"]), ensure_ascii=False)}
     if "raw" not in part:
-        # whoever fetched it would fetch from wherever a stranger says
+        # to fetch it would let a stranger choose an address for the server to call
         raise Refusal(400, "Send files as bytes, not by their URL.", "content_not_supported", "message.parts")
     kind = part.get("mediaType") or "application/octet-stream"
     url = f"data:{kind};base64,{part['raw']}"
@@ -133,31 +134,31 @@ def _content(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer_parts(result: RunResult[Any], text: str) -> list[dict[str, Any]]:
-    """Return what a run has to show: its output as data if its type is no text, else all that was written.
+    """Return the parts of the answer: the output as data if it has a type, and otherwise the text.
 
     Args:
-        result: how it ended.
-        text: what its agents wrote.
+        result: the result of the run.
+        text: the text that its agents wrote.
     """
     given = result.stop_reason == "limit" and not isinstance(result.final_output, str | None)
     if (given or result.stop_reason == "done") and result.last_agent.output is not None:
         plain: JsonValue = to_jsonable_python(result.final_output, fallback=str, inf_nan_mode="strings")
-        # clients of 0.3 know objects only
+        # clients of version 0.3 accept objects only
         data = plain if isinstance(plain, dict) else {"response": plain}
         return [{"data": data, "mediaType": "application/json"}]
     return [{"text": text}] if text else []
 
 
 def question_parts(calls: Iterable[Interruption]) -> list[dict[str, Any]]:
-    """Return the question whether calls that need approval may be made."""
+    """Return the parts of the question whether calls may be made."""
     asked = [{"agent": one.agent, "name": one.name, "arguments": one.arguments} for one in calls]
     listed = "\n".join(f"{one['agent']}: {one['name']}({one['arguments']})" for one in asked)
-    text = f'May this be done? Answer yes or no, or with the data {{"approve": true}}.\n{listed}'
+    text = f'May these calls be made? Answer yes or no, or with the data {{"approve": true}}.\n{listed}'
     return [{"text": text}, {"data": {"approvals": asked}, "mediaType": "application/json"}]
 
 
 def verdict_of(said: Mapping[str, Any]) -> tuple[bool, str] | None:
-    """Return whether a client approves the calls that wait, and why not; None if it says neither."""
+    """Return whether a client approves the calls, and its reason if not; None if the answer is not clear."""
     parts: Sequence[Mapping[str, Any]] = said.get("parts", ())
     for data in (part["data"] for part in parts if isinstance(part.get("data"), dict)):
         if isinstance(approve := data.get("approve"), bool):

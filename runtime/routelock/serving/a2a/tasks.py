@@ -1,7 +1,7 @@
-"""The conversations of A2A's clients: one session for each context, and one run at a time in it.
+"""The conversations and tasks of A2A clients: one session for each context, with one run at a time.
 
-Two messages of one context that come at once are answered one after the other: the second is shown what the
-first led to.
+Two messages of a context that arrive at the same time are answered one after the other, so that the second
+run sees the result of the first.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class OpenContext:
 
     session: Session
     memory: InMemorySessions | None
-    """Where it is kept, if that is nowhere else."""
+    """The store, if it is in memory."""
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     waiting: dict[str, RunState] = field(default_factory=lambda: {})
-    """Where the run stands that waits for approval, by its task: none or one."""
+    """The state of the run that waits for approval, by its task: none or one."""
     users: int = 0
     size: int = 0
     until: float = 0.0
 
 
 class Contexts:
-    """The conversations of one agent. Nobody finds those of another principal.
+    """The conversations of one agent. A caller finds only its own.
 
     Args:
-        agent: its name.
-        sessions: where they are kept; None keeps them here, within the bounds.
-        most: how many are known at a time.
-        size: most bytes of all that are kept here.
-        ttl: seconds that each is known after its last message.
-        clock: gives the time in seconds; replace it for tests.
+        agent: the name of the agent.
+        sessions: the store of the conversations; None keeps them in memory, within the bounds.
+        most: the largest number of conversations.
+        size: most bytes of all conversations in memory.
+        ttl: seconds that a conversation is kept after its last message.
+        clock: returns the time in seconds; replace it for tests.
     """
 
     def __init__(
@@ -68,30 +68,34 @@ class Contexts:
     ) -> None:
         self._agent, self._sessions = agent, sessions
         self._most, self._size, self._ttl, self._clock = most, size, ttl, clock
-        self._talks: OrderedDict[tuple[str, str], OpenContext] = OrderedDict()
+        self._conversations: OrderedDict[tuple[str, str], OpenContext] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._talks)
+        return len(self._conversations)
 
     @asynccontextmanager
     async def turn(self, principal: str, context: str) -> AsyncGenerator[OpenContext]:
-        """Wait until it is one's turn in a conversation, and hold it."""
+        """Wait for this message's turn in a conversation, and hold the conversation."""
         self._forget()
         key = (principal, context)
-        talk = self._talks.get(key) or self._talks.setdefault(key, self._begin(principal, context))
-        self._talks.move_to_end(key)
-        talk.users += 1
+        conversation = self._conversations.get(key) or self._conversations.setdefault(
+            key, self._begin(principal, context)
+        )
+        self._conversations.move_to_end(key)
+        conversation.users += 1
         try:
-            async with talk.lock:
-                yield talk
+            async with conversation.lock:
+                yield conversation
         finally:
-            talk.users -= 1
-            talk.until = self._clock() + self._ttl
-            talk.size = await _measured(talk)  # never waits, so it is no matter if the run is being cancelled
+            conversation.users -= 1
+            conversation.until = self._clock() + self._ttl
+            conversation.size = await _measured(
+                conversation
+            )  # this does not wait, so it also works while the run is cancelled
             self._forget()
 
     def _begin(self, principal: str, context: str) -> OpenContext:
-        # as JSON, so that no name can be put together from parts of another one
+        # as JSON, so that two different keys never make the same name
         name = json.dumps(["a2a", principal, self._agent, context])
         if self._sessions is not None:
             return OpenContext(session=Session(name, self._sessions), memory=None)
@@ -99,17 +103,17 @@ class Contexts:
         return OpenContext(session=Session(name, memory), memory=memory)
 
     def _forget(self) -> None:
-        """Drop what is too old, and then what was not used for longest; never what is in use."""
-        now, used = self._clock(), sum(talk.size for talk in self._talks.values())
-        for key, talk in list(self._talks.items()):
-            over = len(self._talks) > self._most or used > self._size
-            if not talk.users and (over or talk.until <= now):
-                used -= self._talks.pop(key).size
+        """Drop expired conversations, and then the least recently used ones, but none that is in use."""
+        now, used = self._clock(), sum(conversation.size for conversation in self._conversations.values())
+        for key, conversation in list(self._conversations.items()):
+            over = len(self._conversations) > self._most or used > self._size
+            if not conversation.users and (over or conversation.until <= now):
+                used -= self._conversations.pop(key).size
 
 
-async def _measured(talk: OpenContext) -> int:
-    kept = await talk.memory.load(talk.session.name) if talk.memory else ()
-    states = (json.dumps(write_document(state.document)) for state in talk.waiting.values())
+async def _measured(conversation: OpenContext) -> int:
+    kept = await conversation.memory.load(conversation.session.name) if conversation.memory else ()
+    states = (json.dumps(write_document(state.document)) for state in conversation.waiting.values())
     return sum(len(text) for _, text in kept) + sum(map(len, states))
 
 
@@ -121,13 +125,13 @@ class _Kept:
 
 
 class Tasks:
-    """A task store of the protocol's SDK, in memory. Nobody finds the tasks of another user.
+    """A task store for the protocol's SDK, in memory and bounded. A user finds only its own tasks.
 
     Args:
-        most: how many are kept.
-        size: most bytes of all together.
-        ttl: seconds that each is kept after its last change.
-        clock: gives the time in seconds; replace it for tests.
+        most: the largest number of tasks.
+        size: most bytes of all tasks.
+        ttl: seconds that a task is kept after its last change.
+        clock: returns the time in seconds; replace it for tests.
     """
 
     def __init__(
@@ -144,7 +148,7 @@ class Tasks:
         return len(self._kept)
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
-        """Keep a task as it is now."""
+        """Save a task."""
         key = (context.user.user_name, task.id)
         await self._store.save(task, context)
         self._drop(key)
@@ -153,17 +157,17 @@ class Tasks:
         await self._forget()
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
-        """Return a task of that user's, or None."""
+        """Return a task of the user, or None."""
         await self._forget()
         return await self._store.get(task_id, context)
 
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
-        """Return a page of that user's tasks."""
+        """Return a page of the user's tasks."""
         await self._forget()
         return await self._store.list(params, context)
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
-        """Forget a task."""
+        """Remove a task."""
         self._drop((context.user.user_name, task_id))
         await self._store.delete(task_id, context)
 
@@ -172,7 +176,7 @@ class Tasks:
             self._used -= kept.size
 
     async def _forget(self) -> None:
-        """Drop what is too old, and then what was not changed for longest."""
+        """Drop expired tasks, and then the least recently changed ones."""
         from a2a.server.context import ServerCallContext  # noqa: PLC0415 - an extra
 
         while self._kept:

@@ -2,8 +2,8 @@
 
     serve_dev(triage)                        # opens nothing by itself: http://127.0.0.1:8001
 
-The command ``routelock dev module:agent`` does the same. The page is for one's own machine: it listens on
-loopback, answers to nobody else, and sends nothing anywhere but to the agents' models. Needs the extra
+The command ``routelock dev module:agent`` does the same. The page is for the user's own machine: it listens
+on loopback, refuses requests from elsewhere, and sends data only to the agents' models. It needs the extra
 ``routelock[serve]``, when an app is made; importing this package does not. Start at `app.py`.
 """
 

@@ -1,8 +1,8 @@
-"""Conversations of the page: each message of the user's is a run, told line by line while it happens.
+"""Conversations of the dev page: each message of the user is a run, which is sent as lines while it runs.
 
-A line is a record of a trace (see `routelock.tracing.records`), so the page shows a run and a file of traces
-by the same means; or it is one of the page's own: ``delta``, a piece of text or reasoning as it arrives, and
-``end``, the last one.
+A line is a trace record (see `routelock.tracing.records`), so the page shows runs and trace files with the
+same code. Two kinds of lines are the page's own: ``delta``, a piece of text or reasoning, and ``end``, the
+last line.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from routelock.tracing.file import as_line
 from routelock.tracing.recorder import TraceWriter
 from routelock.tracing.records import RunStarted, TraceRecord
 
-__all__ = ["DevConversation", "DevConversations", "DevDecision", "Said", "Tell"]
+__all__ = ["DevConversation", "DevConversations", "DevDecision", "Said", "SendLine"]
 
 
 _logger = logging.getLogger("routelock.dev")
 
-Tell = Callable[[Mapping[str, Any] | str], None]
-"""Is given the lines, as JSON text or what becomes it. It does not wait."""
+SendLine = Callable[[Mapping[str, Any] | str], None]
+"""Sends a line, as JSON text or as a value that becomes JSON. It does not wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevDecision:
-    """What the user says of a call that waits for approval."""
+    """The user's decision on a call that waits for approval."""
 
     approve: bool
     message: str = ""
-    """Why not, for the model."""
+    """The reason, for the model."""
 
 
 Said = str | Sequence[DevDecision]
@@ -59,14 +59,14 @@ class DevConversation:
 
     id: str
     root: Agent[Any]
-    """With whom it began: whoever else speaks may hand over to it by name."""
+    """The agent that it began with. Every other agent may hand off to it by name."""
     agent: Agent[Any]
-    """Who answers the next message."""
+    """The agent that answers the next message."""
     messages: list[Message] = field(default_factory=lambda: [])
     running: anyio.CancelScope | None = None
-    """The run that goes on, if there is one."""
+    """The scope of the run, if one is running."""
     waiting: tuple[Agent[Any], RunState] | None = None
-    """Where the last run stands, and who began it, if calls of it wait for approval."""
+    """The first agent and the state of the last run, if its calls wait for approval."""
 
     @property
     def interruptions(self) -> Sequence[Interruption]:
@@ -74,19 +74,19 @@ class DevConversation:
         return () if self.waiting is None else self.waiting[1].interruptions
 
     def stop(self) -> None:
-        """Cancel the run. What it did until then stays in the conversation."""
+        """Cancel the run. Its messages so far stay in the conversation."""
         if self.running is not None:
             self.running.cancel()
 
 
 class DevConversations:
-    """The conversations of one app, in memory; the oldest goes when there are too many.
+    """The conversations of one app, in memory; the oldest is dropped when there are too many.
 
     Args:
         run_config: the settings of every run.
         context: makes the object that is passed as ``context=`` to each run.
         max_turns: most model calls of one run.
-        most: so many are kept.
+        most: the largest number of conversations.
     """
 
     def __init__(
@@ -119,29 +119,29 @@ class DevConversations:
         """
         conversation = self._conversations.get(conversation_id) if isinstance(conversation_id, str) else None
         if conversation is None:
-            why = "The server does not know this conversation any more. Begin a new one."
+            why = "The server does not have this conversation any more. Begin a new one."
             raise Refusal(404, why, "no_conversation")
         return conversation
 
-    async def answer(self, conversation: DevConversation, said: Said, tell: Tell) -> None:
-        """Answer what the user says next. However the run ends, the last line says so.
+    async def answer(self, conversation: DevConversation, said: Said, send_line: SendLine) -> None:
+        """Run the next message of the user. The last line says how the run ended.
 
         Raises:
-            Refusal: 409, a run goes on already, or these calls do not wait.
+            Refusal: 409, a run is running already, or these calls do not wait.
         """
         if conversation.running is not None:
-            raise Refusal(409, "This conversation waits for an answer already. Stop it first.", "busy")
+            raise Refusal(409, "A run of this conversation is running already. Stop it first.", "busy")
         agent, given = _begin_with(conversation, said)
         error: Exception | None = None
         conversation.running = scope = anyio.CancelScope()
         try:
             with scope:
-                await self._run(conversation, agent, given, tell)
+                await self._run(conversation, agent, given, send_line)
         except Exception as raised:
             error = raised
-        finally:  # also when the page has left
+        finally:  # also when the page was closed
             conversation.running = None
-        tell(
+        send_line(
             {
                 "type": "end",
                 "error": None if error is None else _error_text(error),
@@ -151,14 +151,18 @@ class DevConversations:
         )
 
     async def _run(
-        self, conversation: DevConversation, agent: Agent[Any], given: RunInput | RunState, tell: Tell
+        self,
+        conversation: DevConversation,
+        agent: Agent[Any],
+        given: RunInput | RunState,
+        send_line: SendLine,
     ) -> None:
         context = None
         if self._context is not None:
             context = await call_user_code("The context function of the dev page", self._context)
         config = replace(
             self._config,
-            trace=[*_listed(self._config.trace), _Lines(tell)],
+            trace=[*_listed(self._config.trace), _Lines(send_line)],
             run_id=None,
             agents=(*self._config.agents, conversation.root),
         )
@@ -168,7 +172,7 @@ class DevConversations:
         try:
             async with stream:
                 async for event in stream:
-                    _tell_delta(event, tell)
+                    _send_delta(event, send_line)
         finally:
             result = stream.result
             conversation.messages = result.to_input_list()
@@ -177,7 +181,7 @@ class DevConversations:
 
 
 def _begin_with(conversation: DevConversation, said: Said) -> tuple[Agent[Any], RunInput | RunState]:
-    """Return who begins, and with what: the conversation so far, or the state in which calls are decided.
+    """Return the first agent and the input: the conversation so far, or the state with the decisions.
 
     Raises:
         Refusal: 409.
@@ -196,11 +200,11 @@ def _shown(one: Interruption) -> dict[str, Any]:
     return redact({"agent": one.agent, "name": one.name, "arguments": one.arguments, "call_id": one.call_id})
 
 
-def _tell_delta(event: RunEvent, tell: Tell) -> None:
+def _send_delta(event: RunEvent, send_line: SendLine) -> None:
     if isinstance(event, TextDelta):
-        tell({"type": "delta", "text": event.text})
+        send_line({"type": "delta", "text": event.text})
     elif isinstance(event, ReasoningDelta):
-        tell({"type": "delta", "reasoning": event.text})
+        send_line({"type": "delta", "reasoning": event.text})
 
 
 def _error_text(error: Exception) -> str:
@@ -215,14 +219,14 @@ def _listed(trace: Any) -> Sequence[Any]:
 
 
 class _Lines:
-    """A trace that is told as lines."""
+    """A trace that is sent as lines."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, send_line: SendLine) -> None:
+        self._send_line = send_line
 
     def begin(self, start: RunStarted, parent: TraceWriter | None, /) -> _Lines:
         self.write(start)
         return self
 
     def write(self, record: TraceRecord, /) -> None:
-        self._tell(as_line(record).decode().rstrip("\n"))
+        self._send_line(as_line(record).decode().rstrip("\n"))

@@ -1,6 +1,6 @@
-"""A run as a pytest: a script plays the model, and says what it said then.
+"""Writes a traced run as a pytest test, in which a script gives the recorded model replies.
 
-The code is made of data alone: whatever a model or a user wrote is in it as a literal.
+Texts of models and users are literals in the code, and never code themselves.
 """
 
 from __future__ import annotations
@@ -30,50 +30,50 @@ _WIDTH = 96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where the parts of the page's runs come from, each as ``module:attribute``: a test imports them.
+    """Where the agents, the context and the settings are defined, each as ``module:attribute``.
 
-    Of a part that runs have and that has no place here, the test says what to replace.
+    A test imports them. If one of them is not known, the test has a comment that says what to replace.
     """
 
     agent: str | None = None
     context: str | None = None
     config: str | None = None
     has_context: bool = False
-    """Whether runs are given a context."""
+    """Whether runs have a context."""
     run_config: RunConfig = field(default_factory=RunConfig)
     """The settings of the runs."""
 
     @property
     def has_config(self) -> bool:
-        """Whether runs have settings that a test needs and does not make itself."""
+        """Whether runs have settings that a test has to import."""
         made = replace(self.run_config, model=None, agents=(), trace=None, run_id=None)
         return self.config is not None or made != RunConfig()
 
 
 def replay_test(run: TracedRun, source: Source | None = None) -> str:
-    """Return the code of a test that plays a run again.
+    """Return the code of a test that repeats a run.
 
-    Tools run for real, and so do handlers that a transfer leads to. The test has the context and the settings
-    of the page, but traces nothing.
+    Tools are called, and so are handlers that are the target of a handoff. The test has the context and the
+    settings of the page, but writes no trace.
 
     Args:
         run: the run.
-        source: where the parts of the run come from.
+        source: where the parts of the run are defined.
 
     Raises:
-        ValueError: the run has no end, or no beginning of its own.
+        ValueError: the run has no end, or was resumed.
     """
     if run.start.resumed:
-        raise ValueError("This run went on from where another one stood, which a test of it would not have.")
+        raise ValueError("This run was resumed from a state, which a test of it would not have.")
     if run.end is None or (run.end.stop_reason == "unfinished" and run.end.error is None):
-        raise ValueError("This run was stopped before it ended, so there is nothing that a test could check.")
+        raise ValueError("This run was stopped before it ended, so a test could check nothing.")
     source = source or Source()
     calls = _scripted(run)
     replies = [_indented(_reply(call), 12) + "," for call in calls]
     imported, made = _app(run.start.agent, source)
     return "\n".join(
         [
-            '"""A run of the dev page as a test: a script plays the model, and the tools run for real."""',
+            '"""A run of the dev page as a test: a script gives the replies, and the tools are called."""',
             "",
             *_imports(run, source, replies),
             "",
@@ -94,7 +94,7 @@ def replay_test(run: TracedRun, source: Source | None = None) -> str:
 
 
 def _scripted(run: TracedRun) -> Sequence[TracedCall]:
-    """Return the calls that a model answered. Another handler is called again, so it needs no script."""
+    """Return the calls of default handlers. Other handlers are called again, so they need no script."""
     calls = [
         call
         for one in _with_nested(run)
@@ -109,7 +109,7 @@ def _error_of(call: TracedCall) -> ErrorTraced | None:
 
 
 def _has_failed(call: TracedCall) -> bool:
-    """Whether the handler failed. What a guardrail beside it stopped would have said something."""
+    """Whether the handler failed. A handler that a parallel guardrail stopped has not."""
     error = _error_of(call)
     known: object = getattr(errors, error.type, None) if error is not None else None
     stopped = isinstance(known, type) and issubclass(known, errors.GuardrailTripped)
@@ -148,11 +148,11 @@ def _imports(run: TracedRun, source: Source, replies: Sequence[str]) -> Iterator
     yield f"from routelock.testing import {', '.join(names)}"
 
 
-# -- what is the app's, under names that hide none of the test's own --
+# -- imports from the app, under names that do not collide with the test's own --
 
 
 def _app(agent: str, source: Source) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the lines that import the app's parts, and those that make AGENT and CONFIG of them."""
+    """Return the lines that import the app's parts, and the lines that define AGENT and CONFIG."""
     found = _found(source.agent)
     alone = source.agent is None or (isinstance(found, Agent) and found.name == agent)
     parts = [_part(source.agent, "AGENT" if alone else "FOUND", "agent")]
@@ -172,7 +172,7 @@ def _app(agent: str, source: Source) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _part(spec: str | None, name: str, what: str) -> tuple[str, str, str]:
-    """Return a name, the line that imports a part of the app under it, and what gives the part itself."""
+    """Return a name, the line that imports a part of the app as this name, and the expression of the part."""
     if spec is None:
         return name, f"from app import {what} as {name}  # replace this with where the {what} is", name
     module, _, path = spec.partition(":")
@@ -196,7 +196,7 @@ def _found(spec: str | None) -> Any:
 
 
 def _is_async(source: Source) -> bool:
-    """Whether what makes the context has to be awaited."""
+    """Whether the function that makes the context is async."""
     return source.has_context and inspect.iscoroutinefunction(_found(source.context))
 
 
@@ -231,16 +231,16 @@ def _call(call: Mapping[str, Any]) -> str:
 
 
 def _arguments(text: str) -> str:
-    """Return arguments as an object, where that gives the same text again."""
+    """Return arguments as an object, if that has the same JSON text."""
     try:
         value = decode(text.encode())
-    except ValueError:  # also of what Python has no literal for: NaN, or what is nested too deeply
+    except ValueError:  # also for values without a literal in Python: NaN, or nested too deeply
         return repr(text)
     return repr(cast(object, value)) if isinstance(value, dict) and json.dumps(value) == text else repr(text)
 
 
 def _literal(text: str) -> str:
-    """Return a text as a literal; a long one in several pieces."""
+    """Return a text as a literal, in several lines if it is long."""
     found = pformat(text, width=_WIDTH - 16)
     return found if found.startswith("(") or "\n" not in found else f"({found})"
 
@@ -253,11 +253,11 @@ def _indented(code: str, by: int) -> str:
 
 
 def _call_of(run: TracedRun, source: Source, *, several: bool) -> str:
-    """Return the call that plays the run.
+    """Return the call that repeats the run.
 
     Args:
         run: the run.
-        source: where its parts come from.
+        source: where its parts are defined.
         several: whether the test has a list of agents, which handoffs may name.
     """
     given = ["AGENT", "given"]
@@ -276,15 +276,15 @@ def _call_of(run: TracedRun, source: Source, *, several: bool) -> str:
 
 
 def _settings(run: TracedRun, source: Source, *, several: bool) -> Iterator[str]:
-    """Return what the test sets: what the script needs, and nothing that leaves a mark outside of it."""
+    """Return the settings that the test changes: those for the script, and those with effects outside."""
     config = source.run_config
     yield "model=model"
     if several:
         yield "agents=AGENTS"
     if any(_has_failed(call) for call in _scripted(run)):
-        yield "retry=Retry(attempts=1)"  # the script has the last attempt
+        yield "retry=Retry(attempts=1)"  # the trace has the last attempt only
     if config.handler is not None and config.handler == _defaults(run).get(run.start.agent):
-        yield "handler=None"  # it is the script's now
+        yield "handler=None"  # the script takes its place
     if source.has_config:
         yield from (f"{name}=None" for name in ("trace", "run_id") if getattr(config, name) is not None)
 
@@ -314,7 +314,7 @@ _TAKEN = ("accepted", "completed")
 
 
 def _error_class(error: ErrorTraced | None) -> str:
-    """Return how a test names the class of an error; one that it cannot name is any."""
+    """Return the class of an error as a test names it; ``Exception`` if it has no such name."""
     name = error.type if error is not None else ""
     found: object = getattr(errors, name, None)
     if isinstance(found, type) and issubclass(found, Exception):

@@ -1,4 +1,4 @@
-"""Starts runs for workers elsewhere, watches them, and has their results."""
+"""The client of durable runs: starts them, streams their events, and returns their results."""
 
 from __future__ import annotations
 
@@ -41,67 +41,69 @@ __all__ = [
 
 
 EndStatus = Literal["done", "waiting", "failed", "cancelled"]
-"""``done``: there is a final output. ``waiting``: for answers or approvals. ``failed``: an error or a limit
-ended it. ``cancelled``: somebody did."""
+"""``done``: there is a final output. ``waiting``: it waits for answers or approvals. ``failed``: an error or
+a limit ended it. ``cancelled``: `RunClient.cancel` ended it."""
 
 
 class JobDocument(TypedDict):
-    """A run, or a part of one, that a worker is to carry out."""
+    """A segment of a run, as it is put into the queue of a worker."""
 
     agent: str
     run_id: str
     input: list[Message] | None
     state: str | None
-    """A `RunState` as JSON, from which it goes on."""
+    """The `RunState` from which the run is resumed, as JSON."""
     context: Any
-    """What the worker's ``context`` function is given."""
+    """The argument of the worker's ``context`` function."""
     max_turns: int | None
     until: float | None
-    """The time at which it has taken too long, in seconds since 1970."""
+    """The deadline of the run, in seconds since 1970."""
     show: bool
-    """Whether its events are written down for others."""
+    """Whether its events are recorded for `RunClient.events`."""
     follows: NotRequired[int]
-    """So many segments before this one are part of what `RunClient.events` shows."""
+    """How many segments before this one belong to the same stream of `RunClient.events`."""
     closes: NotRequired[str]
-    """A cancelled segment, by the engine's name: what is recorded of it is made a state, and no more."""
+    """The workflow id of a cancelled segment. The worker makes a state of its recorded steps, and runs
+    nothing."""
     steps: NotRequired[dict[str, str]]
-    """Recorded steps of the segment before, by key, to which it did not come again before it ended."""
+    """Recorded steps, by key, that the segment before this one did not reach."""
 
 
 class EndDocument(TypedDict):
-    """How it ended."""
+    """The end of a segment."""
 
     status: Literal["done", "waiting", "failed", "cancelled", "moved"]
-    """``moved``: the run goes on in the next segment, with another worker."""
+    """``moved``: another worker runs the next segment."""
     state: str | None
     error: str | None
     steps: NotRequired[dict[str, str]]
-    """Recorded steps to which the run did not come again, by key: the next segment is to find them."""
+    """Recorded steps, by key, that the run did not reach. The next segment needs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRun:
-    """How a run ended, or where it stands and waits."""
+    """The end of a run, or the state in which it waits."""
 
     run_id: str
     segment: int
-    """A run that waited, was cancelled, or went to a worker elsewhere goes on in another segment: 1, 2, 3."""
+    """The number of the run's last segment, from 1. A run that waited, was cancelled or moved to another
+    worker continues in a new segment."""
     agent: str
-    """Name of the agent in whose queue it was last."""
+    """The name of the agent in whose queue it was last."""
     status: EndStatus
     state_json: str | None = None
     """None if it could not begin."""
     error: str | None = None
-    """What ended it, in words."""
+    """The text of the error that ended it."""
 
     def state(self, *, agents: Sequence[Agent[Any]]) -> RunState:
-        """Return where it stands: its items, what it waits for, its usage.
+        """Return the state of the run: its items, what it waits for, its usage.
 
         Args:
             agents: see `RunState.from_json`.
 
         Raises:
-            ConfigError: there is no state.
+            ConfigError: the run has no state.
         """
         if self.state_json is None:
             raise ConfigError(
@@ -111,37 +113,37 @@ class EndedRun:
 
 
 def check_run_id(run_id: str) -> None:
-    """Make sure that segments can be told apart.
+    """Check an id of a run.
 
     Raises:
-        ConfigError: they could not.
+        ConfigError: it could not be told from the id of a segment.
     """
     if not re.fullmatch(r"[^#\s][^#]{0,199}", run_id):
         raise ConfigError(f"A run_id has 1 to 200 characters and no '#', not {run_id!r:.80}.")
 
 
 def segment_id(run_id: str, segment: int) -> str:
-    """Return what the engine calls a segment of a run."""
+    """Return the workflow id of a segment of a run."""
     return run_id if segment == 1 else f"{run_id}#{segment}"
 
 
 def segment_of(workflow_id: str) -> int:
-    """Return which segment it is."""
+    """Return the number of the segment that a workflow id names."""
     number = workflow_id.partition("#")[2]
     return int(number) if number else 1
 
 
 def next_id(workflow_id: str) -> str:
-    """Return what the engine calls the segment after this one."""
+    """Return the workflow id of the next segment."""
     return segment_id(workflow_id.partition("#")[0], segment_of(workflow_id) + 1)
 
 
-_EVERY = 0.05
-"""Each write is a transaction: one for each token would slow down the model."""
+_WRITE_SECONDS = 0.05
+"""Seconds between two writes. Each write is a transaction: one for each token would slow down the model."""
 
 
 class StepStream:
-    """Gathers the events of one step and writes them some milliseconds later, in order."""
+    """Collects the events of one step and writes them in order, at intervals of some milliseconds."""
 
     def __init__(self, key: str, attempt: int, *, open: bool) -> None:
         self._about = {"step": key, "attempt": attempt}
@@ -152,14 +154,14 @@ class StepStream:
         self._writing: asyncio.Task[None] | None = None
 
     def show(self, event: HandlerEvent) -> None:
-        """Let others see an event."""
+        """Record an event."""
         if isinstance(event, AttemptFailed):
             self._add({"attempt": event.attempt, "delay": event.delay, "error": str(event.error)}, event.type)
         else:
             self._add(asdict(event), event.type)
 
     def show_outcome(self, call: Call, outcome: Outcome) -> None:
-        """Let others see how a tool call ended."""
+        """Record the outcome of a tool call."""
         self._add({"call": dict(call.args), "outcome": dict(outcome)}, "tool_outcome")
 
     def _add(self, data: dict[str, Any], kind: str) -> None:
@@ -182,7 +184,7 @@ class StepStream:
         over = False
         while not over:
             with suppress(TimeoutError):
-                over = await asyncio.wait_for(self._over.wait(), _EVERY)
+                over = await asyncio.wait_for(self._over.wait(), _WRITE_SECONDS)
             await self._write()
 
     async def _write(self) -> None:
@@ -196,8 +198,8 @@ class StepStream:
 
 _log = logging.getLogger("routelock.durable")
 
-_DATABASE_IS_AWAY = 0.5
-"""Seconds until it is asked again."""
+_RETRY_SECONDS = 0.5
+"""Seconds between two attempts while the database is unavailable."""
 
 _ENDED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 
@@ -207,31 +209,31 @@ class StepPart:
     """Some events of one step of a run, in order."""
 
     offset: int
-    """Of this part; whoever was cut off goes on from ``offset + 1``."""
+    """The offset of this part. A client that lost its connection continues with ``offset + 1``."""
     step: str
     """The key of the step, such as ``"t1.model.triage"``."""
     attempt: int
-    """Which worker does it, of those that have begun with the run: 1 for the first."""
+    """The number of the worker that runs the step, of those that have begun the run: 1 for the first."""
     restarts: bool
-    """Whether the step begins anew, because its worker died: what was shown of it before is void."""
+    """Whether the step is run again because its worker died: discard its earlier events."""
     events: Sequence[Mapping[str, Any]]
-    """As JSON, with a ``type`` such as ``"text_delta"``; ``"message_done"`` has the complete reply,
-    ``"tool_outcome"`` what a tool gave."""
+    """The events as JSON, with a ``type`` such as ``"text_delta"``; ``"message_done"`` has the complete
+    reply, ``"tool_outcome"`` the outcome of a tool."""
 
     @property
     def text(self) -> str:
-        """The text in it."""
+        """The text of its text deltas."""
         return "".join(event["text"] for event in self.events if event["type"] == "text_delta")
 
 
 class RunClient:
-    """For a web server, a script, a page of approvals: ``async with RunClient(database) as client``.
+    """Starts, watches and resumes runs, as in a web server: ``async with RunClient(database) as client``.
 
-    It needs no agents, except to read states. It works on asyncio.
+    It needs no agents, except to read states. It runs on asyncio only.
 
     Args:
-        database: the address of the PostgreSQL that the workers use.
-        poll: seconds between two looks for a result.
+        database: the address of the PostgreSQL database that the workers use.
+        poll: seconds between two checks for a result.
     """
 
     def __init__(self, database: str, *, poll: float = 0.1) -> None:
@@ -262,19 +264,19 @@ class RunClient:
         timeout: float | None = None,
         show: bool = False,
     ) -> None:
-        """Put a run into the queue of its agent. If that is so already nothing happens.
+        """Put a run into the queue of its agent. A run that was started before is not started again.
 
         Args:
-            agent: who answers first, or its name.
+            agent: the first agent, or its name.
             input: see `Runner.run`.
-            run_id: what the run is called, such as the id of an order.
+            run_id: the id of the run, such as the number of an order.
             context: JSON, from which the workers make the context object.
             max_turns: see `Runner.run`.
-            timeout: seconds that it may take from now on, all waiting in the queue included.
-            show: whether its events are written down for `events`.
+            timeout: seconds from now that the run may take, including its time in the queue.
+            show: whether its events are recorded for `events`.
 
         Raises:
-            ConfigError: the id cannot be one, is not that of the state, or belongs to a run that began with
+            ConfigError: the id is not valid, is not that of the state, or belongs to a run that began with
                 another agent or input.
         """
         check_run_id(run_id)
@@ -299,9 +301,9 @@ class RunClient:
             )
 
     async def wait(self, run_id: str) -> EndedRun:
-        """Wait until the run has ended, or waits for somebody itself; return how.
+        """Wait until the run has ended or waits for answers, and return its end.
 
-        While the database is away it goes on waiting.
+        While the database is unavailable, this waits for the database.
 
         Raises:
             ConfigError: there is no such run.
@@ -310,49 +312,49 @@ class RunClient:
 
         while True:
             try:
-                if (ended := await self._look(run_id)) is not None:
+                if (ended := await self._end_of(run_id)) is not None:
                     return ended
             except OperationalError as error:
-                _log.warning("routelock: the database is away (%s); trying again", error)
-                await asyncio.sleep(_DATABASE_IS_AWAY)
+                _log.warning("routelock: the database is unavailable (%s); trying again", error)
+                await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _look(self, run_id: str) -> EndedRun | None:
-        """Wait until the last segment is over; return how the run ended, if it did."""
+    async def _end_of(self, run_id: str) -> EndedRun | None:
+        """Wait until the last segment has ended; return the end of the run, or None if it goes on."""
         last = await self._last(run_id)
         if last.status not in _ENDED:
-            last = await self._over(last)
+            last = await self._ended_segment(last)
         if last.status == "CANCELLED":
             await self._close(last)
             return None
         moved = last.output is not None and last.output["status"] == "moved"
         return None if moved else _ended(last, run_id)
 
-    async def _over(self, segment: Any) -> Any:
-        """Wait until a segment is over, and return it."""
+    async def _ended_segment(self, segment: Any) -> Any:
+        """Wait until a segment has ended, and return it."""
         handle: WorkflowHandleAsync[Any]
         handle = await self._client.retrieve_workflow_async(segment.workflow_id)
         try:
             await handle.get_result(polling_interval_sec=self._poll)
-        except Exception:  # of a class of the engine's; what it means is in the status
+        except Exception:  # of a class of DBOS; the status says what happened
             if (await handle.get_status()).status not in _ENDED:
                 raise
         return await self._segment(segment.workflow_id)
 
     async def resume(self, ended: EndedRun, state: RunState | None = None, *, show: bool = False) -> None:
-        """Let a run go on that waits, failed or was cancelled; then `wait` for it.
+        """Resume a run that waits, failed or was cancelled; then `wait` for it.
 
-        Of two who say different things about one and the same ended run, whoever is first is heard, and
-        nothing is done twice.
+        If the same end is resumed twice with different decisions, the first call counts, and no step is run
+        twice.
 
         Args:
-            ended: as `wait` returned it, today or days ago.
-            state: with what was decided, such as ``ended.state(agents=[...]).approve(...)``; None tries again
-                from where the run stood.
-            show: whether its events are written down for `events`.
+            ended: the end that `wait` returned, whenever that was.
+            state: the state with the decisions, such as ``ended.state(agents=[...]).approve(...)``; None
+                resumes the run from its last state.
+            show: whether its events are recorded for `events`.
 
         Raises:
-            ConfigError: the run is done, this is a state of another one, or it has gone on since the state
-                was taken.
+            ConfigError: the run is done, the state is that of another run, or the run has gone on since the
+                state was taken.
         """
         last = segment_id(ended.run_id, ended.segment)
         if ended.status == "done":
@@ -375,10 +377,10 @@ class RunClient:
         await self._enqueue(job, next_id(last))
 
     async def cancel(self, run_id: str) -> None:
-        """End a run where it stands; a model call or an async tool within a second or two.
+        """Cancel a run. A model call or an async tool is cancelled within a second or two.
 
-        What was done is not lost: `wait` gives the state, once a worker has put it together, and `resume`
-        goes on with it. A run that has ended, or waits, stays as it is.
+        Completed steps are not lost: `wait` returns the state, after a worker has made it, and `resume`
+        continues from it. A run that has ended or waits stays as it is.
 
         Raises:
             ConfigError: there is no such run.
@@ -393,7 +395,7 @@ class RunClient:
                 await self._close(last)
 
     async def _close(self, cancelled: Any) -> None:
-        """Have a state made of what is recorded of a segment that was cancelled."""
+        """Let a worker make a state of the recorded steps of a cancelled segment."""
         job = _job(cancelled)
         closing: JobDocument = {
             **job,
@@ -404,14 +406,14 @@ class RunClient:
         await self._enqueue(closing, next_id(cancelled.workflow_id))
 
     async def events(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[StepPart]:
-        """Yield what happens in a run that was started with ``show``, until it ends or waits.
+        """Yield the events of a run that was started with ``show``, until it ends or waits.
 
-        A step whose worker died is shown again, see ``StepPart.restarts``; what the dead one still wrote
-        is left out. Close it with `contextlib.aclosing`.
+        A step whose worker died is yielded again, see ``StepPart.restarts``; late events of the dead worker
+        are left out. Close the generator with `contextlib.aclosing`.
 
         Args:
-            run_id: of the run. What happened before it was resumed is left out.
-            offset: where to begin: 0 shows all that happened.
+            run_id: the id of the run. Events from before it was resumed are left out.
+            offset: the offset of the first part; 0 yields all parts.
         """
         last = await self._last(run_id)
         segment: str | None = segment_id(run_id, segment_of(last.workflow_id) - _job(last).get("follows", 0))
@@ -431,19 +433,19 @@ class RunClient:
         return self._client.read_stream_async(workflow_id, EVENTS, polling_interval_sec=self._poll)
 
     async def _following(self, segment: str) -> str | None:
-        """Return the segment in which a run has gone on by itself."""
+        """Return the id of the next segment, if the run continued in it without being resumed."""
         after = await self._find(next_id(segment))
         return after.workflow_id if after is not None and _job(after).get("follows") else None
 
     async def forget(self, run_id: str) -> None:
-        """Remove all that is kept of a run, and of those it was before it waited."""
+        """Remove all records of a run, with all of its segments."""
         every = [one.workflow_id for one in await self._segments(run_id)]
         await self._client.delete_workflows_async(every)
 
     @property
     def _client(self) -> DBOSClient:
         if self._dbos is None:
-            raise ConfigError("Use it as `async with RunClient(database) as client`.")
+            raise ConfigError("Open the client first: `async with RunClient(database) as client`.")
         return self._dbos
 
     async def _enqueue(self, job: JobDocument, workflow_id: str) -> None:
@@ -479,12 +481,12 @@ class RunClient:
 
     async def _segment(self, workflow_id: str) -> Any:
         if (found := await self._find(workflow_id)) is None:
-            raise ConfigError(f"The run {workflow_id!r:.80} is forgotten.")
+            raise ConfigError(f"The run {workflow_id!r:.80} was removed with `forget`.")
         return found
 
 
 _WHAT_BEGAN: Final = ("agent", "input", "state")
-"""What is the same when somebody starts the same run again."""
+"""The keys of a job that are the same if the same run is started again."""
 
 
 def _job(segment: Any) -> JobDocument:
@@ -492,7 +494,7 @@ def _job(segment: Any) -> JobDocument:
 
 
 def _left(segment: Any) -> dict[str, str]:
-    """Return recorded steps to which a segment did not come, or if it did not end, those it was given."""
+    """Return the recorded steps that a segment did not reach; if it has no end, those that it was given."""
     end: EndDocument | None = segment.output
     return _job(segment).get("steps", {}) if end is None else end.get("steps", {})
 

@@ -1,4 +1,4 @@
-"""Connections to the database: those of the engine, and of its client."""
+"""Connections to the database, for DBOS and for its client."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ __all__ = [
 WORKFLOW = "routelock.run"
 
 EVENTS = "events"
-"""The stream of a run that is shown to others."""
+"""The name of the stream with the events of a run."""
 
 STEPS_VERSION = "routelock-1"
-"""DBOS gives a run only to workers of the version that began it, and its own default is a hash of the code:
-each deployment would strand what is in flight. Ours changes only if the keys of steps do."""
+"""DBOS gives a run only to workers of the version that began it. Its own default is a hash of the code, so
+each deployment would strand the runs in flight. This version changes only if the keys of steps do."""
 
 
 class RunLost(BaseException):
-    """What a run did cannot be recorded, so it must not go on here. Nothing of an app's may catch it."""
+    """A step of a run cannot be recorded, so the run must stop here. The app's code must not catch it."""
 
 
 def engine() -> ModuleType:
-    """Return the library.
+    """Return the module of DBOS.
 
     Raises:
-        MissingExtra: it is not installed.
+        MissingExtra: DBOS is not installed.
     """
     try:
         import dbos  # noqa: PLC0415 - an extra
@@ -68,7 +68,7 @@ def url_of(database: str, driver: str = "") -> str:
     """Return the address of a database for a driver.
 
     Raises:
-        ConfigError: it is no address of a PostgreSQL.
+        ConfigError: it is not the address of a PostgreSQL database.
     """
     scheme, separator, rest = database.partition("://")
     if not separator or scheme.partition("+")[0] not in ("postgresql", "postgres"):
@@ -86,11 +86,11 @@ _WORKERS_CONNECTIONS = 20
 
 @asynccontextmanager
 async def running_client(database: str, *, listen: bool = False) -> AsyncGenerator[DBOSClient]:
-    """Give a client of a database, in which the tables are made or brought up to date.
+    """Yield a client of a database, after its tables were created or migrated.
 
     Args:
         database: its address.
-        listen: whether the server is to tell of new events, instead of being asked for them.
+        listen: whether the server notifies the client of new events, so that the client does not poll.
     """
     await asyncio.to_thread(engine().DBOS.migrate, url_of(database, "+psycopg"))
     async with open_client(database, listen=listen) as client:
@@ -101,12 +101,12 @@ async def running_client(database: str, *, listen: bool = False) -> AsyncGenerat
 async def open_client(
     database: str, *, listen: bool = False, patient: bool = True
 ) -> AsyncGenerator[DBOSClient]:
-    """Give a client of a database that has the tables.
+    """Yield a client of a database that has the tables.
 
     Args:
         database: its address.
         listen: see `running_client`.
-        patient: whether a call waits until the database is back that is away, instead of raising.
+        patient: whether a call waits while the database is unavailable, instead of raising.
     """
     dbos = engine()
     with pool(database, connections=_CLIENTS_CONNECTIONS) as connections:
@@ -131,16 +131,16 @@ async def open_client(
 def pool(
     database: str, *, connections: int = _WORKERS_CONNECTIONS, longest_transaction: float = 10
 ) -> Generator[Engine]:
-    """Give the engine's connections.
+    """Yield a pool of connections for DBOS.
 
-    They are ours, because the engine takes a server that refuses connections for a server that is there: it
-    looks for words in the error that newer versions of psycopg do not say, and runs would fail of it.
+    DBOS recognises a server that refuses connections by words in the error that newer versions of psycopg do
+    not use. With its own pool, runs would fail while the database is unavailable.
 
     Args:
         database: its address.
-        connections: so many at most.
-        longest_transaction: seconds that one may do nothing until the server ends it, because a process that
-            is frozen must let go of its rows.
+        connections: the largest number of connections.
+        longest_transaction: seconds for which a transaction may be idle until the server ends it, because a
+            frozen process has to release its rows.
     """
     from sqlalchemy import create_engine, event  # noqa: PLC0415 - comes with the extra
 
@@ -167,6 +167,6 @@ def pool(
 
 
 def _note_refused(context: ExceptionContext) -> None:
-    """Tell the engine of a connection that could not be made as of one that was lost: it tries again."""
+    """Report a refused connection to DBOS as a lost one, so that it tries again."""
     if context.connection is None:
         context.is_disconnect = True

@@ -1,13 +1,13 @@
-"""Finds out which workers are dead, and gives their runs to those that live.
+"""Detects dead workers, and returns their runs to the queues of live ones.
 
-DBOS knows who carries out a run, but not whether that process is alive. So each worker holds a lock in
-PostgreSQL as long as it lives: the server lets go of it when the connection ends. Whose lock is free twice
-in a row is dead. A worker that is frozen keeps its connection, and is silent: that one is ended from here.
-Nothing rests on these verdicts but time: whoever is declared dead and is not finds its next step refused by
-DBOS, because the run has another owner.
+DBOS knows the worker of a run, but not whether that process is alive. So each worker holds an advisory lock
+in PostgreSQL, which the server releases when the connection ends. A worker is dead if its lock is free in two
+checks in a row. A frozen worker keeps its connection and sends nothing, so the reaper terminates the
+connection. A wrong verdict costs only time: DBOS refuses the next step of a worker that was declared dead,
+because the run has another owner.
 
-It has a thread of its own, so that a worker with much to do, or a tool that blocks the event loop, is late
-neither with its own signs of life nor with looking for those of others.
+The reaper has a thread of its own. A busy worker, or a tool that blocks the event loop, delays neither the
+worker's heartbeat nor its checks of other workers.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ __all__ = ["Reaper"]
 
 _log = logging.getLogger("routelock.durable")
 
-_STRIKES = 2
+_MISSES = 2
 
 _NAME = "routelock.worker"
 
 _LOCK = "hashtextextended('routelock.worker.' || %s, 0)"
 
-_SOON_NOTICED: tuple[LiteralString, ...] = (
-    "SET tcp_keepalives_idle = 2",  # a machine that vanishes says nothing: the server has to ask
+_CONNECTION_SETTINGS: tuple[LiteralString, ...] = (
+    "SET tcp_keepalives_idle = 2",  # a machine that vanishes closes no connection: the server has to probe
     "SET tcp_keepalives_interval = 1",
     "SET tcp_keepalives_count = 2",
     "SET tcp_user_timeout = 4000",
-    "SET lock_timeout = '15s'",  # the server may have to notice that a worker of the same name has gone
+    "SET lock_timeout = '15s'",  # the server may not have noticed yet that a worker of the same name is gone
 )
 
-_END_THE_SILENT = (
+_TERMINATE_SILENT = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()"
     f" AND application_name = '{_NAME}' AND pid <> pg_backend_pid() AND state = 'idle'"
     " AND state_change < clock_timestamp() - make_interval(secs => %s)"
@@ -53,17 +53,17 @@ _END_THE_SILENT = (
 
 
 class Reaper:
-    """Holds one worker's lock and watches those of the others.
+    """Holds the lock of one worker and checks the locks of the others.
 
     Args:
-        client: reads and resumes runs; it must raise when the database is away, and not wait.
+        client: reads and resumes runs. It must raise while the database is unavailable, and not wait.
         database: the address of the database.
-        executor_id: this worker.
-        going_on: the runs that this worker carries out at the moment, by the engine's names.
-        every: seconds between two looks.
-        lease: seconds of silence after which a worker that has its connection still is dead. A run that this
-            worker has and nobody here knows of is given back after a third of that.
-        grace: seconds in which nobody is judged after the connection was lost: the others lost theirs, too.
+        executor_id: the id of this worker.
+        going_on: the ids of the workflows that this worker runs at the moment.
+        every: seconds between two checks.
+        lease: seconds without a heartbeat after which a worker with an open connection is dead. A run that
+            belongs to this worker and is not running here is queued again after a third of that.
+        grace: seconds without verdicts after the connection was lost: other workers lost theirs, too.
     """
 
     def __init__(
@@ -82,18 +82,18 @@ class Reaper:
         self._me = executor_id
         self._going_on = going_on
         self._every, self._lease, self._grace = every, lease, grace
-        self._strikes: Counter[str] = Counter()
+        self._misses: Counter[str] = Counter()
         self._unknown: dict[str, float] = {}
-        self._judges_from = 0.0
+        self._verdicts_from = 0.0
         self._connection: Connection[Any] | None = None
         self._over = threading.Event()
         self._watching = threading.Thread(target=self._watch, name="routelock-reaper", daemon=True)
 
     def begin(self) -> None:
-        """Take the lock; a worker must have it before it takes its first run.
+        """Take the lock. A worker must hold it before it takes its first run.
 
         Raises:
-            ConfigError: another worker that lives has the same id.
+            ConfigError: another live worker has the same id.
         """
         import psycopg  # noqa: PLC0415 - comes with the extra
 
@@ -106,22 +106,22 @@ class Reaper:
             keepalives_interval=1,
             keepalives_count=3,
         )
-        for setting in _SOON_NOTICED:
+        for setting in _CONNECTION_SETTINGS:
             self._connection.execute(setting)
         try:
             self._query(f"SELECT pg_advisory_lock({_LOCK})", self._me)
         except psycopg.errors.LockNotAvailable as error:
             raise ConfigError(
-                f"A worker called {self._me!r:.80} lives already. Give each process an executor_id of its "
+                f"Another live worker has the id {self._me!r:.80}. Give each process an executor_id of its "
                 "own, or leave it out."
             ) from error
 
     def watch(self) -> None:
-        """Look again and again from now on, until `end`."""
+        """Check at intervals from now on, until `end`."""
         self._watching.start()
 
     def end(self) -> None:
-        """Let go of the lock: the others take over what is left."""
+        """Release the lock: other workers take over the remaining runs."""
         self._over.set()
         if self._watching.is_alive():
             self._watching.join()
@@ -134,15 +134,17 @@ class Reaper:
     def _watch(self) -> None:
         while not self._over.wait(self._every):
             try:
-                self._query("SELECT 1")  # we live, and our lock is still ours
-                if time.monotonic() >= self._judges_from:
-                    self._look()
-            except Exception as error:  # the database is away: it comes back, and this must go on
-                _log.warning("routelock: the database is away (%s); trying again", error)
-                self._begin_again()
+                self._query(
+                    "SELECT 1"
+                )  # this is the heartbeat; it fails if the connection, and so the lock, is lost
+                if time.monotonic() >= self._verdicts_from:
+                    self._check_all()
+            except Exception as error:  # the database is unavailable: the checks go on when it is back
+                _log.warning("routelock: the database is unavailable (%s); trying again", error)
+                self._reconnect()
 
-    def _begin_again(self) -> None:
-        self._strikes.clear()
+    def _reconnect(self) -> None:
+        self._misses.clear()
         self._unknown.clear()
         while not self._over.is_set():
             try:
@@ -150,43 +152,43 @@ class Reaper:
                 self.begin()
                 break
             except Exception as error:
-                _log.warning("routelock: the database is still away (%s)", error)
+                _log.warning("routelock: the database is still unavailable (%s)", error)
                 self._over.wait(self._every)
-        self._judges_from = time.monotonic() + self._grace
+        self._verdicts_from = time.monotonic() + self._grace
 
-    def _look(self) -> None:
+    def _check_all(self) -> None:
         running = self._running()
-        self._query(_END_THE_SILENT, self._lease)
+        self._query(_TERMINATE_SILENT, self._lease)
         owners: set[str] = {run.executor_id for run in running if run.executor_id} - {self._me}
-        for owner in set(self._strikes) - owners:
-            del self._strikes[owner]
+        for owner in set(self._misses) - owners:
+            del self._misses[owner]
         for owner in sorted(owners):
-            self._judge(owner)
-        self._give_back([run for run in running if run.executor_id == self._me])
+            self._check(owner)
+        self._queue_again([run for run in running if run.executor_id == self._me])
 
-    def _judge(self, owner: str) -> None:
+    def _check(self, owner: str) -> None:
         if not self._query(f"SELECT pg_try_advisory_lock({_LOCK})", owner):
-            del self._strikes[owner]
+            del self._misses[owner]
             return
-        try:  # nobody else can judge it now
-            self._strikes[owner] += 1
-            if self._strikes[owner] >= _STRIKES:
-                self._bury(owner)
+        try:  # no other reaper can check it now
+            self._misses[owner] += 1
+            if self._misses[owner] >= _MISSES:
+                self._declare_dead(owner)
         finally:
             self._query(f"SELECT pg_advisory_unlock({_LOCK})", owner)
 
-    def _bury(self, owner: str) -> None:
+    def _declare_dead(self, owner: str) -> None:
         runs = self._running(owner)
         self._resume(runs)
         names = ", ".join(run.workflow_id for run in runs)
-        _log.warning("routelock: worker %s is dead; its runs go on elsewhere: %s", owner, names)
-        del self._strikes[owner]
+        _log.warning("routelock: worker %s is dead; its runs are queued again: %s", owner, names)
+        del self._misses[owner]
 
-    def _give_back(self, mine: list[Any]) -> None:
-        """Put runs into their queues again that are ours, and that nobody here carries out.
+    def _queue_again(self, mine: list[Any]) -> None:
+        """Queue the runs again that belong to this worker and are not running here.
 
-        The engine claims a run, and then begins it: when the connection breaks in between, or it cannot write
-        down how a run ended, the run is ours for ever, and as we live nobody else takes it.
+        DBOS claims a run, and then begins it. If the connection breaks in between, or the end of a run cannot
+        be recorded, the run would belong to this live worker for ever.
         """
         lost = {run.workflow_id: run for run in mine if run.workflow_id not in self._going_on}
         now = time.monotonic()
@@ -194,7 +196,9 @@ class Reaper:
         late = [name for name, since in self._unknown.items() if now - since >= self._lease / 3]
         if late:
             self._resume([lost[name] for name in late])
-            _log.warning("routelock: runs that nobody had begun are in the queue again: %s", ", ".join(late))
+            _log.warning(
+                "routelock: runs that were claimed and not begun are queued again: %s", ", ".join(late)
+            )
 
     def _resume(self, runs: list[Any]) -> None:
         by_queue: defaultdict[str, list[str]] = defaultdict(list)

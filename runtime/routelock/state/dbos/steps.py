@@ -1,8 +1,8 @@
 """The executor of a durable run: each model call and each tool is a step of a DBOS workflow.
 
-Steps are found by their key, as in a journal, and not by their place as DBOS does: tools and nested runs of
-one turn go on at the same time, and nobody knows in which order. So what is recorded is read once, when a
-worker takes a run over; what is new gets the places after that.
+Steps are found by their key, as in a journal, and not by their position as DBOS does: tools and sub-runs of
+one turn run at the same time, in no fixed order. So the recorded steps are read once, when a worker takes
+over a run; new steps get the positions after them.
 """
 
 from __future__ import annotations
@@ -24,44 +24,46 @@ __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken
 
 
 BEGINS = "begins"
-"""The step with which each worker begins that takes a run over."""
+"""The first step of each worker that takes over a run."""
 
-_CUT_OFF = "The run was cancelled while this was going on. Nobody knows whether it had an effect."
+_INTERRUPTED = (
+    "The run was cancelled while this call was running. It is unknown whether the call had an effect."
+)
 
 
-async def _kept_already(key: str, entry: str) -> None:
-    """Write nothing: the step was recorded by the engine when it was done."""
+async def _already_recorded(key: str, entry: str) -> None:
+    """Write nothing: DBOS recorded the step when it completed."""
 
 
 class DurableSteps:
     """The `routelock.run.Executor` of one workflow.
 
     Args:
-        entries: what is recorded, by key.
-        attempt: how many workers have begun with the run, this one included.
-        show: whether events are written down for others.
+        entries: the recorded outcomes of steps, by key.
+        attempt: how many workers have begun the run, this one included.
+        show: whether events are recorded for `RunClient.events`.
     """
 
     def __init__(self, entries: Mapping[str, str], *, attempt: int, show: bool) -> None:
-        self._journal = JournalSteps(entries, _kept_already)
+        self._journal = JournalSteps(entries, _already_recorded)
         self._attempt = attempt
         self._show = show
 
     @property
     def left(self) -> dict[str, str]:
-        """What is recorded and the run did not come to, see `JournalSteps.left`."""
+        """Recorded outcomes that the run did not reach, see `JournalSteps.left`."""
         return self._journal.left
 
     def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        """Run a model step to its end, and yield the reply; deltas go to whoever watches from elsewhere."""
+        """Run a model step to its end, and yield the reply; deltas go to `RunClient.events` only."""
         return self._journal.stream(call, lambda step: self._reply(step, body))
 
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        """Run tool steps at the same time; each is recorded as soon as it is done."""
+        """Run tool steps at the same time; each is recorded as soon as it completes."""
 
         async def recorded(call: Call) -> Outcome:
             return await self._outcome(call, body)
@@ -103,10 +105,11 @@ class DurableSteps:
         return made[0]
 
     async def _step(self, key: str, work: Callable[[StepStream], Awaitable[str]]) -> None:
-        """Do it within a step of the engine, and raise here what it raises: the engine could not do so again.
+        """Run a function as a step of DBOS, and raise here what it raises: DBOS could not raise it again
+        later.
 
         Raises:
-            RunLost: the engine could not record it.
+            RunLost: DBOS could not record the step.
         """
         failed: list[Exception] = []
 
@@ -121,7 +124,7 @@ class DurableSteps:
         place = engine().DBOS.reserve_step()
         try:
             await place.run_async({"name": key, "preemptible": True}, body)
-        except Exception as error:  # what the body raises is in `failed`
+        except Exception as error:  # not of the body, whose errors are in `failed`
             raise RunLost(f"Step {key!r} could not be recorded.") from error
         if failed:
             raise failed[0]
@@ -130,12 +133,12 @@ class DurableSteps:
 async def taken_over(
     recorded: Sequence[Mapping[str, Any]], *, show: bool, before: Mapping[str, str] | None = None
 ) -> DurableSteps:
-    """Begin to carry on with a run, within its workflow.
+    """Take over a run, within its workflow.
 
     Args:
-        recorded: the steps that the engine knows of it.
-        show: whether events are written down for others.
-        before: recorded steps of the workflow before it, by key.
+        recorded: the steps of the workflow that DBOS has recorded.
+        show: whether events are recorded for `RunClient.events`.
+        before: recorded outcomes of the workflow before this one, by key.
     """
     dbos = engine().DBOS
     last = max((step["function_id"] for step in recorded), default=0)
@@ -152,34 +155,34 @@ async def taken_over(
 
 
 def recorded_entries(recorded: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return what is recorded of a run, by the key of the step."""
+    """Return the recorded outcomes of a run, by the key of the step."""
     return {step["function_name"]: step["output"] for step in recorded if isinstance(step["output"], str)}
 
 
 class RecordedSteps:
-    """The `routelock.run.Executor` that tells what is recorded of a run, and ends it there.
+    """The `routelock.run.Executor` that replays the recorded steps of a run, and ends the run after them.
 
-    A tool of which nothing is recorded is answered by a note, as one that was cut off: it may have begun.
+    The result of a tool without a recorded outcome says that the call was interrupted: it may have begun.
 
     Args:
-        entries: what is recorded, by key.
+        entries: the recorded outcomes of steps, by key.
     """
 
     def __init__(self, entries: Mapping[str, str]) -> None:
-        self._journal = JournalSteps(entries, _kept_already)
+        self._journal = JournalSteps(entries, _already_recorded)
 
     @property
     def left(self) -> dict[str, str]:
-        """What is recorded and the run did not come to, see `JournalSteps.left`."""
+        """Recorded outcomes that the run did not reach, see `JournalSteps.left`."""
         return self._journal.left
 
     def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        """Yield the reply that is recorded.
+        """Yield the recorded reply.
 
         Raises:
-            RoutelockError: there is none.
+            RoutelockError: no reply is recorded.
         """
         return self._journal.stream(call, self._end)
 
@@ -190,8 +193,8 @@ class RecordedSteps:
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        """Return the outcomes that are recorded, and let the run end if one is not."""
-        return await self._journal.gather(calls, self._cut_off)
+        """Return the recorded outcomes, and end the run if one is missing."""
+        return await self._journal.gather(calls, self._interrupted)
 
-    async def _cut_off(self, call: Call) -> Outcome:
-        return {"err": {"type": "raised", "message": _CUT_OFF, "retryable": False}, "stop": True}
+    async def _interrupted(self, call: Call) -> Outcome:
+        return {"err": {"type": "raised", "message": _INTERRUPTED, "retryable": False}, "stop": True}

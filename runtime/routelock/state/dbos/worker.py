@@ -1,4 +1,4 @@
-"""A process that carries out runs: as many as it may at once, those of dead workers included."""
+"""The worker of durable runs: runs segments from its queues, those of dead workers included."""
 
 from __future__ import annotations
 
@@ -50,34 +50,34 @@ __all__ = ["RunExecutor", "WorkerSettings", "serve_runs", "serving_runs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """How a worker works."""
+    """The settings of a worker."""
 
     at_once: int = 8
-    """So many runs of each agent are carried out by one worker at a time; the others wait in the queue."""
+    """The number of runs of each agent that one worker runs at the same time; others wait in the queue."""
     name: str = "routelock"
-    """Of the application, in the database: small letters, digits, - and _."""
+    """The name of the application in the database: small letters, digits, - and _."""
     executor_id: str | None = None
-    """What this process is called; no two that live may have one name. None makes one up."""
+    """The id of this process. Two live workers cannot have the same id. None makes a random one."""
     poll: float = 0.1
-    """Seconds between two looks for work."""
+    """Seconds between two checks for work."""
     watch: float = 0.3
-    """Seconds between two looks for dead workers: their runs go on after two of these and some moments."""
+    """Seconds between two checks for dead workers: their runs are resumed soon after two checks."""
     lease: float = 15.0
-    """Seconds without a sign of life after which a worker is taken for dead whose process is there still,
-    and frozen. A third of it is how long a transaction may stand still, and how long a run may be claimed by
-    this worker without being carried out."""
+    """Seconds without a heartbeat after which a worker is declared dead although its process exists, as when
+    it is frozen. A third of it is the longest time that a transaction may be idle, and that a claimed run may
+    wait until it begins."""
     grace: float = 5.0
-    """Seconds in which nobody is declared dead after the database was away."""
+    """Seconds after an outage of the database in which no worker is declared dead."""
     drain: int = 0
-    """Seconds that runs may go on when the worker is stopped; what is left then goes on elsewhere."""
+    """Seconds that runs may take after the worker is stopped; other workers resume the remaining ones."""
     elsewhere: Collection[str] = ()
-    """Names of agents that other workers serve: a run that is handed over to one of them goes into its queue,
-    and on with one of those workers. Of such an agent this worker needs the name alone."""
+    """Names of agents that other workers serve. A run that is handed off to one of them is put into its
+    queue, and one of those workers continues it. This worker needs only the name of such an agent."""
     run_config: RunConfig = field(default_factory=RunConfig)
-    """For all runs; without ``run_id`` and ``executor``."""
+    """The settings of all runs; without ``run_id`` and ``executor``."""
     hooks: RunHooks | None = None
     context: Callable[[Any], Any] | None = None
-    """Makes the context object of a run from the JSON that the client gave; None takes the JSON itself."""
+    """Makes the context object of a run from the JSON of the client; None passes the JSON itself."""
 
     def __post_init__(self) -> None:
         if self.run_config.executor is not None or self.run_config.run_id is not None:
@@ -85,7 +85,7 @@ class WorkerSettings:
         if not self.lease > 4 * self.watch > 0:
             raise ConfigError(
                 f"WorkerSettings: lease must be more than four times watch, not {self.lease!r} with a watch "
-                f"of {self.watch!r}: a worker gives a sign of life every watch seconds."
+                f"of {self.watch!r}: a worker sends a heartbeat every watch seconds."
             )
 
 
@@ -95,12 +95,12 @@ _MOVED: EndDocument = {"status": "moved", "state": None, "error": None}
 
 
 class RunExecutor:
-    """Carries out jobs for one worker.
+    """Runs the segments of one worker.
 
     Args:
-        agents: those that the worker serves, by name.
-        settings: of the worker.
-        client: reads what is recorded.
+        agents: the agents that the worker serves, by name.
+        settings: the settings of the worker.
+        client: reads recorded steps.
     """
 
     def __init__(
@@ -108,23 +108,24 @@ class RunExecutor:
     ) -> None:
         self.agents = agents
         self.going_on: set[str] = set()
-        """What is carried out at the moment, by the engine's names."""
+        """The workflow ids of the segments that are running."""
         self._settings = settings
         self._client = client
 
     async def carry_out(self, job: JobDocument, workflow_id: str) -> EndDocument:
-        """Carry out a job, or go on with it, within its workflow."""
+        """Run a segment, or take it over, within its workflow."""
         from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - comes with the extra
 
         self.going_on.add(workflow_id)
         try:
             return await self._carry_out(job, workflow_id)
         except (BaseExceptionGroup, RunLost, SQLAlchemyError) as error:
-            first = _first(error)  # the engine's own come in groups, out of tools that ran at the same time
+            first = _first(error)  # errors of DBOS come in groups from tools that run at the same time
             if not isinstance(first, RunLost | SQLAlchemyError):
                 raise first from error
-            _log.warning("routelock: the run %s begins anew: %s", job["run_id"], first, exc_info=first)
-            raise asyncio.CancelledError from error  # it is still ours, and the reaper finds it lying about
+            _log.warning("routelock: the run %s will be run again: %s", job["run_id"], first, exc_info=first)
+            # it still belongs to this worker, and the reaper will queue it again
+            raise asyncio.CancelledError from error
         finally:
             self.going_on.discard(workflow_id)
 
@@ -133,7 +134,7 @@ class RunExecutor:
             return await self._closed(job, cancelled)
         recorded = await self._client.list_workflow_steps_async(workflow_id)
         if recorded and await self._status_of(next_id(workflow_id)) is not None:
-            return _MOVED  # whoever had it before was about to say so
+            return _MOVED  # the worker before this one had moved it, and died before it recorded so
         steps = await taken_over(recorded, show=job["show"], before=job.get("steps"))
         result, error = await self._end_of(job, steps)
         if error is None and result is not None and result.stop_reason == "unfinished":
@@ -141,10 +142,12 @@ class RunExecutor:
         return _end(result, error, steps.left)
 
     async def _closed(self, job: JobDocument, cancelled: str) -> EndDocument:
-        """Make a state of what is recorded of a run that was cancelled."""
-        await self._client.cancel_workflow_async(cancelled)  # it may have been declared lost, and be back
+        """Make a state of the recorded steps of a cancelled run."""
+        await self._client.cancel_workflow_async(
+            cancelled
+        )  # a worker that was wrongly declared dead may still run it
         if (stood := await self._status_of(cancelled)) is not None and stood.output is not None:
-            return cast("EndDocument", stood.output)  # it was done before
+            return cast("EndDocument", stood.output)  # it ended before it was cancelled
         recorded = await self._client.list_workflow_steps_async(cancelled)
         steps = RecordedSteps({**job.get("steps", {}), **recorded_entries(recorded)})
         result, error = await self._end_of({**job, "until": None}, steps)
@@ -152,9 +155,9 @@ class RunExecutor:
         return end if end["status"] in ("done", "waiting") else {**end, "status": "cancelled"}
 
     async def _move(self, job: JobDocument, result: RunResult[Any], workflow_id: str) -> EndDocument:
-        """Let the run go on with a worker that serves the agent whose turn it is.
+        """Let a worker that serves the active agent continue the run.
 
-        The engine puts it into the queue if the run is still ours, and notes here that it did, at once.
+        DBOS queues the next segment, if the run still belongs to this worker, and records that in one step.
         """
         agent = result.last_agent.name
         moved: JobDocument = {
@@ -177,13 +180,13 @@ class RunExecutor:
     async def _end_of(
         self, job: JobDocument, steps: Executor
     ) -> tuple[RunResult[Any] | None, Exception | None]:
-        """Carry out a run as far as it goes here; return its result, and what ended it."""
+        """Run until the end, or until another worker has to continue; return the result and the error."""
         try:
             return await self._run(job, steps), None
         except RoutelockError as error:
             return error.result, error
         except Exception as error:
-            _log.exception("routelock: the run %s cannot be carried out", job["run_id"])
+            _log.exception("routelock: the run %s failed outside of its agents", job["run_id"])
             return None, error
 
     async def _run(self, job: JobDocument, steps: Executor) -> RunResult[Any]:
@@ -200,7 +203,7 @@ class RunExecutor:
         async with RunStream(run) as stream:
             async for event in stream:
                 if isinstance(event, AgentUpdated) and event.agent in settings.elsewhere:
-                    break  # between two turns, and nothing of the other agent's was asked yet
+                    break  # between two turns: the other agent has made no call yet
         return stream.result
 
     def _config(self, agent: Agent[Any], job: JobDocument, steps: Executor) -> RunConfig:
@@ -218,7 +221,7 @@ class RunExecutor:
 
 
 class _Elsewhere:
-    """Stands for the model of an agent that another worker serves."""
+    """The model of a stub for an agent that another worker serves: it cannot be called."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -230,14 +233,14 @@ class _Elsewhere:
             HandlerError: always.
         """
         raise HandlerError(
-            f"{self.name!r} is served by another worker, and can take over a run, but not answer in "
-            "one as a tool. Give this worker the agent itself."
+            f"{self.name!r} is served by another worker: a run can be handed off to it, but it cannot be "
+            "called as a tool. Give this worker the agent itself."
         )
         yield
 
 
 def _stub(name: str, state: str | None) -> Agent[Any]:
-    """Return what stands for an agent elsewhere, with the handlers at which it waits for an answer."""
+    """Return a stub of an agent of another worker, with the handlers that wait for a result."""
     waiting = parse_document(state).waiting if state else ()
     frames = [frame for frame in waiting if frame.agent == name]
     waits = dict.fromkeys([each.default_handler for each in frames] + [each.handler for each in frames])
@@ -267,7 +270,7 @@ def _first(several: BaseException) -> BaseException:
 async def serve_runs(
     agents: Sequence[Agent[Any]], database: str, settings: WorkerSettings | None = None
 ) -> None:
-    """Carry out runs until cancelled. See `serving_runs`."""
+    """Run a worker until cancelled, see `serving_runs`."""
     async with serving_runs(agents, database, settings):
         await asyncio.Event().wait()
 
@@ -276,26 +279,28 @@ async def serve_runs(
 async def serving_runs(
     agents: Sequence[Agent[Any]], database: str, settings: WorkerSettings | None = None
 ) -> AsyncGenerator[None]:
-    """Carry out runs that begin with these agents, as long as the block goes on.
+    """Run a worker for these agents while the block runs.
 
-    There is one worker in a process, on asyncio. Its runs go on in the event loop that begins it.
+    A process has one worker, on asyncio. Its runs use the event loop that began it.
 
     Args:
-        agents: those that runs begin with.
-        database: the address of a PostgreSQL, such as ``"postgresql://user@host/name"``. Tables are made in
-            it, in a schema of their own, ``dbos``.
+        agents: the agents that runs can begin with.
+        database: the address of a PostgreSQL database, such as ``"postgresql://user@host/name"``. Tables are
+            created in it, in the schema ``dbos``.
         settings: see `WorkerSettings`.
 
     Raises:
         MissingExtra: DBOS is not installed.
-        ConfigError: the agents have one name twice, or the database is none.
+        ConfigError: two agents have the same name, or the database is not PostgreSQL.
     """
     settings = settings or WorkerSettings()
     by_name = {agent.name: agent for agent in agents}
     if not agents or len(by_name) != len(agents):
         raise ConfigError("A worker needs agents, each with a name of its own.")
     if both := sorted(by_name.keys() & set(settings.elsewhere)):
-        raise ConfigError(f"A worker cannot serve agents that are elsewhere: {', '.join(both):.200}.")
+        raise ConfigError(
+            f"A worker cannot serve agents that other workers serve, see elsewhere: {', '.join(both):.200}."
+        )
     me = settings.executor_id or uuid.uuid4().hex
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(running_client(database))
@@ -315,7 +320,7 @@ async def serving_runs(
                 )
             _configure(me, connections, settings)
             _register(executor)
-            engine().DBOS.launch()  # here and not in a thread: runs go on in the loop in which it is called
+            engine().DBOS.launch()  # not in a thread: runs use the event loop in which this is called
             reaper.watch()
             yield
         finally:
@@ -326,9 +331,9 @@ async def serving_runs(
 async def _stop(drain: int) -> None:
     stop = partial(engine().DBOS.destroy, workflow_completion_timeout_sec=drain, destroy_registry=True)
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor())  # the engine has made its threads those of this loop
+    loop.set_default_executor(ThreadPoolExecutor())  # DBOS has made its own threads the default of this loop
     await asyncio.to_thread(stop)
-    loop.set_default_executor(ThreadPoolExecutor())  # what was still going on may have done so again
+    loop.set_default_executor(ThreadPoolExecutor())  # runs that were still running may have done so again
 
 
 def _configure(me: str, connections: Engine, settings: WorkerSettings) -> None:
@@ -339,7 +344,7 @@ def _configure(me: str, connections: Engine, settings: WorkerSettings) -> None:
         "executor_id": me,
         "application_version": STEPS_VERSION,
         "serializer": library.DBOSPortableJSONSerializer(),
-        "run_migrations": False,  # the client saw to it
+        "run_migrations": False,  # the client has migrated them
         "log_level": "WARNING",
     }
     library.DBOS(config=config)

@@ -1,4 +1,4 @@
-// What the page asks of its own server. Nothing here, or anywhere, asks anybody else.
+// Requests of the page to its own server. The page makes no other requests.
 
 export const settings = JSON.parse(document.querySelector('meta[name="routelock-settings"]').content);
 

@@ -91,7 +91,7 @@ async function answer(said) {
   approvals.clear();
   await guarded(() => stream(`/talks/${mine}/messages`, said, (given) => mine === conversation && line(given)));
   if (mine !== conversation) return;
-  const here = document.activeElement === $("stop"); // whoever reads elsewhere is left there
+  const here = document.activeElement === $("stop"); // keep the focus where the user reads
   busy(false);
   if (here && !approvals.focus()) $("text").focus();
 }

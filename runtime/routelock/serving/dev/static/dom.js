@@ -1,4 +1,4 @@
-// Elements without markup: whatever somebody else wrote becomes text and nothing else.
+// Elements without markup: all content becomes text.
 
 export const $ = (id) => document.getElementById(id);
 

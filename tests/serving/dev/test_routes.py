@@ -41,7 +41,7 @@ def test_its_own_origin_may(page: Page) -> None:
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_what_another_site_embeds_gets_nothing(page: Page, site: str) -> None:
+def test_a_page_embedded_by_another_site_is_refused(page: Page, site: str) -> None:
     assert page.client.get("/static/app.js", headers={"sec-fetch-site": site}).status_code == 403
 
 
@@ -88,7 +88,7 @@ def test_nothing_is_kept_by_the_browser(page: Page) -> None:
     assert response.headers.get_list("cache-control") == ["no-store"]
 
 
-def test_what_is_too_long_is_refused(page: Page) -> None:
+def test_a_body_that_is_too_long_is_refused(page: Page) -> None:
     conversation = page.begin()
     try:
         response = page.post(f"/talks/{conversation}/messages", {"text": "x" * (2 * 2**20)})

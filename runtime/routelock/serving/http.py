@@ -1,0 +1,358 @@
+"""Requests and responses by Starlette: bodies, JSON, server-sent events, and the checks before a handler.
+
+Imported when an app is made, because Starlette is an extra.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import anyio
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from routelock.serving.auth import AccessControl, Principal
+from routelock.serving.config import ServedRequest
+from routelock.serving.errors import Refusal, closing, log_refusal, out_of_time, refusal_for
+
+__all__ = ["AsciiJSON", "Endpoint", "EventStream", "Incoming", "attended", "event_text", "read_body"]
+
+
+T = TypeVar("T")
+
+_logger = logging.getLogger("routelock.serving")
+
+_LONGEST_TRACEPARENT = 256
+
+_SECRETS = ("authorization", "cookie", "proxy-authorization")
+
+_DRAIN_SECONDS = 2.0
+"""How long the rest of a body that is too long is read."""
+
+_PATIENCE = 5.0
+"""Seconds that a client has to take the error that ends its stream."""
+
+_BUFFERED_EVENTS = 16
+"""Events that are made before the client has taken the first of them."""
+
+_PING = ": ping\n\n"
+
+
+class AsciiJSON(JSONResponse):
+    """A JSON response in ASCII: what a client sent, and gets back, may hold half of a character."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return json.dumps(content).encode()
+
+
+async def read_body(request: Request, limit: int, seconds: float) -> bytes:
+    """Return the body of a request.
+
+    Args:
+        request: the request.
+        limit: most bytes. They are counted as they arrive, whatever the client declares.
+        seconds: how long the body may take to arrive.
+
+    Raises:
+        Refusal: 413 if it is longer, 408 if it takes longer.
+        ClientDisconnect: the client has closed the connection.
+    """
+    with anyio.move_on_after(seconds):
+        return await _all_of(request, limit)
+    raise Refusal(408, "The body did not arrive in time.", "body_timeout", headers={"connection": "close"})
+
+
+async def _all_of(request: Request, limit: int) -> bytes:
+    declared = request.headers.get("content-length", "")
+    too_long = declared.isdecimal() and int(declared[:20]) > limit
+    pieces, size, body = list[bytes](), 0, request.stream()
+    async for piece in body:
+        size += len(piece)
+        if too_long or size > limit:
+            await _drain(body, 2 * limit)
+            why = f"The body is longer than the {limit} bytes that this server takes."
+            raise Refusal(413, why, "body_too_large", headers={"connection": "close"})
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def _drain(body: AsyncIterator[bytes], most: int) -> None:
+    """Read a little further: a client that is cut off while it writes never sees why."""
+    with anyio.move_on_after(_DRAIN_SECONDS):
+        async for piece in body:
+            most -= len(piece)
+            if most <= 0:
+                return
+
+
+async def attended(request: Request, work: Callable[[], Awaitable[T]]) -> T:
+    """Do the work while the client is connected, and cancel it when the client leaves.
+
+    Args:
+        request: the request, its body read to the end.
+        work: what to do. What it raises is raised.
+
+    Raises:
+        ClientDisconnect: the client has left.
+    """
+    done: list[T] = []
+    failed: list[Exception] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(_cancel_on_disconnect, request.receive, group.cancel_scope)
+        try:
+            done.append(await work())
+        except Exception as error:  # here, because the group would wrap it
+            failed.append(error)
+        group.cancel_scope.cancel()
+    if failed:
+        raise failed[0]
+    if not done:
+        raise ClientDisconnect
+    return done[0]
+
+
+async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+def event_text(event: Mapping[str, Any] | str, name: str = "") -> str:
+    """Return a server-sent event; text is sent as it is, and all else as JSON.
+
+    ASCII only: some readers of lines take U+2028 or U+0085 in the JSON for the end of a line.
+    """
+    data = event if isinstance(event, str) else json.dumps(event)
+    return f"event: {name}\ndata: {data}\n\n" if name else f"data: {data}\n\n"
+
+
+class EventStream(StreamingResponse):
+    """A response of server-sent events, made by a function while the client reads them.
+
+    The response begins with the first event, or with a comment after ``ping`` seconds. Until then an error of
+    the function is raised as a `Refusal`, which has a status; later it is the last event. The function is
+    cancelled when the client leaves, and when the server ends, of which the client is told.
+
+    Args:
+        work: is given this response, and sends the events.
+        ping: seconds of silence after which a comment is sent, so that no proxy closes the connection.
+        timeout: seconds that the function may take.
+        last: gives the last event of a response that fails when it has begun, as text.
+        buffered: events that may be made before the client has taken the first of them.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        work: Callable[[EventStream], Awaitable[None]],
+        *,
+        ping: float,
+        timeout: float = math.inf,
+        last: Callable[[Refusal], str] = lambda _: "",
+        buffered: float = _BUFFERED_EVENTS,
+    ) -> None:
+        self._work, self._ping, self._timeout, self._last = work, ping, timeout, last
+        self._put, self._take = anyio.create_memory_object_stream[str](buffered)
+        self._working, self._delivering = anyio.CancelScope(), anyio.CancelScope()
+        self._refusal: Refusal | None = None
+        self._events = 0
+        self.has_begun = False
+        # nginx would collect the events otherwise
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        super().__init__(self._texts(), headers=headers)
+
+    async def send(self, *events: Mapping[str, Any] | str, name: str = "") -> None:
+        """Send events, and wait while the client is slow; see `event_text`."""
+        if events:
+            self._events += 1
+            await self._put.send("".join(event_text(each, name) for each in events))
+
+    def send_nowait(self, event: Mapping[str, Any] | str) -> None:
+        """Send an event without waiting, where ``buffered`` has no bound."""
+        self._events += 1
+        self._put.send_nowait(event_text(event))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, as an ASGI app does.
+
+        Raises:
+            Refusal: there is nothing to send, because the work failed.
+            ClientDisconnect: the client has left.
+        """
+        over = anyio.Event()
+        with self._put, self._take:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_cancel_on_disconnect, receive, group.cancel_scope)
+                group.start_soon(self._produce, group.cancel_scope)
+                group.start_soon(self._deliver, send, over)
+                try:
+                    await over.wait()
+                except asyncio.CancelledError:  # as servers on asyncio cancel what still runs when they end
+                    if group.cancel_scope.cancel_called or (task := asyncio.current_task()) is None:
+                        raise
+                    task.uncancel()
+                    self._refusal = closing()
+                    self._working.cancel()
+                    with anyio.move_on_after(_PATIENCE, shield=True):
+                        await over.wait()
+                group.cancel_scope.cancel()
+        if not over.is_set():
+            raise ClientDisconnect
+        if self._refusal is not None and not self.has_begun:
+            raise self._refusal
+
+    async def _produce(self, response: anyio.CancelScope) -> None:
+        self._working.deadline = anyio.current_time() + self._timeout
+        self._delivering.deadline = self._working.deadline + _PATIENCE
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._keep_alive)
+            try:
+                with self._working:
+                    await self._work(self)
+                if self._working.cancelled_caught and self._refusal is None:
+                    self._refusal = out_of_time(self._timeout)
+            except ClientDisconnect:
+                response.cancel()
+            except Exception as error:
+                self._refusal = refusal_for(error)
+            group.cancel_scope.cancel()
+        self._put.close()
+        if self._refusal is not None:
+            self._delivering.deadline = anyio.current_time() + _PATIENCE
+
+    async def _keep_alive(self) -> None:
+        """Send a comment after every so many seconds of silence."""
+        while True:
+            before = self._events
+            await anyio.sleep(self._ping)
+            if self._events == before:
+                await self._put.send(_PING)
+
+    async def _deliver(self, send: Send, over: anyio.Event) -> None:
+        async with aclosing(self._texts()) as texts:
+            with self._delivering:
+                first = await anext(texts, None)
+                if first is not None or self._refusal is None:
+                    self.has_begun = True
+                    self.body_iterator = _with_first(first, texts)
+                    await self.stream_response(send)
+        over.set()
+
+    async def _texts(self) -> AsyncGenerator[str]:
+        """Yield the events as they come, and the error at the end."""
+        async for text in self._take:
+            yield text
+        if self.has_begun and self._refusal is not None:
+            yield self._last(self._refusal)
+
+
+async def _with_first(first: str | None, rest: AsyncIterator[str]) -> AsyncIterator[str]:
+    if first is not None:
+        yield first
+    async for text in rest:
+        yield text
+
+
+class Incoming:
+    """A request that may be answered, and the way to answer it.
+
+    Args:
+        request: Starlette's request.
+        send: takes the messages of the response.
+    """
+
+    def __init__(self, request: Request, send: Send) -> None:
+        self.request = request
+        self.id = f"req_{uuid.uuid4().hex}"
+        """The id in the ``x-request-id`` header of the response and in the log."""
+        self.principal = Principal("anonymous", frozenset())
+        self.is_answered = False
+        """Whether the response has begun."""
+        self._send = send
+
+    def about(
+        self, model: str, *, user: str | None = None, handoff_context: Mapping[str, Any] | None = None
+    ) -> ServedRequest:
+        """Return the request as the app's own code is given it."""
+        headers = dict(self.request.headers)
+        context = dict(handoff_context or {})
+        if trace := headers.get("traceparent", "")[:_LONGEST_TRACEPARENT]:
+            context["traceparent"] = trace
+        return ServedRequest(
+            request_id=self.id,
+            model=model,
+            principal=self.principal.name,
+            scopes=self.principal.scopes,
+            user=user,
+            headers={name: value for name, value in headers.items() if name not in _SECRETS},
+            handoff_context=context,
+        )
+
+    async def respond(self, response: Response) -> None:
+        """Send a response, with the request's id in its headers."""
+        response.headers["x-request-id"] = self.id
+        await response(self.request.scope, self.request.receive, self._sent)
+
+    async def _sent(self, message: Message) -> None:
+        self.is_answered = True
+        await self._send(message)
+
+
+class Endpoint:
+    """Checks a request, has it answered, and refuses what cannot be answered: an ASGI app for a route.
+
+    Args:
+        access: the checks.
+        handle: answers a request that passed them.
+        is_open: whether a request needs no key.
+        body_of: makes the body of a refusal from it and the request's id, as this route's clients read it.
+    """
+
+    def __init__(
+        self,
+        access: AccessControl,
+        handle: Callable[[Incoming], Awaitable[None]],
+        *,
+        is_open: bool = False,
+        body_of: Callable[[Refusal, str], Mapping[str, Any]] = Refusal.body,
+    ) -> None:
+        self._access, self._handle, self._is_open, self._body_of = access, handle, is_open, body_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        incoming = Incoming(Request(scope, receive), send)
+        try:
+            self._check(incoming)
+            await self._handle(incoming)
+        except ClientDisconnect:
+            _logger.info("%s: the client has left", incoming.id)
+        except (asyncio.CancelledError, Exception) as error:
+            # servers on asyncio cancel what still runs when they end; to pass it on would only be logged
+            ending = isinstance(error, asyncio.CancelledError)
+            if incoming.is_answered and not ending:
+                raise
+            if not incoming.is_answered:
+                await self._refuse(incoming, closing() if ending else refusal_for(error))
+
+    def _check(self, incoming: Incoming) -> None:
+        headers = incoming.request.headers
+        self._access.check_host(headers.get("host", ""))
+        if self._is_open:
+            incoming.principal = self._access.anonymous
+        else:
+            incoming.principal = self._access.authenticate(headers.get("authorization", ""))
+
+    async def _refuse(self, incoming: Incoming, refusal: Refusal) -> None:
+        log_refusal(incoming.id, refusal)
+        body = self._body_of(refusal, incoming.id)
+        await incoming.respond(AsciiJSON(body, refusal.status, refusal.headers))

@@ -1,0 +1,167 @@
+"""The routes of chat completions: models, and chats."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from routelock.agents.agent import Agent
+from routelock.serving.a2a.routes import A2ARoutes
+from routelock.serving.auth import AccessControl
+from routelock.serving.catalog import Catalog
+from routelock.serving.completions import Completion
+from routelock.serving.config import ServeConfig
+from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
+from routelock.serving.http import AsciiJSON, Endpoint, EventStream, Incoming, attended, event_text, read_body
+from routelock.serving.pending_runs import PendingRuns
+from routelock.serving.requests import ChatRequest, ChatRun, chat_run, parse
+
+__all__ = ["ServedRoutes", "served_app"]
+
+
+_PARTING_SECONDS = 2.0
+
+_CODES = {404: "not_found", 405: "method_not_allowed"}
+
+_logger = logging.getLogger("routelock.serving")
+
+
+def served_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig) -> Starlette:
+    """Return the app; see `routelock.serving.create_app`."""
+    served = ServedRoutes(agents, config)
+    handlers: Mapping[Any, Any] = {HTTPException: _refuse_stray, Exception: _refuse_stray}
+    return Starlette(routes=served.routes(), exception_handlers=handlers, lifespan=served.lifespan)
+
+
+class ServedRoutes:
+    """The routes of one app, and their state: agents, access, and the runs that wait for their clients.
+
+    Raises:
+        ConfigError: the agents cannot be served.
+        MissingExtra: they are to be served by A2A, and its SDK is not installed.
+    """
+
+    def __init__(self, agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig) -> None:
+        self._access = AccessControl(config)
+        self._config = config
+        self._catalog = Catalog(agents, config.run_config)
+        self._created = int(time.time())
+        self._pending = PendingRuns(
+            most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl
+        )
+        self._a2a = A2ARoutes(self._catalog, config.a2a, config, self._access) if config.a2a else None
+
+    def routes(self) -> list[BaseRoute]:
+        """Return all routes of the app."""
+        mine = [
+            Route(f"{prefix}{path}", Endpoint(self._access, handle), methods=[method])
+            for prefix in ("", "/v1")
+            for path, handle, method in (
+                ("/models", self._list_models, "GET"),
+                ("/models/{id:path}", self._show_model, "GET"),
+                ("/chat/completions", self._complete, "POST"),
+            )
+        ]
+        health = Route("/health", _show_health, methods=["GET"])
+        return [health, *mine, *(self._a2a.routes() if self._a2a else ())]
+
+    @asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncGenerator[None]:
+        """Let the requests that the server has cancelled tell their clients before the process ends."""
+        yield
+        with anyio.move_on_after(_PARTING_SECONDS):
+            if self._a2a:
+                await self._a2a.close()
+            await self._access.drained()
+
+    async def _list_models(self, incoming: Incoming) -> None:
+        listed = [self._model(name) for name in self._catalog.names]
+        await incoming.respond(AsciiJSON({"object": "list", "data": listed}))
+
+    async def _show_model(self, incoming: Incoming) -> None:
+        """Describe one model; all of them where nothing but a slash follows."""
+        if not (name := incoming.request.path_params["id"]):
+            return await self._list_models(incoming)
+        await incoming.respond(AsciiJSON(self._model(self._catalog.find(name).agent.name)))
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self._created, "owned_by": "routelock"}
+
+    async def _complete(self, incoming: Incoming) -> None:
+        self._access.check_content_type(incoming.request.headers.get("content-type", ""))
+        with self._access.slot():
+            body = await read_body(incoming.request, self._config.max_body, self._config.body_timeout)
+            asked = parse(body)
+            run = self._run_for(incoming, asked)
+            _logger.info("%s: model %r for %s", incoming.id, run.about.model, run.about.principal)
+            await (self._stream if asked.stream else self._answer)(incoming, run)
+
+    def _run_for(self, incoming: Incoming, asked: ChatRequest) -> ChatRun:
+        if asked.hops > self._config.max_hops:
+            raise Refusal(
+                508,
+                f"The request has passed {asked.hops} servers, and {self._config.max_hops} are allowed: do "
+                "agents of several servers hand it to each other?",
+                "too_many_hops",
+                "handoff_context.hops",
+                headers={"x-should-retry": "false"},
+            )
+        served = self._catalog.find(asked.model)
+        served.check_tools(asked.tools, allowed=self._config.client_tools)
+        model = served.agent.name
+        completion = Completion(id=f"chatcmpl-{uuid.uuid4().hex}", model=model, created=int(time.time()))
+        about = incoming.about(model, user=asked.user, handoff_context=asked.handoff_context)
+        return chat_run(served, asked, about, completion, self._config, self._pending)
+
+    async def _answer(self, incoming: Incoming, run: ChatRun) -> None:
+        with anyio.move_on_after(self._config.timeout):
+            body = await attended(incoming.request, run.whole)
+            return await incoming.respond(AsciiJSON(body))
+        raise out_of_time(self._config.timeout)
+
+    async def _stream(self, incoming: Incoming, run: ChatRun) -> None:
+        last = partial(_error_event, incoming.id)
+        stream = EventStream(run.stream, ping=self._config.ping, timeout=self._config.timeout, last=last)
+        await incoming.respond(stream)
+
+
+def _error_event(request_id: str, refusal: Refusal) -> str:
+    """Return the event that ends a stream that failed. Clients raise on it: no ``[DONE]`` follows."""
+    log_refusal(request_id, refusal)
+    return event_text(refusal.body(request_id))
+
+
+async def _show_health(request: Request) -> Response:
+    """Say that the server is up; this needs no key."""
+    return AsciiJSON({"status": "ok"})
+
+
+async def _refuse_stray(request: Request, error: Exception) -> Response:
+    """Refuse what no route takes, and answer a failure that no route has answered."""
+    if isinstance(error, HTTPException):
+        messages = {
+            404: f"There is nothing at {request.url.path[:200]}. There are /v1/chat/completions and "
+            "/v1/models; set a client's base URL to end in /v1.",
+            405: f"{request.method} does not work here.",
+        }
+        status = error.status_code
+        refusal = Refusal(
+            status, messages.get(status, "The server failed."), _CODES.get(status, "internal_error")
+        )
+    else:
+        refusal = refusal_for(error)
+    request_id = f"req_{uuid.uuid4().hex}"
+    log_refusal(request_id, refusal)
+    return AsciiJSON(refusal.body(request_id), refusal.status, {"x-request-id": request_id})
