@@ -50,7 +50,7 @@ _Name = Annotated[str, pydantic.Field(min_length=1)]
 
 def _check_call(call: ToolCall) -> ToolCall:
     known: dict[str, Any] = {"function": {}, **call}
-    function = cast("dict[str, Any]", known["function"] if isinstance(known["function"], dict) else {})
+    function: Any = known["function"] if isinstance(known["function"], dict) else {}
     texts = (known.get("id"), function.get("name"), function.get("arguments"))
     if not all(isinstance(text, str) for text in texts) or not known["id"]:
         raise PydanticCustomError("call", "a call needs an id, and a function with a name and arguments")
@@ -98,8 +98,8 @@ class StoredFrame:
     default_handler: str
     """The handler with which the agent began. If it is still active, the default of today replaces it."""
     handler_override: bool = False
-    agent_turns: _Count = 0
-    open_handoff: str | None = None
+    turns: _Count = 0
+    handoff_id: str | None = None
     source_prompt: str | None = None
     payload_note: str | None = None
     payload: Any = None
@@ -143,6 +143,9 @@ class StoredProgress:
     idle: _Count
     names: list[str]
     told: _Count | None = None
+    mistakes: _Count = 0
+    empty_replies: _Count = 0
+    over_limit: _Count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,9 +175,6 @@ class RunDocument:
     turn: _Count
     first_of_turn: _Count
     sub_run_turns: _Count
-    mistakes: _Count
-    empty_replies: _Count
-    over_limit: _Count
     warned_of_many: bool
     input_count: _Count
     items: Annotated[list[RunItem], pydantic.Field(min_length=1)]
@@ -362,8 +362,8 @@ def _check_frames(document: RunDocument) -> None:
             raise ValueError(f"frames[{place}].rendered is beyond the last item of the view")
         if frame.scopes > len(document.memory_scopes):
             raise ValueError(f"frames[{place}].scopes: there are fewer memory_scopes")
-        if frame.open_handoff is not None and frame.open_handoff not in handoffs:
-            raise ValueError(f"open_handoff {frame.open_handoff!r:.60} is no handoff of the run")
+        if frame.handoff_id is not None and frame.handoff_id not in handoffs:
+            raise ValueError(f"handoff_id {frame.handoff_id!r:.60} is no handoff of the run")
 
 
 def _check_numbers(where: str, numbers: Iterable[int], items: int, shown: int) -> None:
