@@ -13,7 +13,8 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_BYTES",
     "MAX_DEPTH",
+    "VERSION_KEY",
     "AnyObject",
     "Compress",
     "OrDefault",
     "check_json",
+    "check_version",
     "decode",
     "detached",
     "encode",
@@ -39,6 +42,7 @@ __all__ = [
     "misfit_text",
     "misfits",
     "own_copy",
+    "prefix_errors",
     "sendable",
     "sendable_json",
     "unshared",
@@ -51,6 +55,9 @@ MAX_DEPTH = 100
 
 Compress = bool | Literal["auto"]
 """Whether to gzip; ``"auto"`` does so above 102,400 bytes, where it begins to pay."""
+
+VERSION_KEY = "format_version"
+"""The key of a document that says in which version of its format it is written."""
 
 _GZIP_ABOVE = 100 * 1024
 
@@ -102,8 +109,8 @@ class OrDefault:
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         from pydantic_core import core_schema  # noqa: PLC0415
 
-        schema = handler(source) if self._ge is None else core_schema.int_schema(ge=self._ge)
-        return core_schema.with_default_schema(schema, default=self._default, on_error="default", strict=True)
+        schema = handler(source) if self._ge is None else core_schema.int_schema(ge=self._ge, strict=True)
+        return core_schema.with_default_schema(schema, default=self._default, on_error="default")
 
 
 def encode(value: object, *, compress: Compress = "auto", max_bytes: int = MAX_BYTES) -> bytes:
@@ -184,6 +191,35 @@ def check_json(value: object, max_depth: int = MAX_DEPTH) -> None:
         waiting += [(each, (*path, step)) for step, each in _inside(cast(Any, node)) if _is_work(each)]
 
 
+def check_version(fields: Mapping[str, Any], newest: int) -> None:
+    """Check that this code can read a format; a document without a version has the first.
+
+    Args:
+        fields: the document.
+        newest: the highest version that this code reads.
+
+    Raises:
+        ValueError: it is a newer one, or no version at all.
+    """
+    version: object = fields.get(VERSION_KEY, 1)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(f"{VERSION_KEY} must be a whole number from 1 on")
+    if version > newest:
+        raise ValueError(
+            f"it has {VERSION_KEY} {version!s:.20}, and this routelock reads up to {newest}; "
+            "update routelock here, or have the sender write the older format"
+        )
+
+
+@contextmanager
+def prefix_errors(what: str) -> Generator[None]:
+    """Turn a `ValueError` or a `RecursionError` inside into a `ValueError` that begins with ``what``."""
+    try:
+        yield
+    except (ValueError, RecursionError) as error:  # the latter with a max_depth beyond what Python can do
+        raise ValueError(f"{what}: {error}.") from error
+
+
 def misfits(error: ValidationError) -> list[str]:
     """Return what pydantic found wrong: the place of each value and why it does not fit, but no value.
 
@@ -222,9 +258,7 @@ def sendable(value: T) -> T:
     Raises:
         RecursionError: there is one in something that refers to itself, or is nested too deep.
     """
-    if isinstance(value, str):
-        return value if is_utf8(value) else cast(T, _whole_characters(value))
-    return cast(T, _sendable(value)) if _has_halves(value) else value
+    return cast(T, _rebuilt(value, _whole_characters)) if _has_halves(value) else value
 
 
 def _has_halves(value: object) -> bool:
@@ -243,18 +277,21 @@ def _has_halves(value: object) -> bool:
     return False
 
 
-def _sendable(value: object) -> object:
-    if isinstance(value, str):
-        return value if is_utf8(value) else _whole_characters(value)
+def _whole_characters(value: object) -> object:
+    if not isinstance(value, str) or is_utf8(value):
+        return value
+    # by way of UTF-16, where two halves that fit are one character
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _rebuilt(value: object, change: Callable[[object], object]) -> object:
+    """Return JSON data with each value and each key as ``change`` returns it."""
     if isinstance(value, dict):
         fields = cast("dict[object, object]", value)
-        return {_sendable(key): _sendable(each) for key, each in fields.items()}
-    return [_sendable(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
-
-
-def _whole_characters(text: str) -> str:
-    # by way of UTF-16, where two halves that fit are one character
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return {change(key): _rebuilt(each, change) for key, each in fields.items()}
+    if isinstance(value, list):
+        return [_rebuilt(each, change) for each in cast("list[object]", value)]
+    return change(value)
 
 
 def sendable_json(text: str) -> str:
@@ -290,15 +327,11 @@ def finite(value: T) -> T:
         elif isinstance(node, list):
             waiting += cast("list[object]", node)
         elif isinstance(node, float) and not math.isfinite(node):
-            return cast(T, _finite(value))
+            return cast(T, _rebuilt(value, _null_if_not_finite))
     return value
 
 
-def _finite(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in cast("dict[object, object]", value).items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in cast("list[object]", value)]
+def _null_if_not_finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -318,12 +351,7 @@ _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 def integral(value: object) -> object:
     """Return JSON data in which no whole number is a float, where a reader made one of each: 7 is not 7.0."""
-    if isinstance(value, dict):
-        fields = cast("dict[object, object]", value)
-        return {key: integral(each) for key, each in fields.items()}
-    if isinstance(value, list):
-        return [integral(each) for each in cast("list[object]", value)]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return _rebuilt(value, lambda each: int(each) if isinstance(each, float) and each.is_integer() else each)
 
 
 def _inside(node: dict[str, object] | list[object]) -> Iterable[tuple[str | int, object]]:

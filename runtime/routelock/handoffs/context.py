@@ -22,17 +22,26 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
-from routelock._json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, detached, encode, sendable
+from routelock._json import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    VERSION_KEY,
+    Compress,
+    check_json,
+    check_version,
+    decode,
+    detached,
+    encode,
+    prefix_errors,
+    sendable,
+)
 from routelock._redaction import redact
 from routelock.handoffs.context_fields import (
     FIELDS,
     FORMAT_VERSION,
-    VERSION_KEY,
     check_fields,
     check_history,
-    check_version,
     context_schema,
-    failing_as,
     kind_of,
     utc_text,
 )
@@ -140,7 +149,7 @@ class HandoffContext:
         Raises:
             ValueError: a field has the wrong type, a message cannot be one, or something in it is no JSON.
         """
-        with failing_as("This is no HandoffContext"):
+        with prefix_errors("This is no HandoffContext"):
             if not isinstance(cast(object, data), Mapping):
                 raise ValueError(f"it is made of a dict, not of {type(data).__name__}")
             chosen: dict[str, Any] = {name: data[name] for name in FIELDS if data.get(name) is not None}
@@ -244,7 +253,7 @@ def serialize_context(
         ValueError: something in it would come back as something else (a tuple, a number as a key, NaN, an
             object), a message cannot be one, or it is too big. The message says where.
     """
-    with failing_as("Failed to serialize HandoffContext"):
+    with prefix_errors("Failed to serialize HandoffContext"):
         if not isinstance(cast(object, context), HandoffContext):
             raise ValueError(f"expected a HandoffContext, not {type(context).__name__}")
         fields = {name: getattr(context, name) for name in FIELDS}
@@ -274,7 +283,7 @@ def deserialize_context(
     Raises:
         ValueError: this is no snapshot, or one of a newer format; the message says what is wrong.
     """
-    with failing_as("Failed to deserialize HandoffContext"):
+    with prefix_errors("Failed to deserialize HandoffContext"):
         found = decode(data, max_bytes=max_bytes, max_depth=max_depth, unique_keys=strict)
         if not isinstance(found, dict):
             raise ValueError(f"expected an object with {', '.join(FIELDS)}, not {kind_of(found)}")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, cast
 
+from routelock._json import VERSION_KEY
 from routelock.errors import ConfigError
 from routelock.history.messages import checked_message
 
 __all__ = [
     "check_fields",
     "check_history",
-    "check_version",
     "context_schema",
-    "failing_as",
     "kind_of",
     "utc_text",
 ]
@@ -25,19 +23,8 @@ __all__ = [
 FIELDS = {"conversation_history": list, "tool_state": dict, "metadata": dict}
 """The three fields, each with its type."""
 
-VERSION_KEY = "format_version"
-
 FORMAT_VERSION = 1
 """What is written. A higher one is for a form that this code would misread."""
-
-
-@contextmanager
-def failing_as(what: str) -> Generator[None]:
-    """Turn what goes wrong inside into a `ValueError` that begins with ``what``."""
-    try:
-        yield
-    except (ValueError, RecursionError) as error:  # the latter with a max_depth beyond what Python can do
-        raise ValueError(f"{what}: {error}.") from error
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
@@ -67,26 +54,6 @@ def check_history(history: Sequence[object]) -> None:
         for key, kind in (("timestamp", str), ("metadata", dict), ("tool_calls", (list, NoneType))):
             if key in known and not isinstance(known[key], kind):
                 raise ValueError(f"conversation_history[{index}].{key} must not be {kind_of(known[key])}")
-
-
-def check_version(fields: Mapping[str, Any], newest: int) -> None:
-    """Check that this code can read a format; one that says nothing of a version is the first.
-
-    Args:
-        fields: the document.
-        newest: the highest version that this code reads.
-
-    Raises:
-        ValueError: it is a newer one, or no version at all.
-    """
-    version: object = fields.get(VERSION_KEY, 1)
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise ValueError(f"{VERSION_KEY} must be a whole number from 1 on")
-    if version > newest:
-        raise ValueError(
-            f"it has {VERSION_KEY} {version!s:.20}, and this routelock reads up to {newest}; "
-            "update routelock here, or have the sender write the older format"
-        )
 
 
 def context_schema() -> dict[str, Any]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import base64
 import functools
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from typing import Annotated, Any, NotRequired, cast
 
 import pydantic
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import TypedDict
 
-from routelock._json import check_json, misfits
+from routelock._json import check_json, detached, misfits
 
 __all__ = ["as_wire", "from_wire"]
 
@@ -112,7 +111,7 @@ def from_wire(data: object) -> dict[str, Any]:
         fields["preserve_context"] = fields.pop("preserve_history")
     if "capabilities_required" in fields:
         fields["capabilities_required"] = tuple(fields["capabilities_required"])
-    return deepcopy(fields)
+    return detached(fields)
 
 
 def _validated(given: dict[Any, Any]) -> tuple[dict[str, Any], list[str]]:

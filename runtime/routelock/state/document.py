@@ -15,9 +15,15 @@ from typing import Annotated, Any, ClassVar, cast
 import pydantic
 from pydantic_core import PydanticCustomError
 
-from routelock._json import AnyObject, check_json, misfit_text, sendable, sendable_json
+from routelock._json import (
+    AnyObject,
+    check_json,
+    check_version,
+    misfit_text,
+    sendable,
+    sendable_json,
+)
 from routelock.errors import ConfigError
-from routelock.handoffs.context_fields import check_version
 from routelock.history.messages import Message, RunItem, ToolCall, calls_of, checked_message
 from routelock.run.result import HandoffRecord, Problem, StopReason
 from routelock.tools.approvals import Decision, Interruption
@@ -49,9 +55,10 @@ _Name = Annotated[str, pydantic.Field(min_length=1)]
 
 
 def _check_call(call: ToolCall) -> ToolCall:
-    known: dict[str, Any] = {"function": {}, **call}
-    function: Any = known["function"] if isinstance(known["function"], dict) else {}
-    texts = (known.get("id"), function.get("name"), function.get("arguments"))
+    known = cast("dict[str, Any]", call)
+    function: Any = known.get("function")
+    fields = cast("dict[str, Any]", function) if isinstance(function, dict) else {}
+    texts = (known.get("id"), fields.get("name"), fields.get("arguments"))
     if not all(isinstance(text, str) for text in texts) or not known["id"]:
         raise PydanticCustomError("call", "a call needs an id, and a function with a name and arguments")
     return call
@@ -286,8 +293,6 @@ def read_document(data: object) -> RunDocument:
     """
     if not isinstance(data, dict):
         raise ValueError("it is no object")
-    if "format_version" not in data:
-        raise ValueError("format_version is missing")
     check_version(cast("dict[str, Any]", data), FORMAT_VERSION)
     return _checked(_validated(json.dumps(data)))
 

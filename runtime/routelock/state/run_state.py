@@ -18,12 +18,20 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, cast
 
-from routelock._json import MAX_BYTES, MAX_DEPTH, check_json, decode, detached, encode, sendable
+from routelock._json import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    check_json,
+    decode,
+    detached,
+    encode,
+    prefix_errors,
+    sendable,
+)
 from routelock._redaction import redact, redact_text
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.errors import ConfigError
-from routelock.handoffs.context_fields import failing_as
 from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import Message, RunItem, ToolCall, checked_message
 from routelock.history.unfinished_turn import left_over
@@ -125,7 +133,7 @@ class RunState:
         Raises:
             ValueError: it is too big.
         """
-        with failing_as("Failed to serialize RunState"):
+        with prefix_errors("Failed to serialize RunState"):
             document = self.document if include_secrets else redacted(self.document)
             return encode(write_document(document), compress=False, max_bytes=max_bytes).decode()
 
@@ -154,7 +162,7 @@ class RunState:
             ConfigError: the text names an agent that is not there.
             ValueError: this is no state, or one of a newer format; the message says what is wrong.
         """
-        with failing_as("This is no RunState"):
+        with prefix_errors("This is no RunState"):
             if isinstance(cast(object, text), Mapping):  # a database has parsed it
                 raise ValueError("expected the text that to_json gave, not a dict: json.dumps makes it one")
             data = text.encode() if isinstance(text, str) else text
