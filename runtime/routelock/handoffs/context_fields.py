@@ -1,4 +1,4 @@
-"""What the snapshot of a context must look like: as checks, and as a JSON schema."""
+"""The fields of a context snapshot: their checks, and their JSON schema."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = [
 
 
 FIELDS = {"conversation_history": list, "tool_state": dict, "metadata": dict}
-"""The three fields, each with its type."""
+"""The three fields and their types."""
 
 FORMAT_VERSION = 1
-"""What is written. A higher one is for a form that this code would misread."""
+"""The version that is written. A higher version is for a form that this code would misread."""
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
-    """Check the fields that are there. They hold JSON data.
+    """Check the fields that are present. They hold JSON data.
 
     Raises:
-        ValueError: a field has the wrong type, or a message cannot be one.
+        ValueError: a field has the wrong type, or a message is invalid.
     """
     for name, kind in FIELDS.items():
         if name in fields and not isinstance(fields[name], kind):
@@ -41,10 +41,10 @@ def check_fields(fields: Mapping[str, Any]) -> None:
 
 
 def check_history(history: Sequence[object]) -> None:
-    """Check that each entry is a message that a run takes as input.
+    """Check that each entry is a message that a run accepts as input.
 
     Raises:
-        ValueError: one is not; the error names its place and the key.
+        ValueError: an entry is not; the error names its place and the key.
     """
     for index, entry in enumerate(history):
         try:
@@ -57,7 +57,7 @@ def check_history(history: Sequence[object]) -> None:
 
 
 def context_schema() -> dict[str, Any]:
-    """Return the JSON schema (draft-07) of a snapshot; whatever the checks admit fits it."""
+    """Return the JSON schema (draft-07) of a snapshot; all data that passes the checks fits it."""
     spoken = {"properties": {"role": {"enum": ["user", "system", "developer"]}}, "required": ["role"]}
     function = {
         "type": "object",
@@ -100,17 +100,17 @@ def context_schema() -> dict[str, Any]:
 
 
 def kind_of(value: object) -> str:
-    """Return what JSON calls a value's type."""
+    """Return the JSON name of a value's type."""
     name = type(value).__name__
     kinds = {"dict": "an object", "list": "a list", "str": "text", "bool": "a bool", "NoneType": "null"}
     return kinds.get(name, "a number" if isinstance(value, int | float) else name)
 
 
 def utc_text(moment: datetime | str) -> str:
-    """Return a moment as ISO 8601 in UTC, such as ``2025-01-15T10:30:00Z``.
+    """Return a time as ISO 8601 in UTC, such as ``2025-01-15T10:30:00Z``.
 
     Raises:
-        ValueError: it has no time zone, or is text of another form.
+        ValueError: it has no time zone, or is text in another format.
     """
     wrong = "created_at must be a datetime or ISO 8601, such as 2025-01-15T10:30:00Z."
     try:

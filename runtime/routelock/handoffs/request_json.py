@@ -1,8 +1,8 @@
-"""The form in which a `HandoffRequest` goes to another process: a JSON object.
+"""The wire form of a `HandoffRequest`: a JSON object for another process.
 
-The names are those of the handoff protocol that others speak, too: what is ``preserve_context`` here is
-``preserve_history`` there, and the snapshot is base64, as in the JSON mapping of protocol
-buffers (https://protobuf.dev/programming-guides/json/).
+Its names are those of the handoff protocol of other programs: ``preserve_context`` is ``preserve_history``,
+and the snapshot is base64, as in the JSON mapping of protocol buffers
+(https://protobuf.dev/programming-guides/json/).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["as_wire", "from_wire"]
 _Name = Annotated[str, pydantic.Field(min_length=1)]
 
 _DATA = ("input", "payload", "metadata")
-"""What may hold any JSON data."""
+"""The fields for any JSON data."""
 
 _MOST_PROBLEMS = 20
 
@@ -53,7 +53,7 @@ class _Wire(TypedDict):
 
 @functools.cache
 def _contract() -> pydantic.TypeAdapter[_Wire]:
-    # made with the first request that is read: making it takes as long as importing all of routelock
+    # built with the first request that is read: it takes as long as importing all of routelock
     return pydantic.TypeAdapter(_Wire)
 
 
@@ -63,7 +63,7 @@ def as_wire(fields: Mapping[str, Any]) -> dict[str, Any]:
     Models, dataclasses and payloads become objects, tuples become lists.
 
     Raises:
-        ValueError: something in it has no JSON form; the message says where.
+        ValueError: a value has no JSON form; the message says where.
     """
     wire = dict(fields)
     wire["preserve_history"] = wire.pop("preserve_context")
@@ -71,7 +71,7 @@ def as_wire(fields: Mapping[str, Any]) -> dict[str, Any]:
     if wire["context_snapshot"] is not None:
         wire["context_snapshot"] = base64.b64encode(wire["context_snapshot"]).decode("ascii")
     if (payload := getattr(wire["payload"], "to_dict", None)) is not None:
-        wire["payload"] = payload()  # it says itself how another process reads it
+        wire["payload"] = payload()  # the form that `HandoffPayload.parse` reads
     for name in _DATA:
         wire[name] = _plain(name, wire[name])
     try:
@@ -82,7 +82,7 @@ def as_wire(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(name: str, value: object) -> object:
-    """Return data in which nothing is ours."""
+    """Return plain JSON data."""
     try:
         return cast(object, from_json(to_json(value)))
     except (PydanticSerializationError, ValueError) as error:
@@ -90,11 +90,10 @@ def _plain(name: str, value: object) -> object:
 
 
 def from_wire(data: object) -> dict[str, Any]:
-    """Return the fields that a foreign object holds, in copies.
+    """Return copies of the fields of an object of another program.
 
     Raises:
-        ValueError: it is no such object. The message names everything that is wrong with it, and shows no
-            values.
+        ValueError: it is no request. The message names all mistakes, and shows no values.
     """
     if not isinstance(data, Mapping):
         raise ValueError(f"{_NONE}: it is made of a dict, not of {type(data).__name__}.")
@@ -137,7 +136,7 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _no_snapshot(snapshot: object) -> Iterator[str]:
-    """Others hand over the bytes themselves where the object has not been JSON yet."""
+    """Say why a snapshot is none. It is bytes where the object was not JSON yet."""
     if isinstance(snapshot, str):
         try:
             base64.b64decode(snapshot, validate=True)
