@@ -8,8 +8,8 @@ Decisions:
 * **Format.** The bytes hold the three fields and ``"format_version": 1``. Bytes without a version are read as
   version 1: other programs write the same three fields, and ignore the key. A newer version is refused,
   other unknown keys are ignored.
-* **Secrets** are redacted in ``tool_state``, in ``metadata`` and in the ``metadata`` of messages. The texts of
-  messages and of tool results stay unchanged: a changed word would be a changed conversation. Redact them
+* **Secrets** are redacted in ``tool_state``, in ``metadata`` and in the ``metadata`` of messages. The texts
+  of messages and of tool results stay unchanged: a changed word would be a changed conversation. Redact them
   with `routelock.tracing.redact` if that matters more.
 * **Mistakes** are a `ValueError` that says where.
 """

@@ -28,9 +28,9 @@ _DATA = ("input", "payload", "metadata")
 
 _MOST_PROBLEMS = 20
 
-_KEPT = "This HandoffRequest cannot leave the process"
+_CANNOT_LEAVE = "This HandoffRequest cannot leave the process"
 
-_NONE = "This is no HandoffRequest"
+_NO_REQUEST = "This is no HandoffRequest"
 
 
 @pydantic.with_config(pydantic.ConfigDict(extra="forbid", strict=True))
@@ -73,20 +73,20 @@ def as_wire(fields: Mapping[str, Any]) -> dict[str, Any]:
     if (payload := getattr(wire["payload"], "to_dict", None)) is not None:
         wire["payload"] = payload()  # the form that `HandoffPayload.parse` reads
     for name in _DATA:
-        wire[name] = _plain(name, wire[name])
+        wire[name] = _as_json(name, wire[name])
     try:
         check_json(wire)
     except ValueError as error:
-        raise ValueError(f"{_KEPT}: {error}.") from error
+        raise ValueError(f"{_CANNOT_LEAVE}: {error}.") from error
     return wire
 
 
-def _plain(name: str, value: object) -> object:
+def _as_json(name: str, value: object) -> object:
     """Return plain JSON data."""
     try:
         return cast(object, from_json(to_json(value)))
     except (PydanticSerializationError, ValueError) as error:
-        raise ValueError(f"{_KEPT}: {name}: {error}.") from error
+        raise ValueError(f"{_CANNOT_LEAVE}: {name}: {error}.") from error
 
 
 def from_wire(data: object) -> dict[str, Any]:
@@ -96,14 +96,18 @@ def from_wire(data: object) -> dict[str, Any]:
         ValueError: it is no request. The message names all mistakes, and shows no values.
     """
     if not isinstance(data, Mapping):
-        raise ValueError(f"{_NONE}: it is made of a dict, not of {type(data).__name__}.")
+        raise ValueError(f"{_NO_REQUEST}: it is made of a dict, not of {type(data).__name__}.")
     given = dict(cast("Mapping[str, Any]", data))
     fields, problems = _validated(given)
-    problems += [*_no_json(given), *_contradictions(given), *_no_snapshot(given.get("context_snapshot"))]
+    problems += [
+        *_json_problems(given),
+        *_contradictions(given),
+        *_snapshot_problems(given.get("context_snapshot")),
+    ]
     if problems:
         more = len(problems) - _MOST_PROBLEMS
-        told = problems[:_MOST_PROBLEMS] + [f"and {more} more"] * (more > 0)
-        raise ValueError(f"{_NONE}: {'; '.join(told)}.")
+        shown = problems[:_MOST_PROBLEMS] + [f"and {more} more"] * (more > 0)
+        raise ValueError(f"{_NO_REQUEST}: {'; '.join(shown)}.")
     if isinstance(snapshot := fields.get("context_snapshot"), str):
         fields["context_snapshot"] = base64.b64decode(snapshot)
     if "preserve_history" in fields:
@@ -121,7 +125,7 @@ def _validated(given: dict[Any, Any]) -> tuple[dict[str, Any], list[str]]:
     return {**checked}, []
 
 
-def _no_json(given: Mapping[str, Any]) -> Iterator[str]:
+def _json_problems(given: Mapping[str, Any]) -> Iterator[str]:
     for name in _DATA:
         try:
             check_json({name: given.get(name)})
@@ -135,7 +139,7 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
         yield "preserve_history: preserve_context, which is the same, says something else"
 
 
-def _no_snapshot(snapshot: object) -> Iterator[str]:
+def _snapshot_problems(snapshot: object) -> Iterator[str]:
     """Say why a snapshot is none. It is bytes where the object was not JSON yet."""
     if isinstance(snapshot, str):
         try:

@@ -119,12 +119,9 @@ def _restored(
     stream: bool,
 ) -> Run:
     """Return a run of a document, without the memory that it shares."""
-    graph, items = run_graph(agent, config), _items_by_number(document)
+    graph = run_graph(agent, config)
     records = [_restored_record(record, document.items, graph) for record in document.handoffs]
-    failed = frozenset(document.failed)
-    *callers, active = (_frame(frame, graph, items, failed, config) for frame in document.frames)
-    for frame in (*callers, active):
-        frame.handoff_input = next((one.input for one in records if one.id == frame.handoff_id), None)
+    *callers, active = _frames(document, records, graph, config)
     known = call_ids(item.message for item in document.items)
     announced = document.announced_agent
     run = Run(
@@ -147,7 +144,7 @@ def _restored(
         first_of_turn=document.first_of_turn,
         announced_agent=None if announced is None else agent_named(graph, announced),
         agent_started=document.started,
-        failed_handlers=failed,
+        failed_handlers=frozenset(document.failed),
     )
     _restore_counts(run, document)
     return run
@@ -177,6 +174,20 @@ def _progress(seen: StoredProgress) -> Progress:
     )
 
 
+def _frames(
+    document: RunDocument,
+    records: Sequence[HandoffRecord],
+    graph: Mapping[str, Agent[Any]],
+    config: RunConfig,
+) -> list[Frame]:
+    """Return the stack of frames, the active one at the end."""
+    items, inputs = _items_by_number(document), {record.id: record.input for record in records}
+    frames = [_frame(stored, graph, items, document.failed, config) for stored in document.frames]
+    for frame in frames:
+        frame.handoff_input = inputs.get(frame.handoff_id or "")
+    return frames
+
+
 def _items_by_number(document: RunDocument) -> Mapping[int, RunItem]:
     """Return all items that a view may name: the transcript from 0 up, what only models saw below 0."""
     items = dict(enumerate(document.items))
@@ -196,7 +207,6 @@ def _frame(
     failed: Collection[tuple[str, str]],
     config: RunConfig,
 ) -> Frame:
-    """Return a frame, without the input of its handoff."""
     agent = agent_named(graph, stored.agent)
     frame = Frame(
         agent=agent,
