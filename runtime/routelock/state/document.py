@@ -51,8 +51,6 @@ _LARGEST = 2**53
 
 _Count = Annotated[int, pydantic.Field(ge=0, le=_LARGEST)]
 
-_Name = Annotated[str, pydantic.Field(min_length=1)]
-
 
 def _check_call(call: ToolCall) -> ToolCall:
     known = cast("dict[str, Any]", call)
@@ -171,7 +169,7 @@ class RunDocument:
     __pydantic_config__: ClassVar[pydantic.ConfigDict] = {"arbitrary_types_allowed": True}
 
     format_version: int
-    run_id: _Name
+    run_id: Annotated[str, pydantic.Field(min_length=1)]
     stop_reason: StopReason
     error: str | None = None
     first_agent: str

@@ -36,8 +36,7 @@ from routelock.run.stream import RunStream, finish
 from routelock.state.document import parse_document
 from routelock.state.run_state import RunState, is_behind
 from routelock.state.sqlite_file import SQLiteFile
-from routelock.state.steps import ModelStep, recorded_error
-from routelock.tools.tool import LOST
+from routelock.state.steps import ModelStep, ReplayedSteps, recorded_error
 
 __all__ = ["Journal", "JournalStatus", "JournalSteps", "JournaledRun", "StepLost", "Write"]
 
@@ -45,61 +44,34 @@ __all__ = ["Journal", "JournalStatus", "JournalSteps", "JournaledRun", "StepLost
 Write = Callable[[str, str], Awaitable[None]]
 """Keeps what the step of a key gave, as JSON text, in the place of what was kept of it before."""
 
-_LOST: Outcome = {**LOST.envelope(), "stop": False}
-
 
 class StepLost(BaseException):
-    """What a step gave could not be kept, so the run stops as if the process had: nobody is to blame for it.
+    """The result of a step could not be written, so the run stops as if the process had died.
 
-    It is no `Exception`, or the run would ask another handler, or report it to the model.
+    It is no `Exception`, or the run would use another handler, or report it to the model.
     """
 
 
-class JournalSteps:
-    """The `routelock.run.Executor` of one run.
+class JournalSteps(ReplayedSteps):
+    """The `routelock.run.Executor` of one run: it writes each step as soon as it is done.
 
     Args:
-        entries: what is kept of the run, by key, in the order in which it was written.
-        write: keeps more.
+        entries: the records of the run by key, in the order in which they were written.
+        write: writes another one.
     """
 
     def __init__(self, entries: Mapping[str, str], write: Write) -> None:
-        self._entries = dict(entries)
+        super().__init__(entries, _WrittenSteps(write))
+
+
+class _WrittenSteps:
+    """Carries out steps, and writes each as soon as it is done."""
+
+    def __init__(self, write: Write) -> None:
         self._write = write
         self._tools = InProcess()
-        self._open: dict[str, str] = {}
-        """What is kept of turns in which other tools were not done yet: the run was not told of it."""
-        self._went_on = False
-        """Whether something was made of which nothing was kept."""
-
-    @property
-    def left(self) -> dict[str, str]:
-        """What is kept and the run did not come to, so that a run that goes on where it ended must find it.
-
-        Once the run has made something new, the rest is of a way that it does not go any more.
-        """
-        return {**self._open, **({} if self._went_on else self._entries)}
 
     async def stream(
-        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
-    ) -> AsyncGenerator[HandlerEvent]:
-        """Run a model step, or yield the reply that is kept."""
-        if (kept := self._entries.pop(call.key, None)) is not None:
-            step = ModelStep.from_json(kept)
-            if step.error is None or self._entries:  # the run went on after it, another way
-                for event in step.events():
-                    yield event
-                if step.error is not None:
-                    raise step.error
-                return
-        made = self._made(call, body)
-        try:
-            async for event in made:
-                yield event
-        finally:
-            await made.aclose()
-
-    async def _made(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
         step = ModelStep()
@@ -120,29 +92,15 @@ class JournalSteps:
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        """Run those tool steps of which nothing is kept; each is written as soon as it is done.
-
-        None is run beside one that ended the run, as far as is kept: what was not written then was cut off.
-        """
-
         async def written(call: Call) -> Outcome:
             outcome = await body(call)
             await self._keep(call.key, json.dumps(outcome))
             return outcome
 
-        kept = {call.key: self._entries.pop(call.key) for call in calls if call.key in self._entries}
-        self._open |= kept
-        new = [call for call in calls if call.key not in kept]
-        ended = any(json.loads(entry).get("stop") for entry in kept.values())
-        given = [_LOST] * len(new) if ended else await self._tools.gather(new, written) if new else ()
-        made = dict(zip((call.key for call in new), given, strict=True))
-        for key in kept:
-            del self._open[key]
-        return [made[call.key] if call.key in made else json.loads(kept[call.key]) for call in calls]
+        return await self._tools.gather(calls, written)
 
     async def _keep(self, key: str, entry: str) -> None:
-        self._went_on = True
-        with anyio.CancelScope(shield=True):  # what was done must be known, also of who is cancelled
+        with anyio.CancelScope(shield=True):  # a step that was done must be recorded, also of a cancelled run
             try:
                 await self._write(key, entry)
             except Exception as error:

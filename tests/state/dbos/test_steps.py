@@ -52,7 +52,7 @@ async def test_a_reply_that_is_not_recorded_ends_the_run() -> None:
 async def test_a_tool_of_which_nothing_is_recorded_may_have_begun_and_the_run_stops() -> None:
     (outcome,) = await RecordedSteps({}).gather([TOOL], not_done)
     assert outcome["stop"]
-    assert "Nobody knows whether it had an effect" in outcome["err"]["message"]
+    assert "Whether it had an effect is not known" in outcome["err"]["message"]
 
 
 async def test_a_tool_that_is_recorded_is_answered_as_it_was() -> None:

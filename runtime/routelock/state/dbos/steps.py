@@ -14,11 +14,10 @@ from typing import Any
 
 from routelock.errors import RoutelockError
 from routelock.handlers.events import HandlerEvent
-from routelock.run.executor import Call, Outcome
+from routelock.run.executor import Call, InProcess, Outcome
 from routelock.state.dbos.client import StepStream
 from routelock.state.dbos.database import RunLost, engine
-from routelock.state.journal import JournalSteps
-from routelock.state.steps import ModelStep, recorded_error
+from routelock.state.steps import ModelStep, ReplayedSteps, recorded_error
 
 __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken_over"]
 
@@ -26,51 +25,41 @@ __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken
 BEGINS = "begins"
 """The step with which each worker begins that takes a run over."""
 
-_CUT_OFF = "The run was cancelled while this was going on. Nobody knows whether it had an effect."
+_CUT_OFF: Outcome = {
+    "err": {
+        "type": "raised",
+        "message": "The run was cancelled while this was going on. Whether it had an effect is not known.",
+        "retryable": False,
+    },
+    "stop": True,
+}
 
 
-async def _kept_already(key: str, entry: str) -> None:
-    """Write nothing: the step was recorded by the engine when it was done."""
-
-
-class DurableSteps:
+class DurableSteps(ReplayedSteps):
     """The `routelock.run.Executor` of one workflow.
 
     Args:
-        entries: what is recorded, by key.
-        attempt: how many workers have begun with the run, this one included.
-        show: whether events are written down for others.
+        entries: the records by key.
+        attempt: how many workers have started with the run, this one included.
+        show: whether events are written down for readers elsewhere.
     """
 
     def __init__(self, entries: Mapping[str, str], *, attempt: int, show: bool) -> None:
-        self._journal = JournalSteps(entries, _kept_already)
+        super().__init__(entries, _EngineSteps(attempt, show=show))
+
+
+class _EngineSteps:
+    """Carries out each step as a step of the engine, which records it."""
+
+    def __init__(self, attempt: int, *, show: bool) -> None:
         self._attempt = attempt
         self._show = show
+        self._tools = InProcess()
 
-    @property
-    def left(self) -> dict[str, str]:
-        """What is recorded and the run did not come to, see `JournalSteps.left`."""
-        return self._journal.left
-
-    def stream(
+    async def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        """Run a model step to its end, and yield the reply; deltas go to whoever watches from elsewhere."""
-        return self._journal.stream(call, lambda step: self._reply(step, body))
-
-    async def gather(
-        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
-    ) -> Sequence[Outcome]:
-        """Run tool steps at the same time; each is recorded as soon as it is done."""
-
-        async def recorded(call: Call) -> Outcome:
-            return await self._outcome(call, body)
-
-        return await self._journal.gather(calls, recorded)
-
-    async def _reply(
-        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
-    ) -> AsyncGenerator[HandlerEvent]:
+        """Run a model step to its end, and yield the reply; deltas go to readers elsewhere."""
         step = ModelStep()
 
         async def ask(out: StepStream) -> str:
@@ -90,6 +79,16 @@ class DurableSteps:
             yield event
         if step.error is not None:
             raise step.error
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Run tool steps at the same time; each is recorded as soon as it is done."""
+
+        async def recorded(call: Call) -> Outcome:
+            return await self._outcome(call, body)
+
+        return await self._tools.gather(calls, recorded)
 
     async def _outcome(self, call: Call, body: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
         made: list[Outcome] = []
@@ -156,42 +155,29 @@ def recorded_entries(recorded: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {step["function_name"]: step["output"] for step in recorded if isinstance(step["output"], str)}
 
 
-class RecordedSteps:
-    """The `routelock.run.Executor` that tells what is recorded of a run, and ends it there.
+class RecordedSteps(ReplayedSteps):
+    """The `routelock.run.Executor` that replays the records of a run and then ends it.
 
-    A tool of which nothing is recorded is answered by a note, as one that was cut off: it may have begun.
+    A tool without a record gets a note as its result, as one that was cut off: it may have started.
 
     Args:
-        entries: what is recorded, by key.
+        entries: the records by key.
     """
 
     def __init__(self, entries: Mapping[str, str]) -> None:
-        self._journal = JournalSteps(entries, _kept_already)
+        super().__init__(entries, _NoSteps())
 
-    @property
-    def left(self) -> dict[str, str]:
-        """What is recorded and the run did not come to, see `JournalSteps.left`."""
-        return self._journal.left
 
-    def stream(
+class _NoSteps:
+    """Carries out nothing: the run was cancelled."""
+
+    async def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        """Yield the reply that is recorded.
-
-        Raises:
-            RoutelockError: there is none.
-        """
-        return self._journal.stream(call, self._end)
-
-    async def _end(self, call: Call) -> AsyncGenerator[HandlerEvent]:
         raise RoutelockError("The run was cancelled.")
         yield
 
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        """Return the outcomes that are recorded, and let the run end if one is not."""
-        return await self._journal.gather(calls, self._cut_off)
-
-    async def _cut_off(self, call: Call) -> Outcome:
-        return {"err": {"type": "raised", "message": _CUT_OFF, "retryable": False}, "stop": True}
+        return [_CUT_OFF] * len(calls)
