@@ -5,14 +5,27 @@ from __future__ import annotations
 import gzip
 import sys
 from collections import OrderedDict
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
-from routelock._json import MAX_BYTES, check_json, decode, encode, finite, json_line
+from routelock._json import (
+    MAX_BYTES,
+    AnyObject,
+    OrDefault,
+    check_json,
+    decode,
+    encode,
+    finite,
+    json_line,
+    misfit_text,
+)
+from routelock.history.messages import Message
 
 
 class Level(IntEnum):
@@ -125,3 +138,41 @@ def test_what_has_numbers_only_stays_the_same_object() -> None:
 
 def test_json_line_escapes_the_line_separators_of_unicode() -> None:
     assert json_line({"a": "x\u2028y\né"}) == '{"a": "x\\u2028y\\né"}'
+
+
+@dataclass
+class Stored:
+    message: Annotated[Message, AnyObject()]
+    count: Annotated[int, OrDefault(0, ge=0)] = 0
+    name: Annotated[str, OrDefault("")] = ""
+
+
+STORED = TypeAdapter(Stored)
+
+
+@pytest.mark.parametrize("wrong", [{"count": -1}, {"count": "5"}, {"count": None}, {"name": 7}])
+def test_value_that_does_not_fit_is_read_as_the_default(wrong: dict[str, Any]) -> None:
+    read = STORED.validate_python({"message": {}, "count": 5, "name": "x", **wrong})
+    (name,) = wrong
+    assert getattr(read, name) == {"count": 0, "name": ""}[name]
+
+
+def test_any_object_keeps_keys_that_its_type_does_not_know() -> None:
+    assert STORED.validate_python({"message": {"unknown": 1}}).message == {"unknown": 1}
+
+
+def test_misfits_name_the_places_and_no_value() -> None:
+    with pytest.raises(ValidationError) as raised:
+        TypeAdapter(dict[str, int]).validate_python({"a": "s3cret", "b": "s3cret", "c": 1})
+    assert misfit_text(raised.value, 1) == (
+        "a: Input should be a valid integer, unable to parse string as an integer; and 1 more"
+    )
+
+
+def test_what_a_validator_says_is_not_shown() -> None:
+    def refuse(value: str) -> str:
+        raise ValueError(value)
+
+    with pytest.raises(ValidationError) as raised:
+        TypeAdapter(Annotated[str, AfterValidator(refuse)]).validate_python("s3cret")
+    assert misfit_text(raised.value) == "the whole: value error"

@@ -1,8 +1,8 @@
-"""JSON as bytes, for what crosses a process boundary: never changed on the way, never more than expected.
+"""Strict JSON for data that crosses a process boundary: read back as it was written, within limits.
 
-Python's `json` writes a tuple as a list, a number as a key as text, and NaN, which is no JSON; it reads
-UTF-16, and as much of anything as there is. Here whatever would come back as something else is refused on
-the way out, and whatever is too big, too deep or not quite JSON on the way in.
+Python's `json` writes tuples as lists, number keys as text, and NaN, which is no JSON. It reads UTF-16, and
+input of any size. Here a value that would come back as something else is refused when it is written, and
+input that is too large, too deep or no strict JSON is refused when it is read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_BYTES",
     "MAX_DEPTH",
+    "VERSION_KEY",
     "AnyObject",
     "Compress",
     "OrDefault",
     "check_json",
+    "check_version",
     "decode",
     "detached",
     "encode",
@@ -39,6 +42,7 @@ __all__ = [
     "misfit_text",
     "misfits",
     "own_copy",
+    "prefix_errors",
     "sendable",
     "sendable_json",
     "unshared",
@@ -50,7 +54,10 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 100
 
 Compress = bool | Literal["auto"]
-"""Whether to gzip; ``"auto"`` does so above 102,400 bytes, where it begins to pay."""
+"""Whether to gzip; ``"auto"`` does so above 102,400 bytes, where it begins to pay off."""
+
+VERSION_KEY = "format_version"
+"""The key of a document that says in which version of its format it is written."""
 
 _GZIP_ABOVE = 100 * 1024
 
@@ -59,7 +66,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_LEVEL = 6
 
 _MAX_VALUES = 1_000_000
-"""In one document. A list of 20 million empty lists fits into 64 MB and takes 1.4 GB once it is read."""
+"""The limit for one document. A list of 20 million empty lists fits into 64 MB and takes 1.4 GB in memory."""
 
 _MOST_MISFITS = 10_000
 
@@ -102,20 +109,20 @@ class OrDefault:
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         from pydantic_core import core_schema  # noqa: PLC0415
 
-        schema = handler(source) if self._ge is None else core_schema.int_schema(ge=self._ge)
-        return core_schema.with_default_schema(schema, default=self._default, on_error="default", strict=True)
+        schema = handler(source) if self._ge is None else core_schema.int_schema(ge=self._ge, strict=True)
+        return core_schema.with_default_schema(schema, default=self._default, on_error="default")
 
 
 def encode(value: object, *, compress: Compress = "auto", max_bytes: int = MAX_BYTES) -> bytes:
-    """Return ``value`` as compact JSON in UTF-8, gzipped if wanted. The same value gives the same bytes.
+    """Return ``value`` as compact JSON in UTF-8, gzipped on request. The same value gives the same bytes.
 
     Args:
-        value: what `check_json` has let pass.
+        value: a value that passed `check_json`.
         compress: see `Compress`.
-        max_bytes: of the JSON, before it is compressed.
+        max_bytes: the largest size of the JSON before it is compressed.
 
     Raises:
-        ValueError: it is too big, or there is no such way to compress.
+        ValueError: it is too large, or ``compress`` has another value.
     """
     if compress not in ("auto", True, False):
         raise ValueError(f"compress must be 'auto', True or False, not {compress!r:.40}")
@@ -133,16 +140,16 @@ def decode(
     max_depth: int = MAX_DEPTH,
     unique_keys: bool = True,
 ) -> object:
-    """Return what JSON bytes stand for, gzipped or not.
+    """Return the value of JSON bytes, gzipped or not.
 
     Args:
-        data: JSON in UTF-8, or that gzipped.
-        max_bytes: at most that many, compressed and decompressed.
-        max_depth: how many lists and dicts may be inside one another.
-        unique_keys: whether to refuse an object that has a key twice; else the last one counts.
+        data: JSON in UTF-8, plain or gzipped.
+        max_bytes: the largest size, both compressed and decompressed.
+        max_depth: how many lists and dicts may be nested.
+        unique_keys: whether to refuse an object with a key that occurs twice; otherwise the last one counts.
 
     Raises:
-        ValueError: it is no such data.
+        ValueError: the data is no such JSON.
     """
     if not isinstance(cast(object, data), bytes | bytearray | memoryview):
         raise ValueError(f"expected bytes, not {type(data).__name__}")
@@ -167,10 +174,10 @@ def check_json(value: object, max_depth: int = MAX_DEPTH) -> None:
 
     Args:
         value: dicts with text as keys, lists, text, finite numbers, bools and None pass.
-        max_depth: how many lists and dicts may be inside one another.
+        max_depth: how many lists and dicts may be nested.
 
     Raises:
-        ValueError: there is something else; the message says where, and shows no value.
+        ValueError: it contains something else; the message says where, and shows no value.
     """
     waiting: list[tuple[object, _Path]] = [(value, ())]
     while waiting:
@@ -182,6 +189,35 @@ def check_json(value: object, max_depth: int = MAX_DEPTH) -> None:
         if len(path) >= max_depth:
             raise ValueError(f"{_shown(path[:5])}...: {_too_deep(max_depth)}")
         waiting += [(each, (*path, step)) for step, each in _inside(cast(Any, node)) if _is_work(each)]
+
+
+def check_version(fields: Mapping[str, Any], newest: int) -> None:
+    """Check that this code can read a format; a document without a version has the first.
+
+    Args:
+        fields: the document.
+        newest: the highest version that this code reads.
+
+    Raises:
+        ValueError: it is a newer one, or no version at all.
+    """
+    version: object = fields.get(VERSION_KEY, 1)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(f"{VERSION_KEY} must be a whole number from 1 on")
+    if version > newest:
+        raise ValueError(
+            f"it has {VERSION_KEY} {version!s:.20}, and this routelock reads up to {newest}; "
+            "update routelock here, or have the sender write the older format"
+        )
+
+
+@contextmanager
+def prefix_errors(what: str) -> Generator[None]:
+    """Turn a `ValueError` or a `RecursionError` inside into a `ValueError` that begins with ``what``."""
+    try:
+        yield
+    except (ValueError, RecursionError) as error:  # the latter with a max_depth beyond what Python can do
+        raise ValueError(f"{what}: {error}.") from error
 
 
 def misfits(error: ValidationError) -> list[str]:
@@ -215,16 +251,14 @@ def _complaint(kind: str, message: str) -> str:
 
 
 def sendable(value: T) -> T:
-    """Return JSON data with U+FFFD for each half of a surrogate pair, which UTF-8 cannot hold.
+    """Return JSON data with U+FFFD for each half of a surrogate pair, which UTF-8 cannot encode.
 
-    Models cut emoji in two, and file names may be no UTF-8. It is the same object if there is none of that.
+    Models cut emoji in two, and file names may be no UTF-8. Data without such halves is returned as it is.
 
     Raises:
-        RecursionError: there is one in something that refers to itself, or is nested too deep.
+        RecursionError: data with such a half refers to itself, or is nested too deep.
     """
-    if isinstance(value, str):
-        return value if is_utf8(value) else cast(T, _whole_characters(value))
-    return cast(T, _sendable(value)) if _has_halves(value) else value
+    return cast(T, _rebuilt(value, _whole_characters)) if _has_halves(value) else value
 
 
 def _has_halves(value: object) -> bool:
@@ -243,24 +277,27 @@ def _has_halves(value: object) -> bool:
     return False
 
 
-def _sendable(value: object) -> object:
-    if isinstance(value, str):
-        return value if is_utf8(value) else _whole_characters(value)
+def _whole_characters(value: object) -> object:
+    if not isinstance(value, str) or is_utf8(value):
+        return value
+    # by way of UTF-16, where two halves that fit are one character
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _rebuilt(value: object, change: Callable[[object], object]) -> object:
+    """Return JSON data with each value and each key as ``change`` returns it."""
     if isinstance(value, dict):
         fields = cast("dict[object, object]", value)
-        return {_sendable(key): _sendable(each) for key, each in fields.items()}
-    return [_sendable(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
-
-
-def _whole_characters(text: str) -> str:
-    # by way of UTF-16, where two halves that fit are one character
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return {change(key): _rebuilt(each, change) for key, each in fields.items()}
+    if isinstance(value, list):
+        return [_rebuilt(each, change) for each in cast("list[object]", value)]
+    return change(value)
 
 
 def sendable_json(text: str) -> str:
     r"""Return JSON text with U+FFFD for each half of a surrogate pair, written as ``\ud83d`` or as itself.
 
-    Python reads such an escape, and vendors refuse it. Everything else stays to the letter.
+    Python reads such an escape, and vendors refuse it. Everything else stays unchanged.
     """
     fit = _HALF_ESCAPED.sub(_kept, sendable(text))
     return text if fit == text else fit
@@ -269,7 +306,7 @@ def sendable_json(text: str) -> str:
 _HALF_ESCAPED = re.compile(
     r"(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\\\)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
-"""Half a pair as an escape; before that, in the group, what is none: a whole pair, or a backslash."""
+"""Half a pair as an escape. The group matches what looks like one and is none: a whole pair, a backslash."""
 
 
 def _kept(found: re.Match[str]) -> str:
@@ -277,9 +314,9 @@ def _kept(found: re.Match[str]) -> str:
 
 
 def finite(value: T) -> T:
-    """Return JSON data with null for what is no number, NaN and infinity: Python reads it, nobody else does.
+    """Return JSON data with null for NaN and infinity, which Python reads and other programs refuse.
 
-    It is the same object if there is none of that.
+    Data without them is returned as it is.
     """
     waiting: list[object] = [value]
     while waiting:
@@ -290,15 +327,11 @@ def finite(value: T) -> T:
         elif isinstance(node, list):
             waiting += cast("list[object]", node)
         elif isinstance(node, float) and not math.isfinite(node):
-            return cast(T, _finite(value))
+            return cast(T, _rebuilt(value, _null_if_not_finite))
     return value
 
 
-def _finite(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in cast("dict[object, object]", value).items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in cast("list[object]", value)]
+def _null_if_not_finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -317,13 +350,8 @@ _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
 def integral(value: object) -> object:
-    """Return JSON data in which no whole number is a float, where a reader made one of each: 7 is not 7.0."""
-    if isinstance(value, dict):
-        fields = cast("dict[object, object]", value)
-        return {key: integral(each) for key, each in fields.items()}
-    if isinstance(value, list):
-        return [integral(each) for each in cast("list[object]", value)]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    """Return JSON data with an int for each whole float: some readers turn 7 into 7.0."""
+    return _rebuilt(value, lambda each: int(each) if isinstance(each, float) and each.is_integer() else each)
 
 
 def _inside(node: dict[str, object] | list[object]) -> Iterable[tuple[str | int, object]]:
@@ -331,12 +359,12 @@ def _inside(node: dict[str, object] | list[object]) -> Iterable[tuple[str | int,
 
 
 def _is_work(value: object) -> bool:
-    """Whether there is something to look at: most values are plain text."""
+    """Whether a value needs a check; most values are plain text."""
     return not (value is None or (type(value) is str and value.isascii()) or type(value) in (bool, int))
 
 
 def _wrong(value: object) -> str:
-    """Say what JSON would change or refuse about one value; what is in it comes later."""
+    """Say what JSON would change or refuse about one value, without the values inside of it."""
     if isinstance(value, dict):
         return next((wrong for key in cast("dict[object, object]", value) if (wrong := _wrong_key(key))), "")
     if isinstance(value, str):
@@ -356,7 +384,7 @@ def _wrong_key(key: object) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether UTF-8 can hold a text: not so with half a surrogate pair in it."""
+    """Whether UTF-8 can encode a text; it cannot encode half a surrogate pair."""
     if not text.isascii():
         try:
             text.encode()
@@ -378,7 +406,7 @@ def _check_size(raw: bytes, max_bytes: int) -> None:
 
 
 def _values(raw: bytes) -> int:
-    """Count what separates values, which is cheap, and right but for what is inside strings."""
+    """Count separators of values, which is cheap; those inside of strings are counted as well."""
     return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
 
 
@@ -414,7 +442,7 @@ def _too_deep(max_depth: int) -> str:
 
 
 def detached(value: T) -> T:
-    """Return a copy of a message, or of a part of one, that shares no dict and no list with it."""
+    """Return a copy of JSON data that shares no dict and no list with it."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         return cast(T, {key: detached(each) for key, each in fields.items()})
@@ -424,9 +452,9 @@ def detached(value: T) -> T:
 
 
 def own_copy(value: T) -> T:
-    """Return a copy of a value of the app's, objects and all, for somebody who may edit it.
+    """Return a copy of a value of the app for code that may edit it; objects are copied too.
 
-    An object that cannot be copied stays itself.
+    An object that cannot be copied is returned as it is.
     """
     if isinstance(value, str):
         return value
@@ -437,9 +465,9 @@ def own_copy(value: T) -> T:
 
 
 def unshared(value: T) -> T:
-    """Return a copy of somebody's data that shares no dict, list or set with it; objects stay themselves.
+    """Return a copy of data that shares no dict, list or set with it; other objects are not copied.
 
-    It may refer to itself. What is nested deeper than Python can follow stays as it is.
+    The data may refer to itself. Data that is nested deeper than Python can follow is returned as it is.
     """
     try:
         return cast(T, _unshared(value, {}))

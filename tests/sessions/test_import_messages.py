@@ -171,7 +171,7 @@ async def test_nan_becomes_null_with_a_note() -> None:
     session = Session("u", store)
     found = await session.load()
     assert [*found.messages] == [{"role": "user", "content": "NaN?", "odd": None}]
-    assert [*found.repairs] == ["session: put null for a number that is none (NaN or infinity)"]
+    assert [*found.repairs] == ["session: replaced NaN or infinity by null"]
     await session.compact()
     again = await session.load()
     assert (again.messages, [*again.repairs]) == (found.messages, [])

@@ -102,7 +102,7 @@ async def test_two_agents_of_one_name_are_refused() -> None:
         ({"pending": [{"id": "x", "function": {"name": "f", "arguments": "{}"}}]}, "there is no call 'x'"),
         ({"pending": [{"id": "x"}]}, "pending.0: a call needs an id, and a function"),
         ({"pending": [{"function": {"name": "f", "arguments": "{}"}}]}, "pending.0: a call needs an id"),
-        ({"usage_by_handoff": {}}, "open_handoff 'h-r-1' is no handoff of the run"),
+        ({"usage_by_handoff": {}}, "handoff_id 'h-r-1' is no handoff of the run"),
     ],
 )
 async def test_what_is_no_state_is_refused_with_the_place(change: dict[str, Any], why: str) -> None:

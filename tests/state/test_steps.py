@@ -74,3 +74,12 @@ def test_an_error_of_the_apps_own_lasts_as_a_failure_of_its_handler() -> None:
 @pytest.mark.parametrize("error", [AssertionError("a test"), ConfigError("wrong")])
 def test_what_is_to_end_the_run_does_not_last(error: Exception) -> None:
     assert recorded_error(error, STEP) is None
+
+
+def test_text_is_kept_if_an_error_follows_the_reply() -> None:
+    given = ModelStep()
+    for event in (TextDelta("Hi."), DONE):
+        given.note(event)
+    given.to_json()
+    given.error = HandlerError("It went on after its end.")
+    assert read_back(given).events() == [TextDelta("Hi."), DONE]

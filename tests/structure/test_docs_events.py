@@ -52,7 +52,8 @@ def _fields(event: type[Any]) -> list[str]:
     there += [
         (name, str(inspect.signature(each.fget).return_annotation)) for name, each in properties if each.fget
     ]
-    return [f"{name}: {kind.replace(' | ', ' or ')}" for name, kind in there]
+    kinds = [(name, re.sub(r"Annotated\[(\w+), [^\]]*\]", r"\1", kind)) for name, kind in there]
+    return [f"{name}: {kind.replace(' | ', ' or ')}" for name, kind in kinds]
 
 
 def test_every_event_is_there_with_all_of_its_fields_and_their_types() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
+from routelock._json import AnyObject
 from routelock.history.messages import Message
 from routelock.usage import Usage
 
@@ -52,7 +53,7 @@ class MessageDone:
     """The complete reply of one model call. Every handler ends with exactly one."""
 
     type: ClassVar[Literal["message_done"]] = "message_done"
-    message: Message
+    message: Annotated[Message, AnyObject()]
     usage: Usage | None = None
     """The usage of this call, with ``requests`` = 1; None if the handler does not know it."""
     finish_reason: str | None = None

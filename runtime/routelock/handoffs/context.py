@@ -1,17 +1,16 @@
-"""The whole context of a conversation as a value, and as bytes that another process restores.
+"""The context of a conversation as a value, and as bytes that another process reads.
 
-A snapshot holds what an agent needs to go on: the history, the state of its tools, and what there is to
-know about the handoff. The bytes are JSON and nothing else: nobody's classes are named in them, and nothing
-is run when they are read.
+A snapshot holds all that an agent needs to continue: the history, the state of its tools, and metadata of the
+handoff. The bytes are JSON: they name no classes, and reading them runs no code.
 
 Decisions:
 
-* **Format.** The bytes hold the three fields and ``"format_version": 1``. Without it they are read as
-  version 1, which is what others write who know the same three fields; they in turn ignore the key.
-  A newer version is refused, other unknown keys are ignored.
-* **Secrets** are redacted in ``tool_state``, in ``metadata`` and in the ``metadata`` of messages. What was
-  said stays to the letter, tool answers included: a changed word would be a changed conversation. Redact it
-  with `routelock.tracing.redact` where that matters more.
+* **Format.** The bytes hold the three fields and ``"format_version": 1``. Bytes without a version are read as
+  version 1: other programs write the same three fields, and ignore the key. A newer version is refused,
+  other unknown keys are ignored.
+* **Secrets** are redacted in ``tool_state``, in ``metadata`` and in the ``metadata`` of messages. The texts
+  of messages and of tool results stay unchanged: a changed word would be a changed conversation. Redact them
+  with `routelock.tracing.redact` if that matters more.
 * **Mistakes** are a `ValueError` that says where.
 """
 
@@ -22,17 +21,26 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
-from routelock._json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, detached, encode, sendable
+from routelock._json import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    VERSION_KEY,
+    Compress,
+    check_json,
+    check_version,
+    decode,
+    detached,
+    encode,
+    prefix_errors,
+    sendable,
+)
 from routelock._redaction import redact
 from routelock.handoffs.context_fields import (
     FIELDS,
     FORMAT_VERSION,
-    VERSION_KEY,
     check_fields,
     check_history,
-    check_version,
     context_schema,
-    failing_as,
     kind_of,
     utc_text,
 )
@@ -50,40 +58,40 @@ __all__ = [
 
 
 TOOL_STATE_KEY = "tool_state"
-"""Where tools keep in a run's shared memory what an agent that takes over is to find in its snapshot."""
+"""The key of a run's shared memory under which tools keep their state for the snapshot of a handoff."""
 
 _BESIDE_MESSAGE = frozenset(("timestamp", "metadata"))
-"""Keys of an entry of the history that are about the message, and that providers refuse."""
+"""Keys of an entry of the history that describe the message, and that providers refuse."""
 
 _Entry = Message | Mapping[str, Any]
 
 
 class ToolState(TypedDict, total=False):
-    """What ``tool_state`` usually holds; any other key is kept as well."""
+    """The usual keys of ``tool_state``; other keys are kept as well."""
 
     active_calls: list[dict[str, Any]]
-    """Calls under way, such as ``{"call_id": ..., "tool": ..., "started_at": ...}``."""
+    """Calls in progress, such as ``{"call_id": ..., "tool": ..., "started_at": ...}``."""
     cached_results: dict[str, Any]
     """Results by call id."""
     configurations: dict[str, Any]
-    """Settings by tool. Secrets in it are redacted."""
+    """Settings by tool. Secrets in them are redacted."""
     pending_approvals: list[dict[str, Any]]
-    """Calls that wait for somebody's consent."""
+    """Calls that wait for an approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandoffContext:
     """A snapshot of a conversation, for an agent in another process or at another time.
 
-    It is not checked when it is made by hand, but whenever something is made of it. The constructor keeps
-    the very lists and dicts that it is given; `of` and `from_dict` copy them.
+    The constructor checks nothing and keeps the lists and dicts that it is given; `of` and `from_dict` check
+    and copy them. Every method that writes or reads the snapshot checks it.
     """
 
     conversation_history: list[dict[str, Any]] = field(default_factory=lambda: [])
     """Messages. An entry may also have a ``timestamp`` (text, ISO 8601) and ``metadata`` (a dict)."""
     tool_state: dict[str, Any] = field(default_factory=lambda: {})
-    """See `ToolState`. ``on_handoff_received`` is given what tools keep under ``"tool_state"`` in the shared
-    memory of the run."""
+    """See `ToolState`. For ``on_handoff_received`` it is the entry ``"tool_state"`` of the run's shared
+    memory."""
     metadata: dict[str, Any] = field(default_factory=lambda: {})
 
     @classmethod
@@ -98,20 +106,20 @@ class HandoffContext:
         tool_state: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> HandoffContext:
-        """Return a snapshot that says whose it is. Everything is copied.
+        """Return a snapshot with the names of its run, handoff and agent. Everything is copied.
 
         Args:
             messages: the conversation, such as ``result.to_input_list()``. Half a surrogate pair, which
-                models now and then write, becomes U+FFFD.
+                models sometimes write, becomes U+FFFD.
             agent: name of the agent that hands over; ``metadata["agent_name"]``.
-            run_id: which run; ``metadata["run_id"]``.
-            handoff_id: which transfer; ``metadata["handoff_id"]``.
-            created_at: when, with a time zone; ``metadata["created_at"]``, as ISO 8601 in UTC.
+            run_id: id of the run; ``metadata["run_id"]``.
+            handoff_id: id of the handoff; ``metadata["handoff_id"]``.
+            created_at: the time, with a time zone; ``metadata["created_at"]``, as ISO 8601 in UTC.
             tool_state: see `ToolState`.
-            metadata: what else there is to know; the four keys above win.
+            metadata: other entries; the four above replace them.
 
         Raises:
-            ValueError: there is something in it that no snapshot can hold, or the time has no zone.
+            ValueError: a snapshot cannot hold one of the values, or the time has no zone.
         """
         about = {
             "agent_name": agent,
@@ -135,12 +143,12 @@ class HandoffContext:
     def from_dict(cls, data: Mapping[str, Any]) -> HandoffContext:
         """Return a snapshot of copies of the three fields; a missing one is empty, other keys are ignored.
 
-        Bytes are read by `deserialize_context`, which also looks at their version.
+        `deserialize_context` reads bytes, and checks their version too.
 
         Raises:
-            ValueError: a field has the wrong type, a message cannot be one, or something in it is no JSON.
+            ValueError: a field has the wrong type, a message is invalid, or a value is no JSON.
         """
-        with failing_as("This is no HandoffContext"):
+        with prefix_errors("This is no HandoffContext"):
             if not isinstance(cast(object, data), Mapping):
                 raise ValueError(f"it is made of a dict, not of {type(data).__name__}")
             chosen: dict[str, Any] = {name: data[name] for name in FIELDS if data.get(name) is not None}
@@ -148,14 +156,14 @@ class HandoffContext:
             return _checked(detached(chosen))
 
     def to_input_list(self) -> list[Message]:
-        """Return the history as input for ``Runner.run``, in copies and without what is beside the messages.
+        """Return copies of the messages as input for ``Runner.run``, without timestamps and metadata.
 
-        Private keys that a run understands are still there, so thinking blocks go back to the family that
+        They have the private keys that a run reads, so thinking blocks go back to the provider family that
         wrote them and to no other. The run repairs what providers would refuse; `routelock.history.problems`
         says what that is.
 
         Raises:
-            ValueError: a message cannot be one; the error names its place and the key.
+            ValueError: a message is invalid; the error names its place and the key.
         """
         check_history(self.conversation_history)
         return [
@@ -164,12 +172,12 @@ class HandoffContext:
         ]
 
     def provider_messages(self) -> list[Message]:
-        """Return the history as any provider may see it: no private keys, and nothing beside the messages.
+        """Return copies of the messages for any provider: without private keys, timestamps and metadata.
 
-        What only the family that wrote a message can read is left out where the family is known.
+        Parts that only the family that wrote a message can read are left out where the family is known.
 
         Raises:
-            ValueError: a message cannot be one; the error names its place and the key.
+            ValueError: a message is invalid; the error names its place and the key.
         """
         shared = [portable(each) if ORIGIN in each else each for each in self.to_input_list()]
         return [
@@ -191,19 +199,19 @@ def prepare_handoff_context(
     include_cached: bool = False,
     metadata: Mapping[str, Any] | None = None,
 ) -> HandoffContext:
-    """Return a snapshot that is no larger than the next agent needs. Everything in it is a copy.
+    """Return a snapshot with the newest messages and the calls in progress. Everything is copied.
 
     Args:
         full_history: the whole conversation.
-        tool_state: of it only ``active_calls`` and ``pending_approvals`` are kept.
-        max_history: how many messages to keep at most; system messages are kept beside them. A call and
-            its answers count one each and are never parted: they go together where they do not fit, but
-            for the last ones, which stay. 0 keeps none.
+        tool_state: only its ``active_calls`` and ``pending_approvals`` are kept.
+        max_history: the most messages to keep, system messages not counted. A call and its results count one
+            each and stay together: if they do not fit, all of them are left out, except the last ones, which
+            stay. 0 keeps none.
         include_cached: whether ``cached_results`` are kept, too.
-        metadata: what else to say; ``original_history_length`` and ``trimmed`` are added.
+        metadata: other entries; ``original_history_length`` and ``trimmed`` are added.
 
     Raises:
-        ValueError: ``max_history`` is negative, or there is something that no snapshot can hold.
+        ValueError: ``max_history`` is negative, or a snapshot cannot hold one of the values.
     """
     if type(cast(object, max_history)) is not int or max_history < 0:
         raise ValueError(f"max_history must be 0 or more, not {max_history!r:.40}; 0 keeps no messages.")
@@ -235,16 +243,16 @@ def serialize_context(
     Args:
         context: the snapshot; it is not changed.
         compress: ``"auto"`` gzips what is longer than 102,400 bytes, True everything, False nothing.
-        include_secrets: whether secrets stay in ``tool_state`` and ``metadata``, where ``"[redacted]"``
-            stands in for them otherwise. See `routelock.tracing.redact` for what is taken for one.
-        max_bytes: of the JSON; 64 MB, as `deserialize_context` reads it.
-        max_depth: how many lists and dicts may be inside one another.
+        include_secrets: whether secrets in ``tool_state`` and ``metadata`` are kept; if not,
+            ``"[redacted]"`` replaces them. `routelock.tracing.redact` says what counts as a secret.
+        max_bytes: the largest size of the JSON; 64 MB, as `deserialize_context` reads it.
+        max_depth: how many lists and dicts may be nested.
 
     Raises:
-        ValueError: something in it would come back as something else (a tuple, a number as a key, NaN, an
-            object), a message cannot be one, or it is too big. The message says where.
+        ValueError: a value would come back as something else (a tuple, a number as a key, NaN, an object), a
+            message is invalid, or the JSON is too large. The message says where.
     """
-    with failing_as("Failed to serialize HandoffContext"):
+    with prefix_errors("Failed to serialize HandoffContext"):
         if not isinstance(cast(object, context), HandoffContext):
             raise ValueError(f"expected a HandoffContext, not {type(context).__name__}")
         fields = {name: getattr(context, name) for name in FIELDS}
@@ -261,20 +269,20 @@ def deserialize_context(
     max_bytes: int = MAX_BYTES,
     max_depth: int = MAX_DEPTH,
 ) -> HandoffContext:
-    """Return the snapshot that `serialize_context` made these bytes from.
+    """Return the snapshot that `serialize_context` wrote.
 
     Bytes from anywhere are safe to read: they give a checked snapshot or a `ValueError`, in bounded memory.
 
     Args:
-        data: JSON in UTF-8, or that gzipped.
-        strict: whether all three fields must be there, and no object may have a key twice.
-        max_bytes: refuse more, compressed or decompressed.
-        max_depth: how many lists and dicts may be inside one another.
+        data: JSON in UTF-8, plain or gzipped.
+        strict: whether all three fields must be present, and no object may have a key twice.
+        max_bytes: the largest size, both compressed and decompressed.
+        max_depth: how many lists and dicts may be nested.
 
     Raises:
         ValueError: this is no snapshot, or one of a newer format; the message says what is wrong.
     """
-    with failing_as("Failed to deserialize HandoffContext"):
+    with prefix_errors("Failed to deserialize HandoffContext"):
         found = decode(data, max_bytes=max_bytes, max_depth=max_depth, unique_keys=strict)
         if not isinstance(found, dict):
             raise ValueError(f"expected an object with {', '.join(FIELDS)}, not {kind_of(found)}")
@@ -289,7 +297,7 @@ def deserialize_context(
 
 
 def _checked(fields: Mapping[str, Any]) -> HandoffContext:
-    """Make a snapshot of JSON data without copying it."""
+    """Return a snapshot of JSON data that is not copied."""
     check_fields(fields)
     return HandoffContext(**{name: fields[name] for name in FIELDS if name in fields})
 

@@ -1,8 +1,8 @@
-"""The form in which a `HandoffRequest` goes to another process: a JSON object.
+"""The wire form of a `HandoffRequest`: a JSON object for another process.
 
-The names are those of the handoff protocol that others speak, too: what is ``preserve_context`` here is
-``preserve_history`` there, and the snapshot is base64, as in the JSON mapping of protocol
-buffers (https://protobuf.dev/programming-guides/json/).
+Its names are those of the handoff protocol of other programs: ``preserve_context`` is ``preserve_history``,
+and the snapshot is base64, as in the JSON mapping of protocol buffers
+(https://protobuf.dev/programming-guides/json/).
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import base64
 import functools
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from typing import Annotated, Any, NotRequired, cast
 
 import pydantic
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import TypedDict
 
-from routelock._json import check_json, misfits
+from routelock._json import check_json, detached, misfits
 
 __all__ = ["as_wire", "from_wire"]
 
@@ -25,13 +24,13 @@ __all__ = ["as_wire", "from_wire"]
 _Name = Annotated[str, pydantic.Field(min_length=1)]
 
 _DATA = ("input", "payload", "metadata")
-"""What may hold any JSON data."""
+"""The fields for any JSON data."""
 
 _MOST_PROBLEMS = 20
 
-_KEPT = "This HandoffRequest cannot leave the process"
+_CANNOT_LEAVE = "This HandoffRequest cannot leave the process"
 
-_NONE = "This is no HandoffRequest"
+_NO_REQUEST = "This is no HandoffRequest"
 
 
 @pydantic.with_config(pydantic.ConfigDict(extra="forbid", strict=True))
@@ -54,7 +53,7 @@ class _Wire(TypedDict):
 
 @functools.cache
 def _contract() -> pydantic.TypeAdapter[_Wire]:
-    # made with the first request that is read: making it takes as long as importing all of routelock
+    # built with the first request that is read: it takes as long as importing all of routelock
     return pydantic.TypeAdapter(_Wire)
 
 
@@ -64,7 +63,7 @@ def as_wire(fields: Mapping[str, Any]) -> dict[str, Any]:
     Models, dataclasses and payloads become objects, tuples become lists.
 
     Raises:
-        ValueError: something in it has no JSON form; the message says where.
+        ValueError: a value has no JSON form; the message says where.
     """
     wire = dict(fields)
     wire["preserve_history"] = wire.pop("preserve_context")
@@ -72,47 +71,50 @@ def as_wire(fields: Mapping[str, Any]) -> dict[str, Any]:
     if wire["context_snapshot"] is not None:
         wire["context_snapshot"] = base64.b64encode(wire["context_snapshot"]).decode("ascii")
     if (payload := getattr(wire["payload"], "to_dict", None)) is not None:
-        wire["payload"] = payload()  # it says itself how another process reads it
+        wire["payload"] = payload()  # the form that `HandoffPayload.parse` reads
     for name in _DATA:
-        wire[name] = _plain(name, wire[name])
+        wire[name] = _as_json(name, wire[name])
     try:
         check_json(wire)
     except ValueError as error:
-        raise ValueError(f"{_KEPT}: {error}.") from error
+        raise ValueError(f"{_CANNOT_LEAVE}: {error}.") from error
     return wire
 
 
-def _plain(name: str, value: object) -> object:
-    """Return data in which nothing is ours."""
+def _as_json(name: str, value: object) -> object:
+    """Return plain JSON data."""
     try:
         return cast(object, from_json(to_json(value)))
     except (PydanticSerializationError, ValueError) as error:
-        raise ValueError(f"{_KEPT}: {name}: {error}.") from error
+        raise ValueError(f"{_CANNOT_LEAVE}: {name}: {error}.") from error
 
 
 def from_wire(data: object) -> dict[str, Any]:
-    """Return the fields that a foreign object holds, in copies.
+    """Return copies of the fields of an object of another program.
 
     Raises:
-        ValueError: it is no such object. The message names everything that is wrong with it, and shows no
-            values.
+        ValueError: it is no request. The message names all mistakes, and shows no values.
     """
     if not isinstance(data, Mapping):
-        raise ValueError(f"{_NONE}: it is made of a dict, not of {type(data).__name__}.")
+        raise ValueError(f"{_NO_REQUEST}: it is made of a dict, not of {type(data).__name__}.")
     given = dict(cast("Mapping[str, Any]", data))
     fields, problems = _validated(given)
-    problems += [*_no_json(given), *_contradictions(given), *_no_snapshot(given.get("context_snapshot"))]
+    problems += [
+        *_json_problems(given),
+        *_contradictions(given),
+        *_snapshot_problems(given.get("context_snapshot")),
+    ]
     if problems:
         more = len(problems) - _MOST_PROBLEMS
-        told = problems[:_MOST_PROBLEMS] + [f"and {more} more"] * (more > 0)
-        raise ValueError(f"{_NONE}: {'; '.join(told)}.")
+        shown = problems[:_MOST_PROBLEMS] + [f"and {more} more"] * (more > 0)
+        raise ValueError(f"{_NO_REQUEST}: {'; '.join(shown)}.")
     if isinstance(snapshot := fields.get("context_snapshot"), str):
         fields["context_snapshot"] = base64.b64decode(snapshot)
     if "preserve_history" in fields:
         fields["preserve_context"] = fields.pop("preserve_history")
     if "capabilities_required" in fields:
         fields["capabilities_required"] = tuple(fields["capabilities_required"])
-    return deepcopy(fields)
+    return detached(fields)
 
 
 def _validated(given: dict[Any, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -123,7 +125,7 @@ def _validated(given: dict[Any, Any]) -> tuple[dict[str, Any], list[str]]:
     return {**checked}, []
 
 
-def _no_json(given: Mapping[str, Any]) -> Iterator[str]:
+def _json_problems(given: Mapping[str, Any]) -> Iterator[str]:
     for name in _DATA:
         try:
             check_json({name: given.get(name)})
@@ -137,8 +139,8 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
         yield "preserve_history: preserve_context, which is the same, says something else"
 
 
-def _no_snapshot(snapshot: object) -> Iterator[str]:
-    """Others hand over the bytes themselves where the object has not been JSON yet."""
+def _snapshot_problems(snapshot: object) -> Iterator[str]:
+    """Say why a snapshot is none. It is bytes where the object was not JSON yet."""
     if isinstance(snapshot, str):
         try:
             base64.b64decode(snapshot, validate=True)

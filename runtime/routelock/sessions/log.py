@@ -1,4 +1,4 @@
-"""The records of one session, read as a conversation and written one by one."""
+"""The records of one session: written one by one, and read as one conversation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def newest_part(
 ) -> tuple[list[RunItem], bool]:
     """Return the newest items within the limits, and whether older ones were left out.
 
-    Answers whose call is left out are left out as well.
+    A tool result is left out if its call is.
     """
     start = _start(items, max_items, max_bytes)
     if not start:
@@ -78,7 +78,7 @@ def _start(items: Sequence[RunItem], max_items: int | None, max_bytes: int | Non
 FORMAT_VERSION = 1
 
 NOTHING = json.dumps({"format_version": FORMAT_VERSION, "messages": []})
-"""An entry with nothing in it: what is left of a session that was cleared."""
+"""An entry without messages: what is left of a session that was cleared."""
 
 _KINDS: tuple[str, ...] = get_args(ItemKind)
 
@@ -88,22 +88,22 @@ _Count = Annotated[int, OrDefault(0, ge=0)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a run added in one turn, or messages from elsewhere.
+    """What a run added in one turn, or messages of another program.
 
-    A field with a value that does not fit is read as its default: the items are worth more than the rest.
+    A field with a value that does not fit is read as its default, so that no items are lost for it.
     """
 
     items: Sequence[Any]
-    """Documents of items (see `item_document`), or the messages from elsewhere as they are."""
+    """Documents of items (see `item_document`), or the messages of another program as they are."""
     run: Annotated[str, OrDefault("")] = ""
-    """Id of the run; empty for messages from elsewhere."""
+    """Id of the run; empty for messages of another program."""
     turn: _Count = 0
     history: _Count = 0
     """How many items of the session the run was given."""
     first: _Count = 0
-    """The place of the first of these items among those of the run. Items that were there before go."""
+    """Index of the first of these items in the run. They replace the items of the run from there on."""
     agent: Annotated[str | None, OrDefault(None)] = None
-    """Name of the agent that answers the next message; None leaves that to the next run."""
+    """Name of the agent that answers the next message; None lets the next run decide."""
     claims: _Count = 0
     """How many times a saved state of the run was resumed, this time included; 0 if this is no resumption."""
     writer: Annotated[str, OrDefault("")] = ""
@@ -118,7 +118,7 @@ def _entry_adapter() -> TypeAdapter[Entry]:
 
 
 def item_document(item: RunItem) -> dict[str, Any]:
-    """Return an item as JSON data, nothing left out that was said."""
+    """Return an item as JSON data, with its whole message."""
     made: dict[str, Any] = {"kind": item.kind, "message": item.message}
     for name in ("agent", "origin", "asked_by"):
         if (value := getattr(item, name)) is not None:
@@ -130,25 +130,25 @@ def item_document(item: RunItem) -> dict[str, Any]:
 
 
 def record_text(entries: Sequence[Entry]) -> str:
-    """Return entries as one text. It is ASCII: half a surrogate pair, or a NUL, comes back from any store.
+    """Return entries as one text. It is ASCII, so that any store keeps half a surrogate pair, or a NUL.
 
-    A number that is none, NaN or infinity, is null in it: that is no reason to lose what was said.
+    NaN and infinity become null, so that the message is not lost for them.
 
     Raises:
-        ConfigError: something in them is no JSON; the message says where.
+        ConfigError: a value in them is no JSON; the message says where.
     """
     documents = [_document(entry) for entry in entries]
     made = documents[0] if len(documents) == 1 else {"format_version": FORMAT_VERSION, "entries": documents}
     try:
         text = json.dumps(made, separators=(",", ":"))
-        if "NaN" in text or "Infinity" in text:  # as a number, or somebody said so
+        if "NaN" in text or "Infinity" in text:  # as a number, or inside of a text
             text = json.dumps(finite(made), separators=(",", ":"))
         return text
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"A session keeps JSON, and this is none: {_why(made, error)}.") from error
+        raise ConfigError(f"A session keeps JSON, and this is none: {_reason(made, error)}.") from error
 
 
-def _why(value: object, error: Exception) -> str:
+def _reason(value: object, error: Exception) -> str:
     try:
         check_json(value)
     except ValueError as where:
@@ -164,10 +164,10 @@ def _document(entry: Entry) -> dict[str, Any]:
 
 
 def entries_of(records: Iterable[Record]) -> tuple[list[Entry], list[str]]:
-    """Read what is stored, and say what of it could not be read.
+    """Return the entries of stored records, and notes on records that could not be read.
 
     Raises:
-        SessionError: a newer version of routelock wrote it.
+        SessionError: a newer version of routelock wrote one.
     """
     found: list[Entry] = []
     notes: list[str] = []
@@ -180,10 +180,10 @@ def entries_of(records: Iterable[Record]) -> tuple[list[Entry], list[str]]:
 
 
 def _read(number: int, data: object) -> list[Entry]:
-    """Return the entries of one text: ours, or what somebody else put there.
+    """Return the entries of one record, of routelock or of another program.
 
     Raises:
-        ValueError: it is nothing of the kind.
+        ValueError: it has none.
     """
     if isinstance(data, list):
         return [Entry(items=cast("list[object]", data))]
@@ -196,8 +196,8 @@ def _read(number: int, data: object) -> list[Entry]:
             f"Record {number} of the session has the format {version}, and this version of routelock reads "
             f"formats up to {FORMAT_VERSION}. Update routelock."
         )
-    if isinstance(within := document.get("entries"), list):
-        return [entry for each in cast("list[object]", within) for entry in _read(number, each)]
+    if isinstance(parts := document.get("entries"), list):
+        return [entry for each in cast("list[object]", parts) for entry in _read(number, each)]
     if isinstance(messages := document.get("messages"), list):
         return [_entry_adapter().validate_python({"writer": document.get("writer"), "items": messages})]
     if isinstance(document.get("items"), list):
@@ -216,19 +216,19 @@ def _text(document: Mapping[str, Any], name: str) -> str | None:
 
 @dataclass(slots=True)
 class Part:
-    """What one run added, as far as it was read."""
+    """What one run added, as far as its entries were read."""
 
     run: str
     first: int
-    """How many items of the run came before these."""
+    """Index of the first of these items in the run."""
     items: list[Any] = field(default_factory=lambda: [])
     history: int = 0
     agent: str | None = None
     claimed: int = 0
-    """How often what a state of the run left to do was begun."""
+    """How many times a saved state of the run was resumed."""
 
     def add(self, entry: Entry) -> None:
-        """Put an entry where it belongs."""
+        """Add an entry; its items replace those of the run from its first index on."""
         if entry.first < self.first:
             self.items, self.first = [], entry.first
         del self.items[entry.first - self.first :]
@@ -238,12 +238,12 @@ class Part:
 
 
 def parts_of(entries: Iterable[Entry]) -> list[Part]:
-    """Return what each run added, in order."""
+    """Return what each run added, in the order of the entries."""
     parts: list[Part] = []
     for entry in entries:
         last = parts[-1] if parts else None
-        goes_on = last is not None and entry.run == last.run and entry.first <= last.first + len(last.items)
-        if last is None or not entry.run or not goes_on:
+        continues = last is not None and entry.run == last.run and entry.first <= last.first + len(last.items)
+        if last is None or not entry.run or not continues:
             last = Part(entry.run, entry.first)
             parts.append(last)
         last.add(entry)
@@ -251,12 +251,12 @@ def parts_of(entries: Iterable[Entry]) -> list[Part]:
 
 
 def conversation_of(parts: Iterable[Part]) -> tuple[list[RunItem], list[str]]:
-    """Return the items of a conversation, and what of it could not be read or had to be put differently."""
+    """Return the items of a conversation, and notes on what could not be read or was changed."""
     found: list[RunItem] = []
     notes: list[str] = []
     for part in parts:
         if (known := finite(part.items)) is not part.items:
-            notes.append("session: put null for a number that is none (NaN or infinity)")
+            notes.append("session: replaced NaN or infinity by null")
             part.items = known
         if not part.run:
             messages, wrong = messages_of(part.items)
@@ -294,24 +294,24 @@ def _item(document: Mapping[str, Any], message: Message) -> RunItem:
 
 
 _FIRST_LOOK = 64
-"""So many records are loaded at first where only the size is limited."""
+"""The number of records that are loaded first if only the size is limited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a run begins with."""
+    """What a run starts with."""
 
     number: int
-    """Of the newest record."""
+    """Number of the newest record."""
     items: Sequence[RunItem]
     notes: Sequence[str]
     own: Part | None
-    """What this very run has stored before."""
+    """What the run itself has stored before."""
     next_agent: str | None
     empty: bool
-    """Whether nobody else has stored anything."""
+    """Whether no other run has stored anything."""
     passed: bool
-    """Whether this very run is there, and others have stored something since."""
+    """Whether the run has stored something before, and other runs have since."""
 
     @property
     def messages(self) -> list[Message]:
@@ -320,7 +320,7 @@ class Loaded:
 
 
 class SessionLog:
-    """What is stored under one name, see `routelock.sessions.Session`."""
+    """The records of one session in a store, see `routelock.sessions.Session`."""
 
     __slots__ = ("grace", "max_bytes", "max_items", "name", "store")
 
@@ -362,19 +362,19 @@ class SessionLog:
         return records[-1][0] if records else 0
 
     async def records(self, newest: int | None) -> Sequence[Record]:
-        """Return what the store holds.
+        """Return the records in the store.
 
         Raises:
-            SessionError: it fails.
+            SessionError: the store fails.
         """
         with self._failing("loaded"):
             return await self.store.load(self.name, newest=newest)
 
     async def append(self, after: int, text: str, *, alone: bool = False) -> None:
-        """Store a text; if the store has it already, because it was cut off in the middle, that is as good.
+        """Store a record; if the store has it already, from an attempt that broke off, that is no conflict.
 
         Raises:
-            SessionConflict: another one was stored.
+            SessionConflict: another record was stored.
             SessionError: the store fails.
         """
         try:
@@ -385,7 +385,7 @@ class SessionLog:
                 raise
 
     async def loaded(self, run_id: str | None = None) -> Loaded:
-        """Return what a run is to be given; what the run of that id has stored itself is apart.
+        """Return the history for a run, apart from what the run of this id has stored itself.
 
         Raises:
             SessionError: the store fails, or a newer version of routelock has written to it.
@@ -395,12 +395,12 @@ class SessionLog:
             newest = _FIRST_LOOK
         while found is None:
             records = await self.records(newest)
-            found = self._understood(records, run_id, complete=newest is None or len(records) < newest)
+            found = self._history(records, run_id, complete=newest is None or len(records) < newest)
             newest = None if newest is None else newest * 4
         return found
 
-    def _understood(self, records: Sequence[Record], run_id: str | None, *, complete: bool) -> Loaded | None:
-        """Return what records say; None when older ones are needed."""
+    def _history(self, records: Sequence[Record], run_id: str | None, *, complete: bool) -> Loaded | None:
+        """Return the history in these records; None if older records are needed."""
         entries, notes = entries_of(records)
         parts = parts_of(entries)
         own = parts.pop() if run_id is not None and parts and parts[-1].run == run_id else None

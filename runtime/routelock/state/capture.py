@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from routelock.context import PAYLOAD_KEY, MemoryScope
+from routelock.context import MemoryScope
 from routelock.errors import ConfigError
 from routelock.handlers.port import family_of
 from routelock.handoff_request import HandoffStatus, recordable
@@ -58,10 +58,10 @@ def capture(run: Run) -> RunState:
 
 def _document(run: Run) -> RunDocument:
     """Return what a run holds, without what it shares with its sub-runs. They have their data in common."""
-    scopes, payload = _scopes_and_payload(run)
-    numbers = _Numbers(run.transcript.items)
-    active = _active_frame(run, numbers, scopes=len(scopes), payload=payload)
-    waiting = [_waiting_frame(caller, numbers) for caller in run.callers]
+    transcript, budget, report, progress = run.transcript, run.budget, run.report, run.progress
+    numbers = _Numbers(transcript.items)
+    scopes, _ = _scopes_and_payload(run)
+    waiting = {call_id: _sub_document(inner) for call_id, inner in run.sub_runs.waiting.items()}
     return RunDocument(
         format_version=FORMAT_VERSION,
         run_id=run.run_id,
@@ -70,32 +70,29 @@ def _document(run: Run) -> RunDocument:
         first_agent=run.first.name,
         announced_agent=None if run.announced_agent is None else run.announced_agent.name,
         started=run.agent_started,
-        frames=[*waiting, active],
+        frames=[*(_stored_frame(frame, numbers) for frame in run.callers), _active_frame(run, numbers)],
         turn=run.turn,
         first_of_turn=run.first_of_turn,
-        sub_run_turns=run.budget.turns_within,
-        mistakes=run.progress.mistakes,
-        empty_replies=run.progress.empty_replies,
-        over_limit=run.progress.over_limit,
-        warned_of_many=run.report.warned_of_many,
-        input_count=run.transcript.input_count,
-        items=[replace(item, covers=(), whole=()) for item in run.transcript.items],
+        sub_run_turns=budget.turns_within,
+        warned_of_many=report.warned_of_many,
+        input_count=transcript.input_count,
+        items=[replace(item, covers=(), whole=()) for item in transcript.items],
         shown_items=numbers.shown,
         pending=[*run.calls.pending],
-        begun=sorted(run.calls.begun - _answered(run.transcript.items)),
-        usage=run.budget.usage,
-        usage_by_agent=run.budget.usage_by_agent,
+        begun=sorted(run.calls.begun - _answered(transcript.items)),
+        usage=budget.usage,
+        usage_by_agent=budget.usage_by_agent,
         usage_by_handoff=run.handoffs.spent,
         handoffs=[_stored_record(record) for record in _reopened(run)],
-        errors=[replace(problem, error=None) for problem in run.report.errors],
-        repairs=[*run.report.repairs],
-        warnings=[*run.report.warnings],
+        errors=[replace(problem, error=None) for problem in report.errors],
+        repairs=[*report.repairs],
+        warnings=[*report.warnings],
         failed=sorted(run.failed_handlers),
-        progress=_stored_progress(run.progress),
+        progress=_stored_progress(progress),
         memory_scopes=[stored_scope(scope) for scope in scopes],
-        tool_calls=run.budget.tool_calls,
+        tool_calls=budget.tool_calls,
         claims=run.calls.claims,
-        sub_runs={**run.sub_runs.to_resume, **_sub_documents(run)},
+        sub_runs={**run.sub_runs.to_resume, **waiting},
     )
 
 
@@ -113,10 +110,6 @@ def _with_shared(run: Run, document: RunDocument) -> RunDocument:
     )
 
 
-def _sub_documents(run: Run) -> dict[str, RunDocument]:
-    return {call_id: _sub_document(inner) for call_id, inner in run.sub_runs.waiting.items()}
-
-
 def _sub_document(inner: Run) -> RunDocument:
     """Return where a sub-run stands. A payload that is not of its own is in the outer run."""
     document = _document(inner)
@@ -127,44 +120,42 @@ def _sub_document(inner: Run) -> RunDocument:
 
 
 def _scopes_and_payload(run: Run) -> tuple[Sequence[MemoryScope], Any]:
-    return run.memory.at_end or (run.memory.scopes, run.memory.shared.get(PAYLOAD_KEY))
+    return run.memory.at_end or (run.memory.scopes, run.memory.payload)
 
 
-def _active_frame(run: Run, numbers: _Numbers, *, scopes: int, payload: Any) -> StoredFrame:
-    done, frame = run.ending.stop_reason == "done", run.frame
+def _active_frame(run: Run, numbers: _Numbers) -> StoredFrame:
+    frame, done = run.frame, run.ending.stop_reason == "done"
+    scopes, payload = _scopes_and_payload(run)
     return replace(
         _stored_frame(frame, numbers),
-        payload_note=None if done else frame.payload_note,
+        scopes=len(scopes),
         payload=None if done else payload,
-        scopes=scopes,
+        payload_note=None if done else frame.payload_note,
         rendered=frame.view.rendered_for(family_of(frame.handler), run.audience()),
     )
 
 
-def _waiting_frame(frame: Frame, numbers: _Numbers) -> StoredFrame:
-    wait = frame.wait
-    assert wait is not None
-    return replace(
-        _stored_frame(frame, numbers),
-        payload=wait.payload,
-        scopes=wait.memory_level,
-        call=wait.call,
-        seconds=wait.seconds,
-        stands_by=wait.stands_by,
-    )
-
-
 def _stored_frame(frame: Frame, numbers: _Numbers) -> StoredFrame:
-    return StoredFrame(
+    stored = StoredFrame(
         agent=frame.agent.name,
         handler=frame.handler.name,
         default_handler=frame.default_handler,
         handler_override=frame.handler_override,
-        agent_turns=frame.turns,
-        open_handoff=frame.handoff_id,
+        turns=frame.turns,
+        handoff_id=frame.handoff_id,
         source_prompt=frame.source_prompt,
         payload_note=frame.payload_note,
         view=numbers.of(frame.view.items),
+    )
+    if (wait := frame.wait) is None:
+        return stored
+    return replace(
+        stored,
+        call=wait.call,
+        seconds=wait.seconds,
+        payload=wait.payload,
+        scopes=wait.memory_level,
+        stands_by=wait.stands_by,
     )
 
 
@@ -189,8 +180,10 @@ class _Numbers:
         return self._known[id(item)]
 
 
-def _answered(items: Iterable[RunItem]) -> set[str | None]:
-    return {item.message.get("tool_call_id") for item in items}
+def _answered(items: Iterable[RunItem]) -> set[str]:
+    """Return the ids of the calls that have an answer."""
+    ids = (item.message.get("tool_call_id") for item in items)
+    return {call_id for call_id in ids if call_id is not None}
 
 
 def _reopened(run: Run) -> Iterable[HandoffRecord]:
@@ -198,7 +191,7 @@ def _reopened(run: Run) -> Iterable[HandoffRecord]:
 
     A transfer to which the turn did not come is still to be made, so it has none.
     """
-    still_open = {run.frame.handoff_id, *(frame.handoff_id for frame in run.callers)}
+    still_open = {frame.handoff_id for frame in (*run.callers, run.frame)}
     settled = run.calls.begun | _answered(run.transcript.items)
     for one in run.handoffs.records:
         if one.call_id not in settled:
@@ -239,6 +232,9 @@ def _stored_progress(seen: Progress) -> StoredProgress:
         idle=seen.idle,
         names=[*seen.names],
         told=seen.told,
+        mistakes=seen.mistakes,
+        empty_replies=seen.empty_replies,
+        over_limit=seen.over_limit,
     )
 
 

@@ -15,9 +15,15 @@ from typing import Annotated, Any, ClassVar, cast
 import pydantic
 from pydantic_core import PydanticCustomError
 
-from routelock._json import AnyObject, check_json, misfit_text, sendable, sendable_json
+from routelock._json import (
+    AnyObject,
+    check_json,
+    check_version,
+    misfit_text,
+    sendable,
+    sendable_json,
+)
 from routelock.errors import ConfigError
-from routelock.handoffs.context_fields import check_version
 from routelock.history.messages import Message, RunItem, ToolCall, calls_of, checked_message
 from routelock.run.result import HandoffRecord, Problem, StopReason
 from routelock.tools.approvals import Decision, Interruption
@@ -45,13 +51,12 @@ _LARGEST = 2**53
 
 _Count = Annotated[int, pydantic.Field(ge=0, le=_LARGEST)]
 
-_Name = Annotated[str, pydantic.Field(min_length=1)]
-
 
 def _check_call(call: ToolCall) -> ToolCall:
-    known: dict[str, Any] = {"function": {}, **call}
-    function = cast("dict[str, Any]", known["function"] if isinstance(known["function"], dict) else {})
-    texts = (known.get("id"), function.get("name"), function.get("arguments"))
+    known = cast("dict[str, Any]", call)
+    function: Any = known.get("function")
+    fields = cast("dict[str, Any]", function) if isinstance(function, dict) else {}
+    texts = (known.get("id"), fields.get("name"), fields.get("arguments"))
     if not all(isinstance(text, str) for text in texts) or not known["id"]:
         raise PydanticCustomError("call", "a call needs an id, and a function with a name and arguments")
     return call
@@ -98,8 +103,8 @@ class StoredFrame:
     default_handler: str
     """The handler with which the agent began. If it is still active, the default of today replaces it."""
     handler_override: bool = False
-    agent_turns: _Count = 0
-    open_handoff: str | None = None
+    turns: _Count = 0
+    handoff_id: str | None = None
     source_prompt: str | None = None
     payload_note: str | None = None
     payload: Any = None
@@ -143,6 +148,9 @@ class StoredProgress:
     idle: _Count
     names: list[str]
     told: _Count | None = None
+    mistakes: _Count = 0
+    empty_replies: _Count = 0
+    over_limit: _Count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +169,7 @@ class RunDocument:
     __pydantic_config__: ClassVar[pydantic.ConfigDict] = {"arbitrary_types_allowed": True}
 
     format_version: int
-    run_id: _Name
+    run_id: Annotated[str, pydantic.Field(min_length=1)]
     stop_reason: StopReason
     error: str | None = None
     first_agent: str
@@ -172,9 +180,6 @@ class RunDocument:
     turn: _Count
     first_of_turn: _Count
     sub_run_turns: _Count
-    mistakes: _Count
-    empty_replies: _Count
-    over_limit: _Count
     warned_of_many: bool
     input_count: _Count
     items: Annotated[list[RunItem], pydantic.Field(min_length=1)]
@@ -286,8 +291,6 @@ def read_document(data: object) -> RunDocument:
     """
     if not isinstance(data, dict):
         raise ValueError("it is no object")
-    if "format_version" not in data:
-        raise ValueError("format_version is missing")
     check_version(cast("dict[str, Any]", data), FORMAT_VERSION)
     return _checked(_validated(json.dumps(data)))
 
@@ -362,8 +365,8 @@ def _check_frames(document: RunDocument) -> None:
             raise ValueError(f"frames[{place}].rendered is beyond the last item of the view")
         if frame.scopes > len(document.memory_scopes):
             raise ValueError(f"frames[{place}].scopes: there are fewer memory_scopes")
-        if frame.open_handoff is not None and frame.open_handoff not in handoffs:
-            raise ValueError(f"open_handoff {frame.open_handoff!r:.60} is no handoff of the run")
+        if frame.handoff_id is not None and frame.handoff_id not in handoffs:
+            raise ValueError(f"handoff_id {frame.handoff_id!r:.60} is no handoff of the run")
 
 
 def _check_numbers(where: str, numbers: Iterable[int], items: int, shown: int) -> None:

@@ -32,6 +32,7 @@ from routelock.state.document import (
     RunDocument,
     StoredDecision,
     StoredFrame,
+    StoredProgress,
     copy_document,
 )
 from routelock.state.memory import restore_memory, restore_scopes
@@ -119,10 +120,10 @@ def _restored(
 ) -> Run:
     """Return a run of a document, without the memory that it shares."""
     graph = run_graph(agent, config)
-    items, failed = _items_by_number(document), frozenset(document.failed)
     records = [_restored_record(record, document.items, graph) for record in document.handoffs]
-    frames = [_frame(stored, records, items, graph, failed, config) for stored in document.frames]
+    *callers, active = _frames(document, records, graph, config)
     known = call_ids(item.message for item in document.items)
+    announced = document.announced_agent
     run = Run(
         first=agent_named(graph, document.first_agent),
         graph=graph,
@@ -133,31 +134,33 @@ def _restored(
         run_id=document.run_id,
         scopes=frozenset(config.scopes),
         transcript=Transcript(document.items, document.input_count, known, has_calls=True),
-        frame=frames.pop(),
-        callers=frames,
+        frame=active,
+        callers=callers,
         budget=Budget(config.limits, max_turns),
         handoffs=HandoffLog(document.run_id, records, document.usage_by_handoff),
         memory=SharedMemory({}),
-        failed_handlers=failed,
+        progress=_progress(document.progress),
+        turn=document.turn,
+        first_of_turn=document.first_of_turn,
+        announced_agent=None if announced is None else agent_named(graph, announced),
+        agent_started=document.started,
+        failed_handlers=frozenset(document.failed),
     )
-    announced = document.announced_agent
-    run.announced_agent = None if announced is None else agent_named(graph, announced)
-    run.agent_started = document.started
-    run.sub_runs.to_resume, run.calls.claims = document.sub_runs, document.claims
     _restore_counts(run, document)
     return run
 
 
 def _restore_counts(run: Run, document: RunDocument) -> None:
-    run.turn, run.first_of_turn = document.turn, document.first_of_turn
-    run.budget.turns_within = document.sub_run_turns
-    run.calls.begun, run.report.warned_of_many = set(document.begun), document.warned_of_many
-    run.budget.usage, run.budget.tool_calls = document.usage, document.tool_calls
-    run.budget.usage_by_agent = document.usage_by_agent
-    run.report.errors = tuple(document.errors)
+    run.budget.turns_within, run.budget.tool_calls = document.sub_run_turns, document.tool_calls
+    run.budget.usage, run.budget.usage_by_agent = document.usage, document.usage_by_agent
+    run.calls.begun, run.calls.claims = set(document.begun), document.claims
+    run.sub_runs.to_resume = document.sub_runs
+    run.report.errors, run.report.warned_of_many = tuple(document.errors), document.warned_of_many
     run.report.repairs, run.report.warnings = tuple(document.repairs), tuple(document.warnings)
-    seen = document.progress
-    run.progress = Progress(
+
+
+def _progress(seen: StoredProgress) -> Progress:
+    return Progress(
         answers=seen.answers,
         times=seen.times,
         edges=set(seen.edges),
@@ -165,10 +168,24 @@ def _restore_counts(run: Run, document: RunDocument) -> None:
         idle=seen.idle,
         names=dict.fromkeys(seen.names),
         told=seen.told,
-        mistakes=document.mistakes,
-        empty_replies=document.empty_replies,
-        over_limit=document.over_limit,
+        mistakes=seen.mistakes,
+        empty_replies=seen.empty_replies,
+        over_limit=seen.over_limit,
     )
+
+
+def _frames(
+    document: RunDocument,
+    records: Sequence[HandoffRecord],
+    graph: Mapping[str, Agent[Any]],
+    config: RunConfig,
+) -> list[Frame]:
+    """Return the stack of frames, the active one at the end."""
+    items, inputs = _items_by_number(document), {record.id: record.input for record in records}
+    frames = [_frame(stored, graph, items, document.failed, config) for stored in document.frames]
+    for frame in frames:
+        frame.handoff_input = inputs.get(frame.handoff_id or "")
+    return frames
 
 
 def _items_by_number(document: RunDocument) -> Mapping[int, RunItem]:
@@ -185,22 +202,20 @@ def _items_by_number(document: RunDocument) -> Mapping[int, RunItem]:
 
 def _frame(
     stored: StoredFrame,
-    records: Sequence[HandoffRecord],
-    items: Mapping[int, RunItem],
     graph: Mapping[str, Agent[Any]],
+    items: Mapping[int, RunItem],
     failed: Collection[tuple[str, str]],
     config: RunConfig,
 ) -> Frame:
     agent = agent_named(graph, stored.agent)
     frame = Frame(
         agent=agent,
-        handler=_handler(stored, graph, failed, config),
+        handler=_handler(agent, stored, failed, config),
         default_handler=default_name(agent, config),
         view=View(items[number] for number in stored.view),
         handler_override=stored.handler_override,
-        turns=stored.agent_turns,
-        handoff_id=stored.open_handoff,
-        handoff_input=next((one.input for one in records if one.id == stored.open_handoff), None),
+        turns=stored.turns,
+        handoff_id=stored.handoff_id,
         source_prompt=stored.source_prompt,
         payload_note=stored.payload_note,
     )
@@ -216,14 +231,11 @@ def _frame(
 
 
 def _handler(
-    frame: StoredFrame,
-    graph: Mapping[str, Agent[Any]],
-    failed: Collection[tuple[str, str]],
-    config: RunConfig,
+    agent: Agent[Any], stored: StoredFrame, failed: Collection[tuple[str, str]], config: RunConfig
 ) -> Handler:
     """Return the handler of an agent; one that was at its default handler is at the default of today."""
-    agent, name = agent_named(graph, frame.agent), frame.handler
-    if name == frame.default_handler:
+    name = stored.handler
+    if name == stored.default_handler:
         # that it failed earlier counts for nothing: it was handed over to again
         others = {handler for owner, handler in failed if owner == agent.name and handler != name}
         return handler_for(agent, config, others)
@@ -287,11 +299,11 @@ def _approvals(decisions: Iterable[StoredDecision], asked: Iterable[Interruption
 def settle(run: Run) -> LeftOver:
     """Let a resumed run begin, and return what is left to do of its turn.
 
-    No call is made twice: one that was begun and has no answer is answered by a note. Agents that wait have
-    their full time again, and agents that held a slot take one, see ``RunConfig.capacity``.
+    No call is made twice: one that was begun and has no answer is answered by a note. Whoever waits has all
+    its patience again, and whoever held a slot takes one, see ``RunConfig.capacity``.
 
     Raises:
-        HandoffError: an agent that is active, or waits, has no slot now.
+        HandoffError: an agent that is in charge, or waits, has no slot now.
     """
     left = _left_of_turn(run)
     unknown = [call for call in left.calls if call["id"] in run.calls.begun]

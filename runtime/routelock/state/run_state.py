@@ -1,13 +1,13 @@
-"""A run as a value: frozen, JSON, and enough for another process to go on exactly where it stood.
+"""The state of a run as a frozen value and as JSON, with which another process continues the run.
 
     text = result.state().to_json()
     ...                                                   # another process, another day
     state = RunState.from_json(text, agents=[triage])
     result = await Runner.run(triage, state)
 
-It holds what happened and where the run stands, with agents and handlers by their names. Code is not in it:
-agents, tools, the `RunConfig`, the context object and hooks are given anew, and names are looked up among
-the agents given.
+A state holds the transcript and the position of the run, with agents and handlers by name. It holds no code:
+the app passes agents, tools, the `RunConfig`, the context object and hooks again, and names are looked up
+among these agents.
 """
 
 from __future__ import annotations
@@ -18,12 +18,20 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, cast
 
-from routelock._json import MAX_BYTES, MAX_DEPTH, check_json, decode, detached, encode, sendable
+from routelock._json import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    check_json,
+    decode,
+    detached,
+    encode,
+    prefix_errors,
+    sendable,
+)
 from routelock._redaction import redact, redact_text
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.errors import ConfigError
-from routelock.handoffs.context_fields import failing_as
 from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import Message, RunItem, ToolCall, checked_message
 from routelock.history.unfinished_turn import left_over
@@ -38,9 +46,9 @@ __all__ = ["RunState", "RunStatus", "agent_named", "is_behind", "redacted"]
 
 
 def redacted(document: RunDocument) -> RunDocument:
-    """Return a document without the secrets in what it shares, and in what errors say.
+    """Return a document without the secrets in shared data and in the texts of errors.
 
-    Messages stay to the letter.
+    Messages stay unchanged.
     """
     return replace(
         document,
@@ -68,10 +76,10 @@ def _redacted_record(record: HandoffRecord) -> HandoffRecord:
 
 
 def _answer_as_json(place: int, message: Message) -> Message:
-    """Return a copy of an answer of the caller's, with U+FFFD for each half of a surrogate pair.
+    """Return a copy of a tool message of the caller, with U+FFFD for each half of a surrogate pair.
 
     Raises:
-        ConfigError: something in it is no JSON; the message says where.
+        ConfigError: a value in it is no JSON; the message says where.
     """
     try:
         answer = sendable(detached(message))
@@ -87,25 +95,25 @@ class RunStatus(StrEnum):
     IN_PROGRESS = "InProgress"
     """A model is to be called next."""
     WAITING_FOR_TOOLS = "WaitingForTools"
-    """Calls are unanswered: those of the caller's own tools, or of tools that did not begin to run."""
+    """Calls have no result: those of the caller's own tools, or of tools that did not start."""
     HANDOFF_REQUESTED = "HandoffRequested"
-    """A transfer was asked for and not made yet, see ``RunState.requested_handoff`` and ``reason``."""
+    """A handoff was requested and not made yet, see ``RunState.requested_handoff`` and ``reason``."""
     COMPLETE = "Complete"
     FAILED = "Failed"
-    """An error or a limit ended the run, see ``RunState.error``. It goes on all the same when resumed."""
+    """An error or a limit ended the run, see ``RunState.error``. It can still be resumed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunState:
-    """Where a run stands. Made by ``result.state()`` or by `from_json`; nothing can change it.
+    """The state of a run, frozen. ``result.state()`` and `from_json` return one.
 
-    ``Runner.run(agent, state)`` goes on with it.
+    ``Runner.run(agent, state)`` continues the run.
     """
 
     document: RunDocument
-    """The data, which must not be changed; `to_json` writes it, without secrets."""
+    """The data, which must not be changed; `to_json` writes it without secrets."""
     agents: Mapping[str, Agent[Any]] = field(compare=False)
-    """Those that the names in it stand for."""
+    """The agents of the run by name."""
 
     def __repr__(self) -> str:
         return f"RunState({self.status}, run_id={self.run_id!r}, agent={self.agent!r}, turn={self.turn})"
@@ -116,16 +124,16 @@ class RunState:
         """Return the state as JSON text; the same state gives the same text.
 
         Args:
-            include_secrets: whether secrets stay in the shared memory, in payloads, in metadata and in what
-                errors say, where ``"[redacted]"`` stands in for them otherwise; see
-                `routelock.tracing.redact`. What was said stays to the letter. A redacted entry of the shared
-                memory is taken from ``RunConfig.shared_memory`` when the run is resumed.
-            max_bytes: the most that there may be, as `from_json` reads it.
+            include_secrets: whether secrets in the shared memory, in payloads, in metadata and in the texts
+                of errors are kept; if not, ``"[redacted]"`` replaces them, see `routelock.tracing.redact`.
+                Messages stay unchanged. When the run is resumed, ``RunConfig.shared_memory`` has to provide
+                the redacted entries of the shared memory.
+            max_bytes: the largest size, as `from_json` reads it.
 
         Raises:
-            ValueError: it is too big.
+            ValueError: the text is too large.
         """
-        with failing_as("Failed to serialize RunState"):
+        with prefix_errors("Failed to serialize RunState"):
             document = self.document if include_secrets else redacted(self.document)
             return encode(write_document(document), compress=False, max_bytes=max_bytes).decode()
 
@@ -140,23 +148,23 @@ class RunState:
     ) -> RunState:
         """Return the state that `to_json` wrote. Text from anywhere is safe to read, in bounded memory.
 
-        Safe means: it gives a checked state or an error, and runs nothing. Whoever can change the text can
-        change the conversation, so sign it where it goes through hands that you do not trust.
+        Safe means: it gives a checked state or an error, and runs no code. A changed text is a changed
+        conversation, so sign the text if it passes through systems that you do not trust.
 
         Args:
             text: JSON.
-            agents: the agents that the run began with, and any that nothing connects with these. No others
-                can be named in the text.
-            max_bytes: refuse more.
-            max_depth: how many lists and objects may be inside one another.
+            agents: the agents that the run began with, and any that nothing connects with these. The text can
+                name no others.
+            max_bytes: the largest size.
+            max_depth: how many lists and objects may be nested, 200 at most.
 
         Raises:
-            ConfigError: the text names an agent that is not there.
+            ConfigError: the text names an agent that is not among these.
             ValueError: this is no state, or one of a newer format; the message says what is wrong.
         """
-        with failing_as("This is no RunState"):
+        with prefix_errors("This is no RunState"):
             if isinstance(cast(object, text), Mapping):  # a database has parsed it
-                raise ValueError("expected the text that to_json gave, not a dict: json.dumps makes it one")
+                raise ValueError("expected the text that to_json gave, not a dict: use json.dumps")
             data = text.encode() if isinstance(text, str) else text
             document = read_document(decode(data, max_bytes=max_bytes, max_depth=max_depth))
         state = cls(document, _graph(agents))
@@ -170,27 +178,27 @@ class RunState:
 
     @property
     def run_id(self) -> str:
-        """What the run is called in ids and idempotency keys; it stays the same."""
+        """Id of the run, a part of other ids and of idempotency keys; it stays the same."""
         return self.document.run_id
 
     @property
     def agent(self) -> str:
-        """Name of the agent that is active."""
+        """Name of the active agent."""
         return self.document.active.agent
 
     @property
     def handler(self) -> str:
-        """Name of the handler that answers for it."""
+        """Name of the handler that answers for the active agent."""
         return self.document.active.handler
 
     @property
     def turn(self) -> int:
-        """How many model calls there were, those of agents called as tools left out."""
+        """How many model calls there were, without those of agents called as tools."""
         return self.document.turn
 
     @property
     def usage(self) -> Usage:
-        """What the run has consumed."""
+        """The usage of the run so far."""
         return self.document.usage
 
     @property
@@ -200,17 +208,17 @@ class RunState:
 
     @property
     def pending(self) -> Sequence[ToolCall]:
-        """Calls of the caller's own tools that wait for an answer, see `with_answers`."""
+        """Calls of the caller's own tools that wait for a result, see `with_answers`."""
         return tuple(detached(self.document.pending))
 
     @property
     def error(self) -> str | None:
-        """What ended the run; None when nothing went wrong."""
+        """The error or limit that ended the run; None if there was none."""
         return self.document.error
 
     @property
     def status(self) -> RunStatus:
-        """Where the run stands, in one word."""
+        """The status of the run."""
         stopped = self.document.stop_reason
         if stopped in ("error", "limit"):
             return RunStatus.FAILED
@@ -223,16 +231,16 @@ class RunState:
 
     @property
     def requested_handoff(self) -> str | None:
-        """The transfer that was asked for and is not made yet, by the name of its tool."""
-        wanted = self._wanted()
-        return None if wanted is None else wanted[1].tool_name
+        """The handoff that was requested and is not made yet, by the name of its tool."""
+        requested = self._requested()
+        return None if requested is None else requested[1].tool_name
 
     @property
     def reason(self) -> str | None:
-        """Why that transfer was asked for."""
-        if (wanted := self._wanted()) is None:
+        """The reason of that handoff."""
+        if (requested := self._requested()) is None:
             return None
-        call, edge = wanted
+        call, edge = requested
         try:
             given: object = json.loads(call["function"].get("arguments") or "{}")
         except (ValueError, RecursionError):
@@ -243,10 +251,10 @@ class RunState:
     async def available_handoffs(
         self, *, context: Any = None, run_config: RunConfig | None = None
     ) -> dict[str, Handoff]:
-        """Return the handoffs that the active agent would be offered now, by the names of their tools.
+        """Return the handoffs that the next turn would offer to the active agent, by tool name.
 
-        It asks what a turn asks, so the answer is what a turn would offer: ``is_enabled`` functions, and the
-        scopes. That is why it takes what the resumed run is given.
+        It calls ``is_enabled`` functions and checks scopes as a turn does, so it takes the same context and
+        settings as the resumed run.
 
         Args:
             context: the object for the app's functions.
@@ -284,27 +292,28 @@ class RunState:
         return tuple(replace(one, run_id=self.run_id) for one in self.document.interruptions)
 
     def approve(self, one: Interruption, *, always: bool = False) -> RunState:
-        """Return the state in which a call may be carried out, once, with the arguments that it has.
+        """Return the state in which a call is approved, once and with these arguments.
 
         Args:
             one: a call that waits.
-            always: whether all calls of this tool by this agent may, for the rest of the run.
+            always: whether all calls of this tool by this agent are approved for the rest of the run.
 
         Raises:
-            ConfigError: it does not wait in this state, or has other arguments there.
+            ConfigError: the call does not wait in this state, or has other arguments there.
         """
         return self._decided(one, Decision(True), always)
 
     def reject(self, one: Interruption, *, message: str = "", always: bool = False) -> RunState:
-        """Return the state in which a call will not be carried out.
+        """Return the state in which a call is rejected.
 
         Args:
             one: a call that waits.
-            message: why not, for the model.
-            always: whether no call of this tool by this agent may, for the rest of the run.
+            message: the reason, for the model.
+            always: whether all calls of this tool by this agent are rejected for the rest of the run.
 
         Raises:
-            ConfigError: it does not wait here, or has other arguments; or the message is no text.
+            ConfigError: the call does not wait in this state, or has other arguments there; or the message is
+                no text.
         """
         return self._decided(one, rejection(message), always)
 
@@ -326,13 +335,13 @@ class RunState:
     # -- answers --
 
     def with_answers(self, answers: Iterable[Message | Mapping[str, Any]]) -> RunState:
-        """Return the state with answers to calls that are ``pending``; once all are, the run can go on.
+        """Return the state with results of ``pending`` calls; the run can continue once all have one.
 
         Args:
             answers: ``tool`` messages, each with the ``tool_call_id`` of its call.
 
         Raises:
-            ConfigError: one is no such message or no JSON, its call is not pending, or is answered twice.
+            ConfigError: an answer is no such message or no JSON, or its call is not pending, or has two.
         """
         pending = {call["id"]: call for call in self.document.pending}
         items = [*self.document.items]
@@ -367,8 +376,8 @@ class RunState:
         left = left_over(document.items, document.first_of_turn, document.turn, document.awaited_calls)
         return [call for call in left.calls if call["id"] not in document.begun]
 
-    def _wanted(self) -> tuple[ToolCall, Handoff] | None:
-        """Return the call of a transfer that is not made yet, and the way."""
+    def _requested(self) -> tuple[ToolCall, Handoff] | None:
+        """Return the call of a handoff that is not made yet, and the handoff."""
         edges = {edge.tool_name: edge for edge in agent_named(self.agents, self.agent).edges}
         for call in self._open_calls():
             if (edge := edges.get(call["function"]["name"])) is not None:
@@ -390,7 +399,7 @@ def _check_waits(one: Interruption, run_id: str, waiting: Sequence[Interruption]
         waiting: the calls that wait in that state.
 
     Raises:
-        ConfigError: it does not wait there, or has other arguments, or belongs to another run.
+        ConfigError: the call does not wait there, has other arguments, or belongs to another run.
     """
     if not isinstance(cast(object, one), Interruption):
         raise ConfigError(
@@ -412,7 +421,7 @@ def _check_waits(one: Interruption, run_id: str, waiting: Sequence[Interruption]
 
 
 def is_behind(given: RunDocument, kept: RunDocument) -> bool:
-    """Whether the run has gone on between the first state and the second, in the run or in a sub-run."""
+    """Whether the run, or one of its sub-runs, has continued after the first state and before the second."""
     here, there = ((each.turn, len(each.items)) for each in (given, kept))
     if here != there:
         return here < there
@@ -428,7 +437,7 @@ def agent_named(agents: Mapping[str, Agent[Any]], name: str) -> Agent[Any]:
     """Return the agent of that name.
 
     Raises:
-        ConfigError: there is none, and these there are.
+        ConfigError: there is no such agent; the message names the known ones.
     """
     if (agent := agents.get(name)) is None:
         known = ", ".join(sorted(agents)) or "none"

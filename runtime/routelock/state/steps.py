@@ -1,108 +1,152 @@
-"""What a step gave, as JSON that a journal or an engine keeps, and back.
+"""Recorded steps of a run: their JSON, and the executor that replays them.
 
-No exception crosses an engine: on replay it would be of another class, and the run would take another way.
+The record of a model step has ``ok`` or ``err``, as the outcome of a tool step has. No exception crosses an
+engine: on replay it would be of another class, and the run would take another way.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, cast
+
+import pydantic
 
 from routelock import errors
 from routelock.errors import HandlerError, HandoffTimeout, ProviderError, RoutelockError
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.replies import reply_problem
-from routelock.run.executor import Call
+from routelock.run.executor import Call, Executor, Outcome
 from routelock.tools.invoke import reason_of
-from routelock.usage import Usage
+from routelock.tools.tool import LOST
 
-__all__ = ["ModelStep", "recorded_error"]
+__all__ = ["ModelStep", "ReplayedSteps", "recorded_error"]
 
 
-@dataclass(slots=True)
-class ModelStep:
-    """What a model step gave, so far: all of it that a run goes on with."""
+_OF_PROVIDERS = ("status", "retry_after", "provider", "model", "retryable")
 
-    attempts: list[tuple[ModelStep, AttemptFailed]] = field(default_factory=lambda: [])
-    """Those that failed, and what each had given; all that is kept of its text is whether there was any."""
+_OF_TIMEOUTS = ("call_id", "asked")
+
+_LOST: Outcome = {**LOST.envelope(), "stop": False}
+
+
+def _error_data(error: Exception) -> dict[str, Any]:
+    names: tuple[str, ...] = ()
+    if isinstance(error, ProviderError):
+        names = _OF_PROVIDERS
+    elif isinstance(error, HandoffTimeout):
+        names = _OF_TIMEOUTS
+    known = {name: getattr(error, name) for name in names}
+    return {"type": type(error).__name__, "message": str(error), **known}
+
+
+def _read_error(data: Any) -> Exception:
+    if isinstance(data, Exception):
+        return data
+    known = cast("Mapping[str, Any]", data)
+    kind: object = getattr(errors, known["type"], HandlerError)
+    if kind is HandoffTimeout:
+        late = HandoffTimeout(known["message"])
+        late.call_id, late.asked = known["call_id"], known["asked"]
+        return late
+    if not (isinstance(kind, type) and issubclass(kind, HandlerError)):
+        kind = HandlerError
+    if issubclass(kind, ProviderError):
+        return kind(known["message"], **{name: known[name] for name in _OF_PROVIDERS})
+    return kind(known["message"])
+
+
+_Error = Annotated[Exception, pydantic.PlainValidator(_read_error), pydantic.PlainSerializer(_error_data)]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """The result of one attempt at a model call."""
+
     text: list[str] = field(default_factory=lambda: [])
-    """That of the attempt that goes on, in pieces; of one that comes to its end the message has it."""
-    done: MessageDone | None = None
-    error: Exception | None = None
-    """What the step raised, as `recorded_error` returns it."""
+    """Its text, in pieces."""
+    done: Annotated[MessageDone | None, pydantic.Field(alias="ok")] = None
+    error: Annotated[_Error | None, pydantic.Field(alias="err")] = None
+
+    def events(self) -> list[HandlerEvent]:
+        """Return the events before the error, if there is one."""
+        events: list[HandlerEvent] = [*map(TextDelta, self._unfinished())]
+        return events if self.done is None else [*events, self.done]
+
+    def _unfinished(self) -> list[str]:
+        """Return the text that no complete and valid reply repeats."""
+        whole = self.done is not None and self.error is None and not reply_problem(self.done.message)
+        return [] if whole else self.text
+
+
+@dataclass(slots=True, kw_only=True)
+class _FailedAttempt(_Attempt):
+    """An attempt that failed before another one. It keeps whether there was text, not the text itself."""
+
+    attempt: int
+    delay: float
+
+    def events(self) -> list[HandlerEvent]:
+        """Return the events of the attempt, its failure at the end."""
+        assert self.error is not None
+        failed = AttemptFailed(error=self.error, attempt=self.attempt, delay=self.delay)
+        return [*_Attempt.events(self), failed]
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelStep(_Attempt):
+    """The result of a model step so far, with all that a run continues with.
+
+    Its ``error`` is one that `recorded_error` returns.
+    """
+
+    attempts: list[_FailedAttempt] = field(default_factory=lambda: [])
+    """The attempts that failed before."""
 
     @classmethod
     def from_json(cls, entry: str) -> ModelStep:
         """Return the step that an entry holds."""
-        return cls._from_document(json.loads(entry))
+        return _adapter().validate_python(json.loads(entry))
 
-    @classmethod
-    def _from_document(cls, kept: Mapping[str, Any]) -> ModelStep:
-        step = cls(text=[kept["text"]] if "text" in kept else [])
-        for one in kept.get("attempts", ()):
-            error = _handler_error(one["err"])
-            failed = AttemptFailed(error=error, attempt=one["attempt"], delay=one["delay"])
-            step.attempts.append((cls._from_document(one), failed))
-        if "err" in kept:
-            step.error = _error_of(kept["err"])
-        if "ok" in kept:
-            data = dict(kept["ok"])
-            usage = data.pop("usage")
-            step.done = MessageDone(**data, usage=None if usage is None else Usage(**usage))
-        return step
+    def to_json(self) -> str:
+        """Return it as JSON text."""
+        text = self._unfinished()
+        kept = replace(self, text=["".join(text)] if text else [])
+        return json.dumps(_adapter().dump_python(kept, by_alias=True, exclude_defaults=True))
 
     def note(self, event: HandlerEvent) -> None:
-        """Note what comes next."""
+        """Add the next event."""
         if isinstance(event, AttemptFailed):
-            before = ModelStep(text=[""] if self.text else [], done=self.done, error=event.error)
-            self.attempts.append((before, event))
+            failed = _FailedAttempt(attempt=event.attempt, delay=event.delay, error=event.error)
+            failed.text, failed.done = [""] if self.text else [], self.done
+            self.attempts.append(failed)
             self.text, self.done = [], None
         elif isinstance(event, TextDelta):
             self.text.append(event.text)
         elif isinstance(event, MessageDone):
             self.done = event
         elif not self.text:
-            self.text.append("")  # nothing to keep, but something was shown
+            self.text.append("")  # no text to keep, but something was shown
 
     def events(self) -> list[HandlerEvent]:
-        """Return what a run is told of it before the error, if there is one."""
-        events: list[HandlerEvent] = []
-        for before, failed in self.attempts:
-            events += [*before.events(), failed]
-        events += map(TextDelta, self._unfinished())
-        return events if self.done is None else [*events, self.done]
+        """Return the events before the error, if there is one."""
+        before = [event for attempt in self.attempts for event in attempt.events()]
+        return [*before, *_Attempt.events(self)]
 
-    def to_json(self) -> str:
-        """Return it as JSON text."""
-        return json.dumps(self._document(), default=asdict)
 
-    def _document(self) -> dict[str, Any]:
-        what: dict[str, Any] = {}
-        if self.attempts:
-            what["attempts"] = [
-                {"attempt": failed.attempt, "delay": failed.delay, **before._document()}
-                for before, failed in self.attempts
-            ]
-        if self.done is not None:
-            what["ok"] = {each.name: getattr(self.done, each.name) for each in fields(self.done)}
-        if self.error is not None:
-            what["err"] = _error(self.error)
-        if text := self._unfinished():
-            what["text"] = "".join(text)
-        return what
-
-    def _unfinished(self) -> list[str]:
-        """Return the text that no reply has: there is none, it was not the end, or it is no message."""
-        whole = self.done is not None and self.error is None and not reply_problem(self.done.message)
-        return [] if whole else self.text
+@functools.cache
+def _adapter() -> pydantic.TypeAdapter[ModelStep]:
+    return pydantic.TypeAdapter(ModelStep)
 
 
 def recorded_error(error: Exception, call: Call) -> HandlerError | HandoffTimeout | None:
-    """Return an error of a model step as it is kept, if a run may go on after it, another way.
+    """Return the error of a model step as it is recorded; None if it ends the run.
 
-    What a handler of the app raises, or a run within it, is a failure of that handler. None: the run ends.
+    A run may continue after a recorded error, in another way. An error that a handler of the app raises, or a
+    run inside of it, is recorded as a failure of that handler.
 
     Args:
         error: what the step raised.
@@ -118,34 +162,70 @@ def recorded_error(error: Exception, call: Call) -> HandlerError | HandoffTimeou
     return kept
 
 
-def _error(error: Exception) -> dict[str, Any]:
-    what: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
-    if isinstance(error, ProviderError):
-        what |= {
-            "status": error.status,
-            "retry_after": error.retry_after,
-            "provider": error.provider,
-            "model": error.model,
-            "retryable": error.retryable,
-        }
-    elif isinstance(error, HandoffTimeout):
-        what |= {"call_id": error.call_id, "asked": error.asked}
-    return what
+class ReplayedSteps:
+    """The `routelock.run.Executor` of a run that was recorded: steps with a record are replayed.
 
+    Args:
+        entries: the records by key, in the order in which they were written.
+        new: carries out the steps without a record.
+    """
 
-def _error_of(what: Mapping[str, Any]) -> Exception:
-    if what["type"] != HandoffTimeout.__name__:
-        return _handler_error(what)
-    late = HandoffTimeout(what["message"])
-    late.call_id, late.asked = what["call_id"], what["asked"]
-    return late
+    def __init__(self, entries: Mapping[str, str], new: Executor) -> None:
+        self._entries = dict(entries)
+        self._new = new
+        self._open: dict[str, str] = {}
+        """Records of tool steps whose turn is not complete: the run does not know them yet."""
+        self._went_on = False
+        """Whether a step without a record was carried out."""
 
+    @property
+    def left(self) -> dict[str, str]:
+        """The records that the run did not come to, and that a run which continues from its end must find.
 
-def _handler_error(what: Mapping[str, Any]) -> HandlerError:
-    kind: object = getattr(errors, what["type"], HandlerError)
-    if not (isinstance(kind, type) and issubclass(kind, HandlerError)):
-        kind = HandlerError
-    rest = {name: value for name, value in what.items() if name not in ("type", "message")}
-    if issubclass(kind, ProviderError):
-        return kind(what["message"], **rest)
-    return kind(what["message"])
+        Once the run has carried out a new step, the other records belong to a way that it left.
+        """
+        return {**self._open, **({} if self._went_on else self._entries)}
+
+    async def stream(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        """Replay a model step, or carry it out."""
+        if (kept := self._entries.pop(call.key, None)) is not None:
+            step = ModelStep.from_json(kept)
+            if step.error is None or self._entries:  # the run continued after the error, in another way
+                for event in step.events():
+                    yield event
+                if step.error is not None:
+                    raise step.error
+                return
+        try:
+            async with aclosing(self._new.stream(call, body)) as events:
+                async for event in events:
+                    self._went_on |= isinstance(event, MessageDone)
+                    yield event
+        except (HandlerError, HandoffTimeout):  # these are recorded
+            self._went_on = True
+            raise
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Replay tool steps, and carry out those without a record.
+
+        None is carried out beside a record that ended the run: a step without a record was cut off then.
+        """
+
+        async def noted(call: Call) -> Outcome:
+            outcome = await body(call)
+            self._went_on = True
+            return outcome
+
+        kept = {call.key: self._entries.pop(call.key) for call in calls if call.key in self._entries}
+        self._open |= kept
+        new = [call for call in calls if call.key not in kept]
+        ended = any(json.loads(entry).get("stop") for entry in kept.values())
+        given = [_LOST] * len(new) if ended else await self._new.gather(new, noted) if new else ()
+        made = dict(zip((call.key for call in new), given, strict=True))
+        for key in kept:
+            del self._open[key]
+        return [made[call.key] if call.key in made else json.loads(kept[call.key]) for call in calls]

@@ -1,10 +1,10 @@
-"""Reading traces of runs back: what happened, and exactly what each model call was shown.
+"""Read traces of runs: what happened, and the exact messages of each model call.
 
     for run in read_trace("runs.jsonl").runs:
         for call in run.calls:
             print(call.start.agent, call.messages, call.reply)
 
-See `routelock.tracing.records` for what a file holds, and `routelock.tracing.file` for how one is written.
+`routelock.tracing.records` says what a file holds, and `routelock.tracing.file` writes one.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ class TracedCall:
 
     start: ModelStarted
     end: ModelEnded | None = None
-    """None when the trace ends before the call did."""
+    """None if the trace ends before the call."""
     retries: Sequence[ModelRetried] = ()
-    """The attempts that failed before the last one."""
+    """The attempts that failed before it."""
     items: Sequence[ItemTraced] = ()
-    """What the model was shown, in order."""
+    """The messages that the model was shown, in order."""
     tools: Sequence[Mapping[str, Any]] = ()
-    """What it was offered."""
+    """The tools that it was offered."""
     reply: Mapping[str, Any] | None = None
     """The complete reply."""
 
     @property
     def messages(self) -> list[Mapping[str, Any]]:
-        """What the model was shown, as messages."""
+        """The messages that the model was shown, as dicts."""
         return [item.message for item in self.items]
 
     @property
     def seconds(self) -> float | None:
-        """How long it took, retries included."""
+        """How long the call took, with retries."""
         return None if self.end is None else self.end.time - self.start.time
 
 
@@ -81,7 +81,7 @@ class TracedTool:
 
     @property
     def seconds(self) -> float | None:
-        """How long it took."""
+        """How long the call took."""
         return None if self.start is None or self.end is None else self.end.time - self.start.time
 
 
@@ -93,14 +93,14 @@ class TracedRun:
     records: Sequence[TraceRecord]
     """All of them, in order."""
     end: RunEnded | None = None
-    """None when the run was killed, or still goes on."""
+    """None if the run was killed, or is still going on."""
     items: Mapping[int, ItemTraced] = field(default_factory=lambda: {})
-    """All messages by number: the transcript, and below 0 what only models saw."""
+    """All messages by number: from 0 up the transcript, below 0 messages that only models saw."""
     calls: Sequence[TracedCall] = ()
     tools: Sequence[TracedTool] = ()
     handoffs: Sequence[HandoffTraced] = ()
-    """Each as it ended, or stands."""
-    nested: Mapping[str, TracedRun] = field(default_factory=lambda: {})
+    """The handoffs, each as it ended or stands."""
+    nested: Mapping[str, TracedRun] = field(default_factory=dict[str, "TracedRun"])
     """The runs of agents that were called as tools, by call id."""
 
     @property
@@ -111,18 +111,18 @@ class TracedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLog:
-    """What a file of traces holds."""
+    """The contents of a file of traces."""
 
     runs: Sequence[TracedRun]
-    """Those that are not within another one, in the order in which they began."""
+    """The outermost runs, in the order in which they began."""
     unreadable: Sequence[int] = ()
-    """Numbers of the lines that were left out, from 1: those that were cut, or are not of a trace."""
+    """Numbers, from 1, of the lines that were left out: they are cut off, or belong to no trace."""
 
 
 def read_trace(source: str | PathLike[str] | Iterable[bytes]) -> TraceLog:
-    """Read traces back.
+    """Return the traces in a file.
 
-    Types and keys that this version does not know are ignored. A file may be read while runs still write it.
+    Types and keys that this version does not know are ignored. Runs may write the file while it is read.
 
     Args:
         source: the path of a file, or lines.
@@ -138,7 +138,7 @@ def read_trace(source: str | PathLike[str] | Iterable[bytes]) -> TraceLog:
     latest: dict[str, _Found] = {}
     unreadable: list[int] = []
     for number, line in enumerate(source, 1):
-        if not line.strip():  # from a run that began while another one wrote: it took that line for a cut one
+        if not line.strip():  # a run that starts while another one writes ends the line of that one once more
             continue
         try:
             record = _record(line)
@@ -165,10 +165,10 @@ def _check_format(start: RunStarted) -> None:
 
 
 def _record(line: bytes) -> TraceRecord | None:
-    """Return a line as a record, or None if it is of a type that is not known here.
+    """Return the record of a line, or None if this version does not know its type.
 
     Raises:
-        ValueError: it is no record.
+        ValueError: the line is no record.
     """
     data: object = json.loads(line)
     if not isinstance(data, dict):
@@ -180,11 +180,11 @@ def _record(line: bytes) -> TraceRecord | None:
     if kind not in RECORDS:
         return None
     kept = {key: value for key, value in known.items() if key not in LOCAL}
-    return cast(TraceRecord, _contract(kind).validate_python(kept))
+    return cast(TraceRecord, _adapter(kind).validate_python(kept))
 
 
 @functools.cache
-def _contract(kind: str) -> pydantic.TypeAdapter[Any]:
+def _adapter(kind: str) -> pydantic.TypeAdapter[Any]:
     return pydantic.TypeAdapter(RECORDS[kind])
 
 
@@ -194,10 +194,10 @@ class _Found:
     def __init__(self, start: RunStarted, parent: _Found | None) -> None:
         self.start = start
         self.records: list[TraceRecord] = []
-        self.within: list[_Found] = []
+        self.sub_runs: list[_Found] = []
         self.parent = parent
         if parent is not None:
-            parent.within.append(self)
+            parent.sub_runs.append(self)
 
     def run(self) -> TracedRun:
         items = {one.id: one for one in self._all(ItemTraced)}
@@ -211,7 +211,7 @@ class _Found:
             calls=self._calls(items),
             tools=self._tools(),
             handoffs=list(handoffs.values()),
-            nested={inner.start.parent_call or inner.start.run: inner.run() for inner in self.within},
+            nested={inner.start.parent_call or inner.start.run: inner.run() for inner in self.sub_runs},
         )
 
     def _all(self, kind: type[T]) -> list[T]:

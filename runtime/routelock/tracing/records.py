@@ -1,14 +1,14 @@
-"""What a trace of a run is made of: one record for each thing that happens, when it happens.
+"""The records of a trace: one record for each thing that happens in a run, written when it happens.
 
-As a line of a file a record is a JSON object: ``type`` names it (``run_start`` for `RunStarted`, see
-`RECORDS`), ``run`` says whose it is, ``time`` when it happened, in seconds of ``RunConfig.clock``. The other
-keys are the fields below; those with the value of their default are left out. Whoever reads ignores types
-and keys that it does not know.
+In a file a record is a line with a JSON object: ``type`` names it (``run_start`` for `RunStarted`, see
+`RECORDS`), ``run`` is the id of the run, ``time`` the time in seconds of ``RunConfig.clock``. The other keys
+are the fields below; fields with their default value are left out. Readers ignore types and keys that they do
+not know.
 
-Messages are written once and have a number ever after (`ItemTraced`): from 0 up those of the transcript, in
-its order, and from -1 down those that only models saw, such as system prompts, summaries and what a filter
-wrote. So what a model call was shown is a list of numbers, written as spans: ``[[-2, -2], [0, 3]]`` is the
-message -2 and the messages 0 to 3, see `numbers`. The tools that were offered are written once, alike.
+Each message is written once, with a number (`ItemTraced`): messages of the transcript count up from 0 in its
+order; messages that only models saw, such as system prompts, summaries and those of a filter, count down from
+-1. The messages of a model call are a list of numbers, written as spans: ``[[-2, -2], [0, 3]]`` is the
+message -2 and the messages 0 to 3, see `numbers`. Offered tools are written once as well.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ __all__ = [
 
 
 FORMAT = 1
-"""Grows when a reader of an older version would misunderstand a record. New keys and types do not count."""
+"""The format that is written; it grows if older readers would misread a record, not with new keys."""
 
 LOCAL = frozenset(("request", "reply"))
-"""Fields with objects of the process, which are in no file."""
+"""Fields with objects of the process; they are not written to files."""
 
 Span = tuple[int, int]
-"""The first and the last of numbers that follow one another."""
+"""The first and the last of consecutive numbers."""
 
 NO_SPANS: tuple[Span, ...] = ()
 
 
 def spans(found: Iterable[int], after: Iterable[Span] = ()) -> tuple[Span, ...]:
-    """Return numbers as spans, in their order, behind those that there are."""
+    """Return the spans ``after``, followed by those of these numbers in their order."""
     made = [[*each] for each in after]
     for number in found:
         if made and number == made[-1][1] + 1:
@@ -69,7 +69,7 @@ def spans(found: Iterable[int], after: Iterable[Span] = ()) -> tuple[Span, ...]:
 
 
 def numbers(written: Iterable[Span]) -> list[int]:
-    """Return the numbers that spans stand for, in their order."""
+    """Return the numbers in these spans, in their order."""
     return [number for first, last in written for number in range(first, last + 1)]
 
 
@@ -89,11 +89,11 @@ class EdgeTraced:
     tool_name: str = ""
     target: str = ""
     others: Sequence[str] = ()
-    """Who is asked next, see ``Handoff.others``."""
+    """The targets that are tried next, see ``Handoff.others``."""
     to_handler: bool = False
     """Whether the target is a handler, not an agent."""
     returns: bool = False
-    """Whether the source goes on when the target is done, see ``Handoff.return_to_caller``."""
+    """Whether the source continues when the target is done, see ``Handoff.return_to_caller``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,35 +103,35 @@ class AgentTraced:
     name: str = ""
     description: str = ""
     handlers: Sequence[str] = ()
-    """Names of those that the run may reach; the first is the default, and usually the model."""
+    """Names of the handlers that the run may use; the first is the default, and usually the model."""
     tools: Sequence[str] = ()
     agent_tools: Mapping[str, str] = field(default_factory=lambda: {})
-    """Those of the tools that are agents, and the agents' names."""
+    """The tools that are agents, with the names of these agents."""
     handoffs: Sequence[EdgeTraced] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """A run begins. One that goes on from a `RunState` begins once more, with the same id."""
+    """A run starts. A run that is resumed from a `RunState` starts once more, with the same id."""
 
     type: ClassVar[str] = "run_start"
     run: str
     time: float
     format: int = 0
-    """`FORMAT` of whoever wrote it."""
+    """`FORMAT` of the version that wrote it."""
     parent: str | None = None
-    """The run within which this one is, because an agent was called as a tool."""
+    """The id of the outer run, if this run is one of an agent that was called as a tool."""
     parent_call: str | None = None
-    """The id of that call."""
+    """The id of the call that this run answers."""
     agent: str = ""
-    """Who begins."""
+    """The active agent at the start."""
     handler: str = ""
     default_agent: str = ""
-    """With whom the run began; another one than ``agent`` if it goes on from a state."""
+    """The agent that the run began with; a resumed run may have another active ``agent``."""
     default_handler: str = ""
     resumed: bool = False
     turn: int = 0
-    """How many turns the run has had before."""
+    """How many turns the run has had before it was resumed."""
     input_count: int = 0
     """How many of its first messages are the input."""
     stream: bool = False
@@ -139,7 +139,7 @@ class RunStarted:
     user_id: str | None = None
     conversation_id: str | None = None
     agents: Sequence[AgentTraced] = ()
-    """The graph, the first agent first; who joins later is not in it."""
+    """The graph, the first agent first, without agents that join later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,22 +150,22 @@ class ItemTraced:
     run: str
     time: float
     id: int
-    """From 0 up in the transcript; below 0 for what only a model saw."""
+    """From 0 up in the transcript; below 0 if only a model saw the message."""
     kind: str = ""
-    """As of a `RunItem`; ``system`` for a system prompt, ``view`` for a message that was repaired or had
-    parts left out that only another provider can read."""
+    """As in a `RunItem`; ``system`` for a system prompt; ``view`` for a message that was repaired, or without
+    the parts that only another provider can read."""
     message: Mapping[str, Any] = field(default_factory=lambda: {})
     agent: str | None = None
     asked_by: str | None = None
     covers: Sequence[Span] = NO_SPANS
-    """What of the transcript a summary stands for."""
+    """The messages of the transcript that a summary stands for."""
     stands_for: int | None = None
-    """Of which message of the transcript this is another form."""
+    """The message of the transcript of which this is another form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsTraced:
-    """Tools as they were offered to a model, for the first time in the run."""
+    """Tools as a model call offers them for the first time in the run."""
 
     type: ClassVar[str] = "tools"
     run: str
@@ -176,9 +176,9 @@ class ToolsTraced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStarted:
-    """A model call begins.
+    """A model call starts.
 
-    Each message of the transcript is shown as it is or in another form, or is in ``told``, ``summarised``
+    Each message of the transcript is shown, unchanged or in another form, or is in ``told``, ``summarised``
     or ``removed``.
     """
 
@@ -186,25 +186,25 @@ class ModelStarted:
     run: str
     time: float
     call: int
-    """Counted from 1 in the run, those that fail included."""
+    """The number of the call in the run, from 1; failed calls count."""
     turn: int = 0
     agent: str = ""
     handler: str = ""
     model: str | None = None
-    """The model, if the handler says which it asks."""
+    """The model, if the handler names one."""
     provider: str | None = None
-    """Whom it asks, such as ``openai``; None for what is no model of a vendor's."""
+    """The vendor, such as ``openai``; None if it is no vendor's model."""
     shown: Sequence[Span] = NO_SPANS
-    """What the handler is given, message by message, the system prompt first."""
+    """The messages that the handler is given, the system prompt first."""
     removed: Sequence[Span] = NO_SPANS
-    """What filters or repairs kept out."""
+    """Messages that filters or repairs removed."""
     summarised: Sequence[Span] = NO_SPANS
     told: Sequence[Span] = NO_SPANS
-    """Other agents' calls and their answers, which are in a note instead."""
+    """Calls of other agents and their results; a handoff note replaces them."""
     repairs: Sequence[str] = ()
-    """What was repaired for this call."""
+    """What was repaired for this call, as text."""
     tools: int | None = None
-    """The `ToolsTraced` with this id were offered."""
+    """The id of the `ToolsTraced` that were offered."""
     tool_choice: str | None = None
     settings: Mapping[str, Any] = field(default_factory=lambda: {})
     output_schema: Mapping[str, Any] | None = None
@@ -214,7 +214,7 @@ class ModelStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRetried:
-    """An attempt at a model call failed, and there will be another one."""
+    """An attempt at a model call failed, and another one follows."""
 
     type: ClassVar[str] = "model_retry"
     run: str
@@ -227,14 +227,14 @@ class ModelRetried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEnded:
-    """A model call has come to its end. Without an ``item`` and an ``error`` it was cut off."""
+    """A model call ended. Without an ``item`` and an ``error`` it was cut off."""
 
     type: ClassVar[str] = "model_end"
     run: str
     time: float
     call: int
     item: int | None = None
-    """The complete reply, in the transcript; it is written right after this."""
+    """The complete reply in the transcript; its `ItemTraced` is the next record."""
     usage: Usage | None = None
     finish_reason: str | None = None
     model: str | None = None
@@ -247,7 +247,7 @@ class ModelEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStarted:
-    """A tool is about to run."""
+    """A tool starts."""
 
     type: ClassVar[str] = "tool_start"
     run: str
@@ -264,7 +264,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolEnded:
-    """A tool has an outcome. One that was replayed by an executor has this record alone."""
+    """A tool has a result. If an executor replayed it, this is its only record."""
 
     type: ClassVar[str] = "tool_end"
     run: str
@@ -272,17 +272,17 @@ class ToolEnded:
     call_id: str
     name: str = ""
     output: str = ""
-    """The text that answers the call. That of a tool that asks for a handoff is decided later."""
+    """The tool result as text. That of a tool that requests a handoff is decided later."""
     failure: str | None = None
-    """None when it did what it was asked; ``arguments``, ``raised``, ``timeout`` or ``output`` otherwise."""
+    """Why there is no proper result: ``arguments``, ``raised``, ``timeout``, ``output``; else None."""
     error: ErrorTraced | None = None
-    """What was raised."""
+    """The exception of the tool."""
     usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffTraced:
-    """A transfer as it stands; written again with the same ``id`` when it ends. See `HandoffRecord`."""
+    """A handoff as it stands; written again with the same ``id`` when it ends. See `HandoffRecord`."""
 
     type: ClassVar[str] = "handoff"
     run: str
@@ -309,21 +309,21 @@ class HandoffTraced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TookOver:
-    """The target of a transfer has taken over: what shaped its view, and what rides along."""
+    """The target of a handoff has taken over: its view, and the payload of the handoff."""
 
     type: ClassVar[str] = "took_over"
     run: str
     time: float
     handoff: str
-    """The id of the transfer."""
+    """The id of the handoff."""
     shaped_by: str | None = None
-    """The filter, or what else changed the view; None if the target sees what the source saw."""
+    """The filter or setting that changed the view; None if the target sees the same as the source."""
     before: int = 0
     """How many messages the source saw ..."""
     after: int = 0
     """... and how many the target will see."""
     payload: str | None = None
-    """The data that rides along, as one line that is cut where it is long."""
+    """The payload as one line, truncated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,20 +343,20 @@ class ProblemTraced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded:
-    """A run has ended. One without this record was killed, or still goes on."""
+    """A run ended. A run without this record was killed, or is still going on."""
 
     type: ClassVar[str] = "run_end"
     run: str
     time: float
     stop_reason: str = "unfinished"
-    """As of the `RunResult`."""
+    """As in the `RunResult`."""
     output: Any = None
     error: ErrorTraced | None = None
-    """What is raised."""
+    """The error that the run raises."""
     last_agent: str = ""
     last_handler: str = ""
     next_agent: str = ""
-    """Who answers the user's next message."""
+    """The agent that answers the user's next message."""
     turns: int = 0
     usage: Usage = NO_USAGE
     usage_by_agent: Mapping[str, Usage] = field(default_factory=lambda: {})
@@ -364,7 +364,7 @@ class RunEnded:
     pending: Sequence[Mapping[str, Any]] = ()
     """Calls that the caller has to answer."""
     interruptions: Sequence[Mapping[str, Any]] = ()
-    """Calls that wait for somebody's approval, as `routelock.tools.Interruption` has them."""
+    """Calls that wait for an approval, with the fields of `routelock.tools.Interruption`."""
 
 
 TraceRecord = (
@@ -381,7 +381,7 @@ TraceRecord = (
     | ProblemTraced
     | RunEnded
 )
-"""A record of a trace; ``type`` tells which one."""
+"""A record of a trace; ``type`` says which one."""
 
 RECORDS: Mapping[str, type[Any]] = {kind.type: kind for kind in get_args(TraceRecord)}
-"""The class of each record by what its ``type`` is in a file."""
+"""The classes of the records by their ``type``."""

@@ -1,8 +1,8 @@
 """The executor of a durable run: each model call and each tool is a step of a DBOS workflow.
 
-Steps are found by their key, as in a journal, and not by their position as DBOS does: tools and sub-runs of
-one turn run at the same time, in no fixed order. So the recorded steps are read once, when a worker takes
-over a run; new steps get the positions after them.
+Steps are found by their key, as in a journal, and not by their place as DBOS does: tools and nested runs of
+one turn go on at the same time, and nobody knows in which order. So what is recorded is read once, when a
+worker takes a run over; what is new gets the places after that.
 """
 
 from __future__ import annotations
@@ -14,65 +14,52 @@ from typing import Any
 
 from routelock.errors import RoutelockError
 from routelock.handlers.events import HandlerEvent
-from routelock.run.executor import Call, Outcome
+from routelock.run.executor import Call, InProcess, Outcome
 from routelock.state.dbos.client import StepStream
 from routelock.state.dbos.database import RunLost, engine
-from routelock.state.journal import JournalSteps
-from routelock.state.steps import ModelStep, recorded_error
+from routelock.state.steps import ModelStep, ReplayedSteps, recorded_error
 
 __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken_over"]
 
 
 BEGINS = "begins"
-"""The first step of each worker that takes over a run."""
+"""The step with which each worker begins that takes a run over."""
 
-_INTERRUPTED = (
-    "The run was cancelled while this call was running. It is unknown whether the call had an effect."
-)
+_CUT_OFF: Outcome = {
+    "err": {
+        "type": "raised",
+        "message": "The run was cancelled while this was going on. Whether it had an effect is not known.",
+        "retryable": False,
+    },
+    "stop": True,
+}
 
 
-async def _already_recorded(key: str, entry: str) -> None:
-    """Write nothing: DBOS recorded the step when it completed."""
-
-
-class DurableSteps:
+class DurableSteps(ReplayedSteps):
     """The `routelock.run.Executor` of one workflow.
 
     Args:
-        entries: the recorded outcomes of steps, by key.
-        attempt: how many workers have begun the run, this one included.
-        show: whether events are recorded for `RunClient.events`.
+        entries: the records by key.
+        attempt: how many workers have started with the run, this one included.
+        show: whether events are written down for readers elsewhere.
     """
 
     def __init__(self, entries: Mapping[str, str], *, attempt: int, show: bool) -> None:
-        self._journal = JournalSteps(entries, _already_recorded)
+        super().__init__(entries, _EngineSteps(attempt, show=show))
+
+
+class _EngineSteps:
+    """Carries out each step as a step of the engine, which records it."""
+
+    def __init__(self, attempt: int, *, show: bool) -> None:
         self._attempt = attempt
         self._show = show
+        self._tools = InProcess()
 
-    @property
-    def left(self) -> dict[str, str]:
-        """Recorded outcomes that the run did not reach, see `JournalSteps.left`."""
-        return self._journal.left
-
-    def stream(
+    async def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        """Run a model step to its end, and yield the reply; deltas go to `RunClient.events` only."""
-        return self._journal.stream(call, lambda step: self._reply(step, body))
-
-    async def gather(
-        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
-    ) -> Sequence[Outcome]:
-        """Run tool steps at the same time; each is recorded as soon as it completes."""
-
-        async def recorded(call: Call) -> Outcome:
-            return await self._outcome(call, body)
-
-        return await self._journal.gather(calls, recorded)
-
-    async def _reply(
-        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
-    ) -> AsyncGenerator[HandlerEvent]:
+        """Run a model step to its end, and yield the reply; deltas go to readers elsewhere."""
         step = ModelStep()
 
         async def ask(out: StepStream) -> str:
@@ -93,6 +80,16 @@ class DurableSteps:
         if step.error is not None:
             raise step.error
 
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Run tool steps at the same time; each is recorded as soon as it is done."""
+
+        async def recorded(call: Call) -> Outcome:
+            return await self._outcome(call, body)
+
+        return await self._tools.gather(calls, recorded)
+
     async def _outcome(self, call: Call, body: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
         made: list[Outcome] = []
 
@@ -105,11 +102,10 @@ class DurableSteps:
         return made[0]
 
     async def _step(self, key: str, work: Callable[[StepStream], Awaitable[str]]) -> None:
-        """Run a function as a step of DBOS, and raise here what it raises: DBOS could not raise it again
-        later.
+        """Do it within a step of the engine, and raise here what it raises: the engine could not do so again.
 
         Raises:
-            RunLost: DBOS could not record the step.
+            RunLost: the engine could not record it.
         """
         failed: list[Exception] = []
 
@@ -124,7 +120,7 @@ class DurableSteps:
         place = engine().DBOS.reserve_step()
         try:
             await place.run_async({"name": key, "preemptible": True}, body)
-        except Exception as error:  # not of the body, whose errors are in `failed`
+        except Exception as error:  # what the body raises is in `failed`
             raise RunLost(f"Step {key!r} could not be recorded.") from error
         if failed:
             raise failed[0]
@@ -133,12 +129,12 @@ class DurableSteps:
 async def taken_over(
     recorded: Sequence[Mapping[str, Any]], *, show: bool, before: Mapping[str, str] | None = None
 ) -> DurableSteps:
-    """Take over a run, within its workflow.
+    """Begin to carry on with a run, within its workflow.
 
     Args:
-        recorded: the steps of the workflow that DBOS has recorded.
-        show: whether events are recorded for `RunClient.events`.
-        before: recorded outcomes of the workflow before this one, by key.
+        recorded: the steps that the engine knows of it.
+        show: whether events are written down for others.
+        before: recorded steps of the workflow before it, by key.
     """
     dbos = engine().DBOS
     last = max((step["function_id"] for step in recorded), default=0)
@@ -155,46 +151,33 @@ async def taken_over(
 
 
 def recorded_entries(recorded: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the recorded outcomes of a run, by the key of the step."""
+    """Return what is recorded of a run, by the key of the step."""
     return {step["function_name"]: step["output"] for step in recorded if isinstance(step["output"], str)}
 
 
-class RecordedSteps:
-    """The `routelock.run.Executor` that replays the recorded steps of a run, and ends the run after them.
+class RecordedSteps(ReplayedSteps):
+    """The `routelock.run.Executor` that replays the records of a run and then ends it.
 
-    The result of a tool without a recorded outcome says that the call was interrupted: it may have begun.
+    A tool without a record gets a note as its result, as one that was cut off: it may have started.
 
     Args:
-        entries: the recorded outcomes of steps, by key.
+        entries: the records by key.
     """
 
     def __init__(self, entries: Mapping[str, str]) -> None:
-        self._journal = JournalSteps(entries, _already_recorded)
+        super().__init__(entries, _NoSteps())
 
-    @property
-    def left(self) -> dict[str, str]:
-        """Recorded outcomes that the run did not reach, see `JournalSteps.left`."""
-        return self._journal.left
 
-    def stream(
+class _NoSteps:
+    """Carries out nothing: the run was cancelled."""
+
+    async def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        """Yield the recorded reply.
-
-        Raises:
-            RoutelockError: no reply is recorded.
-        """
-        return self._journal.stream(call, self._end)
-
-    async def _end(self, call: Call) -> AsyncGenerator[HandlerEvent]:
         raise RoutelockError("The run was cancelled.")
         yield
 
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        """Return the recorded outcomes, and end the run if one is missing."""
-        return await self._journal.gather(calls, self._interrupted)
-
-    async def _interrupted(self, call: Call) -> Outcome:
-        return {"err": {"type": "raised", "message": _INTERRUPTED, "retryable": False}, "stop": True}
+        return [_CUT_OFF] * len(calls)
