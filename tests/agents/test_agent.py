@@ -230,8 +230,8 @@ def test_a_name_can_be_the_target() -> None:
 
 def test_a_handoff_without_a_target_needs_a_name() -> None:
     """When a function decides, only the name is known beforehand."""
-    edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: B)
-    assert (edge.tool_name, edge.target) == ("transfer_to_somebody", None)
+    edge = Handoff(agent_name="any agent", on_invoke_handoff=lambda context, arguments: B)
+    assert (edge.tool_name, edge.target) == ("transfer_to_any_agent", None)
     with pytest.raises(ConfigError, match="not None"):
         Handoff(on_invoke_handoff=lambda context, arguments: B)
 
