@@ -262,6 +262,13 @@ def sendable(value: T) -> T:
 
 
 def _has_halves(value: object) -> bool:
+    if not isinstance(value, str):
+        try:
+            # Python shows each half as an escape, in C; what holds these letters otherwise is read below
+            if r"\ud" not in repr(value):
+                return False
+        except Exception:  # nested too deep, or an object that cannot be shown
+            pass
     waiting: list[object] = [value]
     seen = set[int]()
     while waiting:

@@ -47,9 +47,10 @@ class Budget:
 
     def count(self, usage: Usage, agent: str) -> None:
         """Add what was consumed to the run and to an agent."""
-        before = self.usage_by_agent.get(agent)
-        self.usage_by_agent[agent] = usage if before is None else before + usage
-        self.usage += usage
+        total, before = self.usage + usage, self.usage_by_agent.get(agent, NO_USAGE)
+        # what one agent consumed is often all that was consumed, so it is added up once
+        self.usage_by_agent[agent] = total if before is self.usage else before + usage
+        self.usage = total
 
     def unknown(self, usage: Usage) -> str | None:
         """Return why a limit of the cost or of the tokens cannot hold after a call, if so."""

@@ -229,6 +229,8 @@ class RunEnds(Moment):
 
 async def emit(run: Run, moment: Moment) -> None:
     """Give a moment to everything that watches the run, and wait for its hooks."""
+    if not (run.recorder or has_hooks(run) or type(moment) in _OFTEN_WATCHED):
+        return
     if not moment.begins:
         emit_now(run, moment)
     if run.hooks is not None or run.frame.agent.has_hooks or isinstance(moment, HandoffReceived):
@@ -373,3 +375,6 @@ _LOGGED: dict[type[Moment], Any] = {
     HandoffNoted: _log_noted,
     AnswerReturned: _log_returned,
 }
+
+_OFTEN_WATCHED = {*_LOGGED, HandoffReceived}
+"""Moments of which a log may write, or the hooks of another agent than the active one may be called."""

@@ -42,7 +42,7 @@ from routelock.handlers.replies import (
     was_cut_short,
 )
 from routelock.handoff_request import HandoffStatus
-from routelock.history.messages import Message, ToolCall, calls_of, refusal_of, text_of
+from routelock.history.messages import Message, calls_of, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver
 from routelock.run.approval_gate import all_waiting
 from routelock.run.emit import (
@@ -178,9 +178,11 @@ async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
     """Do what is left of the turn in which a resumed run stood."""
     if left.calls:
         offered = (await _offer(run)).with_disabled()
-        async with aclosing(_answer(run, offered, left.calls)) as happening:
+        answered = Answered()
+        async with aclosing(answer_calls(run, offered, left.calls, run_events, answered)) as happening:
             async for event in happening:
                 yield event
+        _check_progress(run, answered)
     elif left.reply is not None:
         for ended in await _take_as_output(run, MessageDone(message=left.reply.message)):
             yield ended
@@ -213,9 +215,11 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     if run.progress.empty_replies:
         yield EmptyReply(run.frame.agent.name)
     if calls := calls_of(accepted.message):
-        async with aclosing(_answer(run, turn.offered, calls)) as happening:
+        answered = Answered()
+        async with aclosing(answer_calls(run, turn.offered, calls, run_events, answered)) as happening:
             async for done in happening:
                 yield done
+        _check_progress(run, answered)
     else:
         for ended in await _take_as_output(run, accepted):
             yield ended
@@ -228,15 +232,6 @@ async def _take_as_output(run: Run, reply: MessageDone) -> Sequence[RunEvent]:
     returned = await _finish(run, reply)
     completed = run.handoffs.take_completed()
     return completed if returned is None else (*completed, returned)
-
-
-async def _answer(run: Run, offered: Offer, calls: Sequence[ToolCall]) -> AsyncGenerator[RunEvent]:
-    """Answer the calls of a reply, and end the run if that calls for it."""
-    answered = Answered()
-    async with aclosing(answer_calls(run, offered, calls, run_events, answered)) as happening:
-        async for event in happening:
-            yield event
-    _check_progress(run, answered)
 
 
 async def _begin_turn(run: Run) -> _Turn:
@@ -596,6 +591,7 @@ def _check_progress(run: Run, turn: Answered) -> None:
         LimitExceeded: too many transfers, or going round without progress.
     """
     planned, transfer = turn.planned, turn.transfer
+    assert planned is not None
     if planned.waiting or run.sub_runs.waiting or run.calls.interruptions:
         run.calls.interruptions = all_waiting(run, planned)
     if turn.raised is not None:

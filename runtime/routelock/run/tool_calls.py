@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
@@ -49,7 +49,7 @@ from routelock.run.transfer_request import (
     refused,
     try_transfer,
 )
-from routelock.tools.tool import NOT_RUN, ToolOutcome
+from routelock.tools.tool import NOT_RUN, Tool, ToolOutcome
 
 __all__ = ["Answered", "answer_calls", "asked_for", "failed_handoff"]
 
@@ -135,7 +135,7 @@ class _Answers:
 class Answered:
     """What comes of the calls of a reply, for the loop to judge; filled in while they are answered."""
 
-    planned: Plan = field(default_factory=Plan)
+    planned: Plan | None = None
     """What they lead to."""
     transfer: Transfer | None = None
     """The one that was tried."""
@@ -155,23 +155,24 @@ async def answer_calls(
         offered: what the model was offered.
         calls: what it calls.
         events: carries out the runs of agents that are called as tools.
-        answered: what comes of them.
+        answered: what comes of them; filled in.
 
     Raises:
         HandoffFilterError: an input filter, or what maps the history, broke.
     """
     answers = _Answers(run, calls)
-    planned = answered.planned = plan_turn(run, calls, offered, answers.decline)
+    planned = plan_turn(run, calls, offered, answers.decline)
+    answered.planned = planned
     try:
         _answer_unknown(run, planned, answers, offered)
-        async with aclosing(_carry_out(run, planned, answers, events)) as happening:
+        free = await _free_tools(run, planned, answers)
+        for call, _ in free:
+            yield _called(run, call)
+        async with aclosing(run_tools(run, free, partial(_take_outcome, run, answers), events)) as happening:
             async for event in happening:
                 yield event
-        if planned.transfers or answers.asked:
-            _take_requests(run, planned, calls, answers)
-            _spare_transfer(run, planned, answers)
-            await hold_transfer(run, planned)
-            _note_declined(run, planned)
+        _note_results(run, planned, answers)
+        await _choose_transfer(run, planned, calls, answers)
         for each in _outcomes(run, planned, calls, answers):
             yield each
         _refuse_unknown_targets(run, planned, answers)
@@ -187,9 +188,8 @@ async def answer_calls(
     for each in _rest(run, planned, answers):
         yield each
     if answered.transfer is not None:
-        async with aclosing(_switch(run, answered.transfer)) as switching:
-            async for each in switching:
-                yield each
+        for each in await _switch(run, answered.transfer):
+            yield each
 
 
 def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
@@ -206,25 +206,29 @@ def failed_handoff(run: Run, transfer: Transfer) -> HandoffError:
     return error
 
 
-async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events) -> AsyncGenerator[RunEvent]:
-    """Run the tools that need no approval, or have it; none in a turn that ends the run anyway."""
+async def _free_tools(run: Run, planned: Plan, answers: _Answers) -> Sequence[tuple[ToolCall, Tool]]:
+    """Return the tool calls that need no approval, or have it; none in a turn that ends the run anyway."""
     if not planned.tools:
-        return
+        return ()
     if answers.end_run():
         for call, _ in planned.tools:
             if call["id"] not in run.sub_runs.to_resume:  # else it began before, and goes on with the run
                 _take_outcome(run, answers, call, NOT_RUN, False)
-        return
+        return ()
     free = await hold_tools(run, planned, answers.decline, answers.not_available)
     if free:
         run.budget.check(run.frame.agent.name, len(free))
         run.budget.tool_calls += len(free)
-        for call, _ in free:
-            yield _called(run, call)
-        async with aclosing(run_tools(run, free, partial(_take_outcome, run, answers), events)) as happening:
-            async for event in happening:
-                yield event
-    _note_results(run, planned, answers)
+    return free
+
+
+async def _choose_transfer(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
+    """Find the transfer that the turn makes, if it makes one."""
+    if planned.transfers or answers.asked:
+        _take_requests(run, planned, calls, answers)
+        _spare_transfer(run, planned, answers)
+        await hold_transfer(run, planned)
+        _note_declined(run, planned)
 
 
 def _called(run: Run, call: ToolCall) -> ToolCalled:
@@ -307,7 +311,7 @@ def _spare_transfer(run: Run, planned: Plan, answers: _Answers) -> None:
 
 def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
     """Let the run see whether it gets anywhere."""
-    if run.config.detect_loops:
+    if planned.tools and run.config.detect_loops and not answers.end_run():
         results: list[tuple[str, str, str]] = []
         requests: list[tuple[str, str, str]] = []
         for call, tool in planned.tools:
@@ -457,19 +461,17 @@ def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
         run.warn(f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken")
 
 
-async def _switch(run: Run, transfer: Transfer) -> AsyncGenerator[RunEvent]:
-    """Make the transfer, and yield what became of it."""
+async def _switch(run: Run, transfer: Transfer) -> Sequence[RunEvent]:
+    """Make the transfer, and return what became of it."""
     if transfer.target is None:
-        yield _failed(run, transfer.call, transfer.target_name, transfer.error or "")
-        return
+        return (_failed(run, transfer.call, transfer.target_name, transfer.error or ""),)
     source = run.active_name
     await take_over(run, transfer)
-    for event in run.handoffs.take_completed():
-        yield event
-    yield HandoffOccurred(
+    occurred = HandoffOccurred(
         source=source,
         target=transfer.target_name,
         call_id=transfer.call["id"],
         reason=transfer.reason,
         preserve_context=transfer.edge.preserve_context,
     )
+    return *run.handoffs.take_completed(), occurred
