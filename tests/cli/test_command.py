@@ -1,4 +1,4 @@
-"""Every command is listed, has examples, and its exit codes are told."""
+"""Every command is listed and has examples, and exit codes are explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``routelock doctor``: what is installed, whom a handler would ask, and with which key; no key is shown."""
+"""``routelock doctor``: installed packages, destinations and keys of models, without the keys themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit codes: what is wrong with the command differs from what failed while it was carried out."""
+"""Wrong commands and failed runs have different exit codes."""
 
 from __future__ import annotations
 

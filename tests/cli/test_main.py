@@ -1,4 +1,4 @@
-"""What was typed, and is no command or no argument of one."""
+"""Unknown commands and arguments are errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown that grows: what is printed stays as it is, and nothing of it is lost."""
+"""Growing Markdown: printed parts do not change, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which agents, settings and context a command is to use; what is not there is told in one line."""
+"""Agents, settings and contexts are found, and a wrong place is an error of one line."""
 
 from __future__ import annotations
 

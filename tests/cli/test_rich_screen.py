@@ -1,4 +1,4 @@
-"""What a person sees in a terminal: whatever was printed is there, once and in order, however low it is."""
+"""Output in a terminal of any height is complete, in order, and printed once."""
 
 from __future__ import annotations
 

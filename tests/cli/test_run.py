@@ -1,4 +1,4 @@
-"""``routelock run``: its output, its exit codes, and what programs get from it."""
+"""``routelock run``: its output and its exit codes."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_surplus_arguments_are_errors(app: str, more: list[str], capsys: pytest.
 def test_a_function_that_cannot_be_called_is_an_error(
     app: str, which: str, function: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is awaited would be given to tools as it is, and an error of ours is none of the function's."""
+    """A coroutine would be passed as the context, and an error of the call is not one of the function."""
     more = "async def later(): ...\ndef of_two(a, b): ...\nclass Needs:\n    def __init__(self, a): ...\n"
     with Path(f"{app}.py").open("a") as file:
         file.write(more)

@@ -1,4 +1,4 @@
-"""What is shown of a run in a terminal: in few words, on one line, and nothing that a terminal obeys."""
+"""Events of a run are shown on one line, with control characters escaped."""
 
 from __future__ import annotations
 

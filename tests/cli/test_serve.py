@@ -1,4 +1,4 @@
-"""``routelock serve``: who is served, under which settings, and how it ends."""
+"""``routelock serve``: access, settings, and shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be served, and an app that is a part of another."""
+"""Apps: agents that can be served, and an app mounted in another one."""
 
 from __future__ import annotations
 

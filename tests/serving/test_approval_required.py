@@ -1,4 +1,4 @@
-"""The wire of chat completions has no way to ask for approval, so the client is told plainly."""
+"""Chat completions have no way to ask for approval, so such a run is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is let in."""
+"""Access control: keys, hosts, content types, sizes of bodies, and slots."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_megabyte_is_taken_if_it_is_allowed(size: int) -> None:
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("size", [1001, 1_000_000])
 def test_a_body_that_is_too_long_is_refused_however_it_is_sent(size: int, chunked: bool) -> None:
-    """What counts are the bytes that come: a chunked body declares no length."""
+    """The received bytes are counted, because a chunked body declares no length."""
     body = json.dumps(ask("x" * size)).encode()
     pieces = (body[start : start + 10_000] for start in range(0, len(body), 10_000))
     with served(agent("Hi."), ServeConfig(max_body=1000)) as url:

@@ -1,4 +1,4 @@
-"""Tools that the client runs: how a turn ends with them, and how the next request goes on."""
+"""Tools of the client: calls end the turn, and tool results resume the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From events to deltas and whole messages, which must say the same."""
+"""Deltas and whole messages are made from events, and are the same."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Said:
 async def said(
     agent: Agent[Any], config: RunConfig | None = None, *, hold: bool = False, max_turns: int = 10
 ) -> Said:
-    """What a streamed run makes."""
+    """Return the deltas of a streamed run."""
     writer, deltas = DeltaWriter(agents=agent.graph.keys(), hold=hold), []
     async with Runner.run_streamed(agent, "Hi", max_turns=max_turns, run_config=config) as stream:
         async for event in stream:
@@ -66,7 +66,7 @@ async def said(
 async def said_whole(
     agent: Agent[Any], config: RunConfig | None = None, *, hold: bool = False, max_turns: int = 10
 ) -> Said:
-    """What a plain run makes."""
+    """Return the deltas of a run that is not streamed."""
     result = await Runner.run(agent, "Hi", max_turns=max_turns, run_config=config)
     writer = DeltaWriter(agents=agent.graph.keys(), hold=hold)
     deltas = writer.replay(result)

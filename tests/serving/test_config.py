@@ -1,4 +1,4 @@
-"""Settings of a served app that cannot work are said when they are written, all of them at once."""
+"""Wrong settings of a served app are errors, all in one."""
 
 from __future__ import annotations
 

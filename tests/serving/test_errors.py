@@ -1,4 +1,4 @@
-"""What clients are told of errors: enough to act, and nothing of the inside."""
+"""Errors become refusals with a status and a code, and without internal texts."""
 
 from __future__ import annotations
 

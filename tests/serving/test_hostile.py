@@ -1,4 +1,4 @@
-"""Whatever is sent to a server, it is answered in the form of its protocol, and not by a failure of its own.
+"""Any request gets a response in the form of its protocol, and never an internal error.
 
 The apps are asked without a socket, so that much can be tried; nothing between the two would make it easier.
 """

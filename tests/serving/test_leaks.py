@@ -1,4 +1,4 @@
-"""What went wrong on the server is not told to its clients, also by a model that repeats all it is shown."""
+"""Secrets in errors of the server are not sent to clients, even by a model that repeats everything."""
 
 from __future__ import annotations
 

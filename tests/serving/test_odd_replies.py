@@ -1,4 +1,4 @@
-"""What an app's own handler gives, whatever it is made of: clients see it, streamed and whole the same."""
+"""Unusual replies of an app's handler are the same for clients, streamed and whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST, SECOND = "\ud83d", "\ude00"
 
 
 def said(*pieces: Any) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What clients are told of a handler's reply, streamed and whole."""
+    """Return a handler's reply as clients see it, streamed and whole."""
 
     @handler
     async def odd(request: Request) -> AsyncGenerator[Any]:

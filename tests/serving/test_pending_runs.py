@@ -1,4 +1,4 @@
-"""What is kept of runs that wait for their client, for whom, and for how long."""
+"""Runs that wait for their client are found by the right client, within the bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def waiting(text: str = "Hi", calls: int = 1) -> RunResult[Any]:
 
 
 def sent(calls: Any, *, answered: int | None = None) -> list[Message]:
-    """What a client sends that answers the first so many of its calls."""
+    """Return the messages of a client with results of its first calls."""
     head: list[Message] = [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": None, "tool_calls": list(calls)},

@@ -1,4 +1,4 @@
-"""What is read of a request, and what is refused with an explanation."""
+"""Chat requests are parsed, or refused with an explanation."""
 
 from __future__ import annotations
 

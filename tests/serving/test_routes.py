@@ -1,4 +1,4 @@
-"""The served app over true sockets: what clients send, and what they get."""
+"""The routes of a served app, over real sockets."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def closing() -> Refusal:
 
 
 def log_refusal(request_id: str, refusal: Refusal) -> None:
-    """Log what the client is told, and the cause, which it is not told."""
+    """Log a refusal and its cause. The client is sent only the refusal."""
     cause = refusal.__cause__
     if refusal.status >= 500:
         _logger.error("%s: %s", request_id, refusal, exc_info=cause)

@@ -41,7 +41,7 @@ _PATIENCE = 5.0
 """Seconds that a client has to take the error that ends its stream."""
 
 _BUFFERED_EVENTS = 16
-"""Events that are made before the client has taken the first of them."""
+"""The number of events that may wait for a slow client."""
 
 _PING = ": ping\n\n"
 
@@ -86,7 +86,7 @@ async def _all_of(request: Request, limit: int) -> bytes:
 
 
 async def _drain(body: AsyncIterator[bytes], most: int) -> None:
-    """Read a little further: a client that is cut off while it writes never sees why."""
+    """Read a little more: a client that is cut off while it writes does not see the refusal."""
     with anyio.move_on_after(_DRAIN_SECONDS):
         async for piece in body:
             most -= len(piece)
@@ -143,11 +143,11 @@ class EventStream(StreamingResponse):
     cancelled when the client leaves, and when the server ends, of which the client is told.
 
     Args:
-        work: is given this response, and sends the events.
+        work: the function. It is given this response, and sends the events.
         ping: seconds of silence after which a comment is sent, so that no proxy closes the connection.
         timeout: seconds that the function may take.
-        last: gives the last event of a response that fails when it has begun, as text.
-        buffered: events that may be made before the client has taken the first of them.
+        last: returns the text of the last event, for an error after the response has begun.
+        buffered: the number of events that may wait for the client; then `send` waits.
     """
 
     media_type = "text/event-stream"
@@ -178,7 +178,7 @@ class EventStream(StreamingResponse):
             await self._put.send("".join(event_text(each, name) for each in events))
 
     def send_nowait(self, event: Mapping[str, Any] | str) -> None:
-        """Send an event without waiting, where ``buffered`` has no bound."""
+        """Send an event without waiting. This needs an infinite ``buffered``."""
         self._events += 1
         self._put.send_nowait(event_text(event))
 
@@ -197,7 +197,7 @@ class EventStream(StreamingResponse):
                 group.start_soon(self._deliver, send, over)
                 try:
                     await over.wait()
-                except asyncio.CancelledError:  # as servers on asyncio cancel what still runs when they end
+                except asyncio.CancelledError:  # servers on asyncio cancel running requests when they end
                     if group.cancel_scope.cancel_called or (task := asyncio.current_task()) is None:
                         raise
                     task.uncancel()
@@ -224,7 +224,7 @@ class EventStream(StreamingResponse):
             except ClientDisconnect:
                 response.cancel()
             except Exception as error:
-                self._refusal = refusal_for(error)
+                self._refusal = self._refusal or refusal_for(error)
             group.cancel_scope.cancel()
         self._put.close()
         if self._refusal is not None:
@@ -249,7 +249,7 @@ class EventStream(StreamingResponse):
         over.set()
 
     async def _texts(self) -> AsyncGenerator[str]:
-        """Yield the events as they come, and the error at the end."""
+        """Yield the events, and the error at the end."""
         async for text in self._take:
             yield text
         if self.has_begun and self._refusal is not None:
@@ -264,7 +264,7 @@ async def _with_first(first: str | None, rest: AsyncIterator[str]) -> AsyncItera
 
 
 class Incoming:
-    """A request that may be answered, and the way to answer it.
+    """A request and the way to respond to it.
 
     Args:
         request: Starlette's request.
@@ -309,13 +309,13 @@ class Incoming:
 
 
 class Endpoint:
-    """Checks a request, has it answered, and refuses what cannot be answered: an ASGI app for a route.
+    """The ASGI app of a route: checks a request, calls the handler, and answers errors with refusals.
 
     Args:
         access: the checks.
-        handle: answers a request that passed them.
+        handle: responds to a request that passed the checks.
         is_open: whether a request needs no key.
-        body_of: makes the body of a refusal from it and the request's id, as this route's clients read it.
+        body_of: makes the body of a refusal from the refusal and the request's id.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class Endpoint:
         except ClientDisconnect:
             _logger.info("%s: the client has left", incoming.id)
         except (asyncio.CancelledError, Exception) as error:
-            # servers on asyncio cancel what still runs when they end; to pass it on would only be logged
+            # servers on asyncio cancel running requests when they end, and would log the error
             ending = isinstance(error, asyncio.CancelledError)
             if incoming.is_answered and not ending:
                 raise

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -27,6 +26,7 @@ from routelock.agents.agent import Agent
 from routelock.history.messages import ORIGIN, Message, ToolCall, calls_of, portable
 from routelock.history.notes import with_notes_marked
 from routelock.run.result import RunResult
+from routelock.serving.bounded_store import BoundedStore
 
 __all__ = ["PendingRuns", "Resumed"]
 
@@ -48,8 +48,6 @@ class _Kept:
     messages: list[Message]
     own_ids: Mapping[str, str]
     """The call ids of the transcript, by those that the client was given."""
-    size: int
-    until: float
 
 
 class PendingRuns:
@@ -65,9 +63,8 @@ class PendingRuns:
     def __init__(
         self, *, most: int, size: int, ttl: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._most, self._size, self._ttl, self._clock = most, size, ttl, clock
-        self._kept: OrderedDict[tuple[str, str, frozenset[str]], _Kept] = OrderedDict()
-        self._used = 0
+        self._kept: BoundedStore[tuple[str, str, frozenset[str]], _Kept]
+        self._kept = BoundedStore(most=most, size=size, ttl=ttl, clock=clock)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -93,17 +90,9 @@ class PendingRuns:
                 }
             )
         messages = _transcript(result)
-        kept = _Kept(
-            agent=result.last_agent,
-            handler=result.last_handler,
-            messages=messages,
-            own_ids=own_ids,
-            size=len(json.dumps(messages, default=str)),
-            until=self._clock() + self._ttl,
-        )
-        self._kept[principal, model, frozenset(own_ids)] = kept
-        self._used += kept.size
-        self._forget()
+        kept = _Kept(agent=result.last_agent, handler=result.last_handler, messages=messages, own_ids=own_ids)
+        size = len(json.dumps(messages, default=str))
+        self._kept.put((principal, model, frozenset(own_ids)), kept, size)
         return calls
 
     def find(self, principal: str, model: str, messages: Sequence[Message]) -> Resumed | None:
@@ -115,26 +104,14 @@ class PendingRuns:
             messages: the messages of the client: the last message with tool calls, a result of each call, and
                 perhaps more.
         """
-        self._forget()
         answered = _answers(messages)
         if answered is None:
             return None
         ids, after = answered
-        key = (principal, model, ids)
-        kept = self._kept.get(key)
-        if kept is None:
+        if (kept := self._kept.get((principal, model, ids))) is None:
             return None
-        self._kept.move_to_end(key)
         added = [_with_own_id(message, kept.own_ids) for message in after]
         return Resumed(agent=kept.agent, handler=kept.handler, messages=[*kept.messages, *added])
-
-    def _forget(self) -> None:
-        """Drop expired runs, and then those that were least recently used."""
-        now = self._clock()
-        for key in [key for key, kept in self._kept.items() if kept.until <= now]:
-            self._used -= self._kept.pop(key).size
-        while self._kept and (len(self._kept) > self._most or self._used > self._size):
-            self._used -= self._kept.popitem(last=False)[1].size
 
 
 def _answers(messages: Sequence[Message]) -> tuple[frozenset[str], Sequence[Message]] | None:

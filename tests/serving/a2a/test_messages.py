@@ -1,4 +1,4 @@
-"""What the parts of a message of A2A say, and what of an output becomes one."""
+"""A2A messages become input of runs, and outputs of runs become A2A parts."""
 
 from __future__ import annotations
 

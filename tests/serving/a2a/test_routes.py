@@ -1,4 +1,4 @@
-"""A2A over true sockets, spoken by hand: what goes wrong, who is let in, and what is kept."""
+"""The routes of A2A over real sockets: cards, access, errors, and stored conversations."""
 
 from __future__ import annotations
 

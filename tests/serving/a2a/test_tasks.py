@@ -1,4 +1,4 @@
-"""What is kept of A2A's tasks and conversations: how many, how much, for how long, and for whom."""
+"""Tasks and conversations of A2A belong to one caller, and are bounded."""
 
 from __future__ import annotations
 

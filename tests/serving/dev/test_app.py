@@ -1,4 +1,4 @@
-"""Where the page listens, and what it says where it cannot."""
+"""The dev page listens on loopback only, and explains when it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dev page in a true browser: what a person sees, clicks and hears of.
+"""The dev page in a real browser.
 
 Needs Chromium and playwright: ``apt-get install chromium`` and ``pip install 'routelock[browser]'``.
 """

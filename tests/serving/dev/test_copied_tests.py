@@ -1,4 +1,4 @@
-"""A copied test runs as it was copied, in a process of its own, however the page was started."""
+"""A copied test passes in a process of its own, however the page was started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs as tests: the code that is written is run, by pytest."""
+"""A traced run becomes a test that pytest can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may come in to the dev page, and what every answer carries."""
+"""Requests from elsewhere are refused, and every response has security headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address of the database, and the library that has to be there."""
+"""The address of the database, and the library."""
 
 from __future__ import annotations
 

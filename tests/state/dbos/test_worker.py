@@ -1,4 +1,4 @@
-"""Which agents a worker can serve, and what its settings must be."""
+"""The agents and settings of a worker."""
 
 from __future__ import annotations
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
 
+from routelock.serving.bounded_store import BoundedStore
 from routelock.sessions.session import Session
 from routelock.sessions.stores import InMemorySessions, SessionStore
 from routelock.state.document import write_document
@@ -40,8 +40,6 @@ class OpenContext:
     waiting: dict[str, RunState] = field(default_factory=lambda: {})
     """The state of the run that waits for approval, by its task: none or one."""
     users: int = 0
-    size: int = 0
-    until: float = 0.0
 
 
 class Contexts:
@@ -67,8 +65,10 @@ class Contexts:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._agent, self._sessions = agent, sessions
-        self._most, self._size, self._ttl, self._clock = most, size, ttl, clock
-        self._conversations: OrderedDict[tuple[str, str], OpenContext] = OrderedDict()
+        self._conversations: BoundedStore[tuple[str, str], OpenContext]
+        self._conversations = BoundedStore(
+            most=most, size=size, ttl=ttl, clock=clock, is_used=lambda conversation: conversation.users > 0
+        )
 
     def __len__(self) -> int:
         return len(self._conversations)
@@ -76,23 +76,17 @@ class Contexts:
     @asynccontextmanager
     async def turn(self, principal: str, context: str) -> AsyncGenerator[OpenContext]:
         """Wait for this message's turn in a conversation, and hold the conversation."""
-        self._forget()
         key = (principal, context)
-        conversation = self._conversations.get(key) or self._conversations.setdefault(
-            key, self._begin(principal, context)
-        )
-        self._conversations.move_to_end(key)
+        conversation = self._conversations.get(key) or self._begin(principal, context)
         conversation.users += 1
+        self._conversations.put(key, conversation, await _measured(conversation))
         try:
             async with conversation.lock:
                 yield conversation
         finally:
+            size = await _measured(conversation)  # this does not wait, so it also works while cancelled
             conversation.users -= 1
-            conversation.until = self._clock() + self._ttl
-            conversation.size = await _measured(
-                conversation
-            )  # this does not wait, so it also works while the run is cancelled
-            self._forget()
+            self._conversations.put(key, conversation, size)
 
     def _begin(self, principal: str, context: str) -> OpenContext:
         # as JSON, so that two different keys never make the same name
@@ -102,26 +96,11 @@ class Contexts:
         memory = InMemorySessions()
         return OpenContext(session=Session(name, memory), memory=memory)
 
-    def _forget(self) -> None:
-        """Drop expired conversations, and then the least recently used ones, but none that is in use."""
-        now, used = self._clock(), sum(conversation.size for conversation in self._conversations.values())
-        for key, conversation in list(self._conversations.items()):
-            over = len(self._conversations) > self._most or used > self._size
-            if not conversation.users and (over or conversation.until <= now):
-                used -= self._conversations.pop(key).size
-
 
 async def _measured(conversation: OpenContext) -> int:
     kept = await conversation.memory.load(conversation.session.name) if conversation.memory else ()
     states = (json.dumps(write_document(state.document)) for state in conversation.waiting.values())
     return sum(len(text) for _, text in kept) + sum(map(len, states))
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    user: User
-    size: int
-    until: float
 
 
 class Tasks:
@@ -139,49 +118,36 @@ class Tasks:
     ) -> None:
         from a2a.server.tasks import InMemoryTaskStore  # noqa: PLC0415 - an extra
 
-        self._most, self._size, self._ttl, self._clock = most, size, ttl, clock
         self._store = InMemoryTaskStore()
-        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
-        self._used = 0
+        self._kept: BoundedStore[tuple[str, str], User]
+        self._kept = BoundedStore(most=most, size=size, ttl=ttl, clock=clock)
 
     def __len__(self) -> int:
         return len(self._kept)
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
         """Save a task."""
-        key = (context.user.user_name, task.id)
         await self._store.save(task, context)
-        self._drop(key)
-        self._kept[key] = _Kept(context.user, task.ByteSize(), self._clock() + self._ttl)
-        self._used += self._kept[key].size
-        await self._forget()
+        key = (context.user.user_name, task.id)
+        await self._delete(self._kept.put(key, context.user, task.ByteSize()))
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         """Return a task of the user, or None."""
-        await self._forget()
+        await self._delete(self._kept.drop())
         return await self._store.get(task_id, context)
 
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         """Return a page of the user's tasks."""
-        await self._forget()
+        await self._delete(self._kept.drop())
         return await self._store.list(params, context)
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
         """Remove a task."""
-        self._drop((context.user.user_name, task_id))
+        self._kept.remove((context.user.user_name, task_id))
         await self._store.delete(task_id, context)
 
-    def _drop(self, key: tuple[str, str]) -> None:
-        if (kept := self._kept.pop(key, None)) is not None:
-            self._used -= kept.size
-
-    async def _forget(self) -> None:
-        """Drop expired tasks, and then the least recently changed ones."""
+    async def _delete(self, dropped: Sequence[tuple[tuple[str, str], User]]) -> None:
         from a2a.server.context import ServerCallContext  # noqa: PLC0415 - an extra
 
-        while self._kept:
-            (_, task_id), oldest = next(iter(self._kept.items()))
-            over = len(self._kept) > self._most or self._used > self._size
-            if not over and oldest.until > self._clock():
-                return
-            await self.delete(task_id, ServerCallContext(user=oldest.user))
+        for (_, task_id), user in dropped:
+            await self._store.delete(task_id, ServerCallContext(user=user))

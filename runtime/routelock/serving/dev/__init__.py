@@ -1,4 +1,4 @@
-"""A page to talk to agents while they are being written, and to see what each model call was shown.
+"""A page to chat with agents during development, and to see what each model call was shown.
 
     serve_dev(triage)                        # opens nothing by itself: http://127.0.0.1:8001
 

@@ -38,7 +38,7 @@ def create_dev_app(
     context: Callable[[], MaybeAwaitable[Any]] | None = None,
     max_turns: int | None = DEFAULT_MAX_TURNS,
 ) -> Starlette:
-    """Return an ASGI app with a page to talk to agents, for this machine alone.
+    """Return an ASGI app with a page to chat with agents, for this machine only.
 
     Args:
         agents: one agent, or several to choose from.

@@ -18,7 +18,7 @@ from routelock.handlers.events import AttemptFailed, HandlerEvent
 from routelock.history.messages import Message, RunInput, to_messages
 from routelock.run.executor import Call, Outcome
 from routelock.run.start import DEFAULT_MAX_TURNS
-from routelock.state.dbos.database import EVENTS, STEPS_VERSION, WORKFLOW, engine, queue_of, running_client
+from routelock.state.dbos.database import EVENTS, engine, queued_as, running_client
 from routelock.state.document import parse_document
 from routelock.state.run_state import RunState, is_behind
 
@@ -449,15 +449,7 @@ class RunClient:
         return self._dbos
 
     async def _enqueue(self, job: JobDocument, workflow_id: str) -> None:
-        await self._client.enqueue_async(
-            {
-                "workflow_name": WORKFLOW,
-                "queue_name": queue_of(job["agent"]),
-                "workflow_id": workflow_id,
-                "app_version": STEPS_VERSION,
-            },
-            job,
-        )
+        await self._client.enqueue_async(queued_as(job["agent"], workflow_id), job)
 
     async def _segments(self, run_id: str) -> list[Any]:
         check_run_id(run_id)

@@ -24,6 +24,7 @@ __all__ = [
     "open_client",
     "pool",
     "queue_of",
+    "queued_as",
     "running_client",
     "url_of",
 ]
@@ -62,6 +63,16 @@ def engine() -> ModuleType:
 def queue_of(agent: str) -> str:
     """Return the queue of the runs that begin with an agent."""
     return f"routelock.{agent}"
+
+
+def queued_as(agent: str, workflow_id: str) -> Any:
+    """Return the options with which DBOS puts a segment into the queue of an agent."""
+    return {
+        "workflow_name": WORKFLOW,
+        "queue_name": queue_of(agent),
+        "workflow_id": workflow_id,
+        "app_version": STEPS_VERSION,
+    }
 
 
 def url_of(database: str, driver: str = "") -> str:

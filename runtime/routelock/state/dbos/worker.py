@@ -34,6 +34,7 @@ from routelock.state.dbos.database import (
     open_client,
     pool,
     queue_of,
+    queued_as,
     running_client,
 )
 from routelock.state.dbos.reaper import Reaper
@@ -168,12 +169,7 @@ class RunExecutor:
             "follows": job.get("follows", 0) + 1,
         }
         moved.pop("steps", None)
-        where = {
-            "workflow_name": WORKFLOW,
-            "queue_name": queue_of(agent),
-            "workflow_id": next_id(workflow_id),
-            "app_version": STEPS_VERSION,
-        }
+        where = queued_as(agent, next_id(workflow_id))
         await engine().DBOS.enqueue_workflow_with_options_async(where, moved)
         return _MOVED
 
