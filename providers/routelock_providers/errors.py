@@ -206,16 +206,22 @@ def to_provider_error(
     chain = list(_chain(error, until))
     case = _Case(chain, provider, model, began, url)
     for link in chain:
-        if offline := _offline(case, link):
+        if offline := _blocked_network(case, link):
             return offline
         if isinstance(link, ProviderError):
             return link
-    if unfetched := _unfetched(case):
+    if unfetched := _unfetched_media(case):
         return unfetched
     answer = answer or next((found for link in chain if (found := _answer_of(link))), None)
     if answer is not None and answer.is_error:
         return error_from_answer(answer, provider=provider, model=model, url=url)
-    return _missing(case) or _unsent(case) or _transport(case) or _defect(case) or _by_name(case)
+    return (
+        _missing_requirement(case)
+        or _unsendable_header(case)
+        or _transport(case)
+        or _defect(case)
+        or _by_name(case)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +256,7 @@ def _chain(error: BaseException, until: BaseException | None) -> Iterator[BaseEx
         waiting += [cause for cause in causes if isinstance(cause, BaseException)]
 
 
-def _offline(case: _Case, link: BaseException) -> ProviderError | None:
+def _blocked_network(case: _Case, link: BaseException) -> ProviderError | None:
     """Recognise a test that must not reach the network: it fails at once and is not retried."""
     names = _names(link)
     if _CASSETTE_MISS.intersection(names):
@@ -262,7 +268,7 @@ def _offline(case: _Case, link: BaseException) -> ProviderError | None:
     return None
 
 
-def _unfetched(case: _Case) -> ProviderError | None:
+def _unfetched_media(case: _Case) -> ProviderError | None:
     """Recognise an image or file of the conversation that litellm could not fetch."""
     causes = [link for link in case.chain if not _FETCH_ERRORS.isdisjoint(_names(link))]
     if not causes:
@@ -276,7 +282,7 @@ def _unfetched(case: _Case) -> ProviderError | None:
     )
 
 
-def _missing(case: _Case) -> ProviderError | None:
+def _missing_requirement(case: _Case) -> ProviderError | None:
     """Recognise a model, package or key that the library missed before it sent the request."""
     for link in case.chain:
         text = str(link)
@@ -315,7 +321,7 @@ def cause_of(provider_error: ProviderError, error: BaseException) -> BaseExcepti
     )
 
 
-def _unsent(case: _Case) -> ProviderError | None:
+def _unsendable_header(case: _Case) -> ProviderError | None:
     """Recognise a header that cannot be sent. Its value is not shown, because it may be the key."""
     unsendable = [link for link in case.chain if _BAD_HEADER.search(str(link))]
     for link in unsendable:
@@ -382,7 +388,7 @@ def _by_name(case: _Case) -> ProviderError:
         kind = InvalidRequest if isinstance(local[-1], ValueError) else ProviderDefect
         return case.fail(kind, f"Calling {case.model!r} failed: {_error_text(local[-1])}")
     headers: object = getattr(case.chain[0], "litellm_response_headers", None)
-    return _worded(case, kind, Answer(status, _as_headers(headers), text))
+    return _more_exact(case, kind, Answer(status, _as_headers(headers), text))
 
 
 def _known(link: BaseException) -> tuple[type[ProviderError], int | None] | None:
@@ -394,7 +400,7 @@ def _known(link: BaseException) -> tuple[type[ProviderError], int | None] | None
     return None
 
 
-def _worded(case: _Case, kind: type[ProviderError], answer: Answer) -> ProviderError:
+def _more_exact(case: _Case, kind: type[ProviderError], answer: Answer) -> ProviderError:
     """Return the error of a class, or a more exact one for its message and status."""
     if answer.status is not None:
         exact = error_from_answer(answer, provider=case.provider, model=case.model, url=case.url)

@@ -27,7 +27,7 @@ from routelock.history.repair import says_nothing
 from routelock_providers.vendors import VendorRules
 
 __all__ = [
-    "Outgoing",
+    "OutgoingMessages",
     "fit_speaker",
     "prepare",
     "tool_choice",
@@ -242,7 +242,7 @@ _SYSTEM: Final = ("system", "developer")
 
 def prepare(messages: Sequence[Message], rules: VendorRules) -> Sequence[Message]:
     """Return ``messages`` as the vendor takes them; the same object if they already fit."""
-    outgoing = Outgoing(rules)
+    outgoing = OutgoingMessages(rules)
     for message in messages:
         outgoing.add(message)
     out = outgoing.messages()
@@ -250,7 +250,7 @@ def prepare(messages: Sequence[Message], rules: VendorRules) -> Sequence[Message
     return messages if same else out
 
 
-class Outgoing:
+class OutgoingMessages:
     """A growing conversation, fitted message by message to the rules of a vendor.
 
     Args:

@@ -15,7 +15,7 @@ from view_checks import MODELS
 from routelock.history.messages import Message, calls_of
 from routelock.history.repair import problems
 from routelock_providers.litellm.request import as_sent
-from routelock_providers.request_shape import Outgoing, prepare, tools_for
+from routelock_providers.request_shape import OutgoingMessages, prepare, tools_for
 from routelock_providers.vendors import VendorRules, vendor_rules
 
 USER: Message = {"role": "user", "content": "Hi"}
@@ -640,7 +640,7 @@ def test_a_conversation_that_grows_is_sent_to_mistral_as_one_that_is_whole() -> 
         {**SAID, "content": "Done."},
         USER,
     ]
-    outgoing = Outgoing(MISTRAL)
+    outgoing = OutgoingMessages(MISTRAL)
     for end, message in enumerate(messages, 1):
         outgoing.add(message)
         assert outgoing.messages() == list(prepare(messages[:end], MISTRAL))

@@ -20,7 +20,7 @@ from pydantic_core import to_json
 
 from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message
-from routelock_providers.request_shape import Outgoing, tools_for
+from routelock_providers.request_shape import OutgoingMessages, tools_for
 from routelock_providers.vendors import VendorRules
 
 __all__ = ["CachedMessages", "CachedTools", "MessageCache", "ToolCache", "body_as_json"]
@@ -42,7 +42,7 @@ class CachedMessages(list[Message]):
 
     def __init__(self, rules: VendorRules) -> None:
         super().__init__()
-        self._outgoing = Outgoing(rules)
+        self._outgoing = OutgoingMessages(rules)
         self._source: list[Message] = []
         """The messages of the run that were added."""
         self._encoded: list[bytes] = []

@@ -198,7 +198,7 @@ def _found_by_key(provider: str) -> Mapping[str, Any] | None:
     it.
 
     litellm keeps its clients by a key made of the TLS context and the provider. The context here is new, so
-    the key is free. If a later litellm looks elsewhere, it makes its own client with this context, and the
+    the key is free. If a later litellm uses another key, it makes its own client with this context, and the
     call is not filtered.
     """
     context = _http.get_ssl_configuration()

@@ -32,7 +32,7 @@ from routelock_providers.vendors import family_for, lacks_key, split_model
 __all__ = ["LiteLLM"]
 
 
-_ELSEWHERE = frozenset(
+_KEY_SETTINGS = frozenset(
     "api_key api_base base_url client custom_llm_provider extra_headers headers litellm_credential_name "
     "mock_response shared_session use_xai_oauth".split()
 )
@@ -141,7 +141,9 @@ class LiteLLM:
         Raises:
             AuthenticationFailed: there is no key.
         """
-        has_other = self._api_key or self._api_base or not _ELSEWHERE.isdisjoint([*self._settings, *settings])
+        has_other = (
+            self._api_key or self._api_base or not _KEY_SETTINGS.isdisjoint([*self._settings, *settings])
+        )
         if not has_other and reads_no_file() and lacks_key(self.provider, os.environ):
             raise missing_key_error(
                 self.provider, self.model, f"such as LiteLLM({self.model!r}, api_key=...)"

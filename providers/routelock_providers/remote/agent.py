@@ -55,7 +55,7 @@ def handoff_context(request: Request) -> Mapping[str, Any]:
     Raises:
         ConfigError: the handoff's input does not fit into JSON.
     """
-    before: object = _incoming(request).get("hops")
+    before: object = _incoming_context(request).get("hops")
     passed = before if isinstance(before, int) and before > 0 else 0
     context: dict[str, Any] = {
         "run_id": "" if request.context is None else request.context.run_id,
@@ -71,7 +71,7 @@ def handoff_context(request: Request) -> Mapping[str, Any]:
 def tracking_headers(request: Request) -> Mapping[str, str]:
     """Return the headers that connect the remote run with this one."""
     run_id = "" if request.context is None else request.context.run_id
-    parent: object = _incoming(request).get("traceparent")
+    parent: object = _incoming_context(request).get("traceparent")
     headers: dict[str, str] = {}
     if _RUN_ID.fullmatch(run_id):
         headers["x-routelock-run-id"] = run_id
@@ -88,7 +88,7 @@ def _found(given: object, key: str) -> str:
     return str(found) if found else ""
 
 
-def _incoming(request: Request) -> Mapping[str, Any]:
+def _incoming_context(request: Request) -> Mapping[str, Any]:
     """Return the handoff context of the request that this run serves."""
     memory: Mapping[str, Any] = {} if request.context is None else request.context.shared_memory
     found: object = memory.get("handoff_origin")
@@ -226,7 +226,7 @@ class RemoteAgent:
     def destination(self) -> Destination:
         """Return where a call would go, and whether it has a key. Nothing is sent."""
         return Destination(
-            provider="an agent elsewhere",
+            provider="a remote agent",
             model=self.model,
             address="that of the handoff" if self._own_url is None else public_address(str(self._own_url)),
             key="there, passed to it" if "authorization" in self._secrets else "none, so none is sent",
@@ -252,7 +252,7 @@ class RemoteAgent:
             needs_finish=True,
         )
         target = self._target(url, request)
-        events = chat.stream(self._outgoing(request), lambda body: self._sender.post(body, target))
+        events = chat.stream(self._remote_request(request), lambda body: self._sender.post(body, target))
         async with aclosing(events):
             async for event in events:
                 yield self._checked(event, url)
@@ -302,7 +302,7 @@ class RemoteAgent:
             trusted=(self._own_url or url).origin,
         )
 
-    def _outgoing(self, request: Request) -> Request:
+    def _remote_request(self, request: Request) -> Request:
         """Return the request that the remote agent gets."""
         pass_tools, pass_instructions = self._passes
         messages = [

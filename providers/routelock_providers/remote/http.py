@@ -144,7 +144,7 @@ class RequestSender:
         http_client = httpx_client(self._check_answer)
         return AsyncOpenAI(api_key="none", base_url="http://no.invalid", http_client=http_client)
 
-    async def _check_answer(self, response: _Answered) -> None:
+    async def _check_answer(self, response: _RequestedResponse) -> None:
         """Raise the error of an answer that is not a reply; the library would read all of its body."""
         status, headers = response.status_code, response.headers
         host = str(response.request.url.netloc, "ascii")
@@ -180,14 +180,14 @@ class _Url(Protocol):
     def netloc(self) -> bytes: ...
 
 
-class _Asked(Protocol):
+class _SentRequest(Protocol):
     @property
     def url(self) -> _Url: ...
 
 
-class _Answered(Response, Protocol):
+class _RequestedResponse(Response, Protocol):
     @property
-    def request(self) -> _Asked: ...
+    def request(self) -> _SentRequest: ...
 
 
 class _Redirected(Exception):

@@ -29,7 +29,7 @@ from routelock_skills.mcp.connection import (
     running_loop,
 )
 from routelock_skills.mcp.results import result_media, result_text
-from routelock_skills.mcp.servers import WebServer, server_place
+from routelock_skills.mcp.servers import WebServer, server_address
 from routelock_skills.mcp.tools import ListedTool, WantedTools, check_known, wanted_tools
 
 __all__ = ["MCPClient"]
@@ -82,8 +82,8 @@ class MCPClient:
     ) -> None:
         library()
         check_seconds(timeout=timeout)
-        self._place = server_place(server)
-        self.name = name or self._place.label
+        self._address = server_address(server)
+        self.name = name or self._address.label
         self._prefix = prefix
         self._only = only
         self._needs_approval = needs_approval
@@ -217,7 +217,9 @@ class MCPClient:
                 return await connection.ask(request)
             except SessionExpired as error:
                 await connection.close()
-                if not isinstance(self._place, WebServer):  # the app's own transport may mean something else
+                if not isinstance(
+                    self._address, WebServer
+                ):  # the app's own transport may mean something else
                     raise ToolError(
                         f"{self._where} has ended the session. It is unknown whether the call was carried "
                         "out. The next call connects again."
@@ -256,7 +258,7 @@ class MCPClient:
             return connection
 
     async def _connect(self) -> ServerConnection:
-        connection = ServerConnection(functools.partial(connect, self._place), self._where)
+        connection = ServerConnection(functools.partial(connect, self._address), self._where)
         self._instructions = (await connection.open(self._connect_timeout)).instructions
         try:
             # also after a lost connection: the package reads results by the list of tools

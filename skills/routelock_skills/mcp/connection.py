@@ -25,7 +25,7 @@ from routelock._json import sendable
 from routelock._redaction import redact_text
 from routelock.errors import MissingExtra, ToolError
 from routelock.tools.invoke import reason_of
-from routelock_skills.mcp.servers import OwnTransport, Program, ServerObject, ServerPlace, WebServer
+from routelock_skills.mcp.servers import OwnTransport, Program, ServerAddress, ServerObject, WebServer
 
 __all__ = [
     "ConnectionClosed",
@@ -156,39 +156,41 @@ def library() -> Any:
     return module
 
 
-def connect(place: ServerPlace, on_end: Callable[[], None]) -> AbstractAsyncContextManager[ServerLink]:
+def connect(address: ServerAddress, on_end: Callable[[], None]) -> AbstractAsyncContextManager[ServerLink]:
     """Connect to a server. At the end of the block it is disconnected; a program is ended.
 
     Args:
-        place: the address of the server.
+        address: the address of the server.
         on_end: called when the server closes the connection.
     """
     if hasattr(library(), "Client"):
-        return _connect_2(place, on_end)
-    return _connect_1(place, on_end)
+        return _connect_2(address, on_end)
+    return _connect_1(address, on_end)
 
 
 @asynccontextmanager
-async def _connect_2(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
-    server = place.server if isinstance(place, ServerObject) else _with_end_notice(_transport(place), on_end)
-    with _errors(_has_session(place)):
+async def _connect_2(address: ServerAddress, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
+    server = (
+        address.server if isinstance(address, ServerObject) else _with_end_notice(_transport(address), on_end)
+    )
+    with _errors(_has_session(address)):
         async with library().Client(server, cache=None) as client:
             yield ServerLink(
                 instructions=client.instructions or "",
                 page=lambda cursor: client.list_tools(cursor=cursor),
                 ask=client.call_tool,
-                has_session=_has_session(place),
+                has_session=_has_session(address),
             )
 
 
 @asynccontextmanager
-async def _connect_1(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
+async def _connect_1(address: ServerAddress, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
     mcp = library()
     async with (
-        _with_end_notice(_transport(place), on_end) as streams,
+        _with_end_notice(_transport(address), on_end) as streams,
         mcp.ClientSession(*streams) as session,
     ):
-        has_session = _has_session(place)
+        has_session = _has_session(address)
         hello = await _plain(session.initialize(), has_session)
 
         async def page(cursor: str | None) -> Any:
@@ -219,31 +221,31 @@ async def _send_cancelled(session: Any, number: int) -> None:
             return  # the connection is closed
 
 
-def _has_session(place: ServerPlace) -> bool:
-    return isinstance(place, WebServer | OwnTransport)
+def _has_session(address: ServerAddress) -> bool:
+    return isinstance(address, WebServer | OwnTransport)
 
 
-def _transport(place: ServerPlace) -> AbstractAsyncContextManager[Any]:
+def _transport(address: ServerAddress) -> AbstractAsyncContextManager[Any]:
     """Return an async context manager that yields a stream to read and one to write."""
-    match place:
+    match address:
         case Program():
-            return _program(place)
+            return _program(address)
         case WebServer():
-            return _http(place)
+            return _http(address)
         case ServerObject():
-            return _in_process(place.server)
+            return _in_process(address.server)
         case OwnTransport():
-            return cast("AbstractAsyncContextManager[Any]", place.open())
+            return cast("AbstractAsyncContextManager[Any]", address.open())
 
 
-def _program(place: Program) -> AbstractAsyncContextManager[Any]:
+def _program(address: Program) -> AbstractAsyncContextManager[Any]:
     from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: PLC0415 - an extra
 
     started: Any = StdioServerParameters(
-        command=place.command,
-        args=list(place.args),
-        env=place.env,
-        cwd=place.cwd,
+        command=address.command,
+        args=list(address.args),
+        env=address.env,
+        cwd=address.cwd,
         encoding_error_handler="replace",  # one byte that is not UTF-8 would silently end all reading
     )
     return stdio_client(started, errlog=_stderr())
@@ -259,14 +261,14 @@ def _stderr() -> Any:
 
 
 @asynccontextmanager
-async def _http(place: WebServer) -> AsyncGenerator[Any]:
+async def _http(address: WebServer) -> AsyncGenerator[Any]:
     from mcp.client import streamable_http  # noqa: PLC0415 - an extra
 
-    client: Any = cast(Any, streamable_http).create_mcp_http_client(headers=place.headers)
+    client: Any = cast(Any, streamable_http).create_mcp_http_client(headers=address.headers)
     client.timeout = (_HTTP_SECONDS, None, _HTTP_SECONDS, _HTTP_SECONDS)
-    own_url = client.build_request("POST", place.url).url
+    own_url = client.build_request("POST", address.url).url
     client.event_hooks = {"request": [partial(_refuse_redirect, own_url)]}
-    async with client, streamable_http.streamable_http_client(place.url, http_client=client) as streams:
+    async with client, streamable_http.streamable_http_client(address.url, http_client=client) as streams:
         yield streams
 
 
@@ -315,7 +317,7 @@ async def _with_end_notice(
 
 
 def _repaired(message: Any) -> Any:
-    """Return a message that the package could not read for half a surrogate pair, with U+FFFD in its place.
+    """Return a message that the package could not read for half a surrogate pair, with U+FFFD in its address.
 
     JavaScript cuts texts inside an emoji and may send the half as JSON. Without this the request would wait
     for its answer in vain.

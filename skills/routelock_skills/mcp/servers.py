@@ -13,7 +13,7 @@ import pydantic
 from routelock._json import misfit_text
 from routelock.errors import ConfigError
 
-__all__ = ["OwnTransport", "Program", "ServerObject", "ServerPlace", "WebServer", "server_place"]
+__all__ = ["OwnTransport", "Program", "ServerAddress", "ServerObject", "WebServer", "server_address"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class OwnTransport:
         return str(getattr(self.open, "__name__", "transport")).strip("<>")
 
 
-ServerPlace = Program | WebServer | ServerObject | OwnTransport
+ServerAddress = Program | WebServer | ServerObject | OwnTransport
 
 
 class _Entry(pydantic.BaseModel):
@@ -90,7 +90,7 @@ class _UrlEntry(_Entry):
     headers: dict[str, str] = {}
 
 
-def server_place(given: object) -> ServerPlace:
+def server_address(given: object) -> ServerAddress:
     """Return the address of a server, see `routelock_skills.mcp.MCPClient` for the forms.
 
     Raises:
@@ -110,7 +110,7 @@ def server_place(given: object) -> ServerPlace:
     )
 
 
-def _entry(given: dict[str, Any]) -> ServerPlace:
+def _entry(given: dict[str, Any]) -> ServerAddress:
     kind = _CommandEntry if "command" in given else _UrlEntry
     try:
         values = kind.model_validate(given).model_dump(exclude={"type"})

@@ -15,7 +15,7 @@ from routelock_providers.chat_completions.request_cache import (
     ToolCache,
     body_as_json,
 )
-from routelock_providers.request_shape import Outgoing, prepare, tools_for
+from routelock_providers.request_shape import OutgoingMessages, prepare, tools_for
 from routelock_providers.vendors import vendor_rules
 
 SYSTEM: Any = {"role": "system", "content": "Be brief."}
@@ -174,7 +174,7 @@ def test_body_equals_plain_json(rest: dict[str, Any], place: int) -> None:
 
 
 def test_reading_the_messages_does_not_change_them() -> None:
-    outgoing = Outgoing(vendor_rules("mistral"))
+    outgoing = OutgoingMessages(vendor_rules("mistral"))
     for message in (USER, CALL, PICTURE):
         outgoing.add(message)
     assert outgoing.messages() == outgoing.messages()
