@@ -31,6 +31,8 @@ pytestmark = pytest.mark.anyio
 
 PROBLEM = {"kind": "tool", "agent": "A", "turn": 1, "message": "It failed."}
 ITEM = {"id": 0, "kind": "summary", "message": {"role": "user", "content": "Hi"}}
+CHAIN = [{"item": ITEM, "covers": [-place] if place else [0]} for place in range(51)]
+"""Summaries, each of the one before."""
 
 
 async def stopped(of: Agent[Any], input: Any = "Hi", *, after: int = 1, **settings: Any) -> RunResult[Any]:
@@ -138,6 +140,7 @@ async def test_one_agent_is_no_list_of_agents() -> None:
         (("frames", 0, "view"), [99], "frames[0].view[0] is the number of no item"),
         (("frames", 0, "view"), [-1], "frames[0].view[0] is the number of no item"),
         (("shown_items",), [{"item": ITEM, "covers": [-1]}], "shown_items[0].covers[0] is the number of no"),
+        (("shown_items",), CHAIN, "shown_items[50] covers summaries of more than 50 levels"),
         (("shown_items",), [{"item": {**ITEM, "covers": [ITEM]}}], "shown_items[0] names what it covers by"),
         (("shown_items",), [{"item": {**ITEM, "kind": "spell"}}], "shown_items.0.item.kind: Input should be"),
         (
