@@ -86,7 +86,7 @@ def as_bytes(**fields: Any) -> bytes:
 # -- the value --
 
 
-def test_all_three_fields_are_empty_by_default_and_shared_with_nobody() -> None:
+def test_all_three_fields_are_empty_and_not_shared_by_default() -> None:
     one, other = HandoffContext(), HandoffContext()
     one.tool_state["x"] = 1
     one.metadata["x"] = 1
@@ -584,7 +584,7 @@ def test_what_looks_like_a_secret_stays_behind_under_any_name() -> None:
 
 
 def test_what_was_said_is_not_touched() -> None:
-    """A changed word would be a changed conversation; whoever prefers that redacts it first."""
+    """A changed word would be a changed conversation; an app may redact it first."""
     said = [
         user("my password is hunter2, see https://me:hunter2@host"),
         {"role": "assistant", "content": None, "tool_calls": [call("a")], "_origin": "x"},
@@ -650,7 +650,7 @@ def test_not_even_where_something_stands_between_them() -> None:
 
 
 def test_a_call_that_waits_for_its_answer_stays_open() -> None:
-    """Somebody may have to approve it first."""
+    """It may need an approval first."""
     history = [user(), asks("a")]
     assert prepare_handoff_context(history, {}, 1).conversation_history == history[1:]
 

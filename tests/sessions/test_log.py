@@ -1,4 +1,4 @@
-"""The records of a session are read as one conversation, whoever wrote them and however often."""
+"""The records of a session are read as one conversation, of any program and however often written."""
 
 from __future__ import annotations
 

@@ -29,6 +29,11 @@ from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 
+PROBLEM = {"kind": "tool", "agent": "A", "turn": 1, "message": "It failed."}
+ITEM = {"id": 0, "kind": "summary", "message": {"role": "user", "content": "Hi"}}
+CHAIN = [{"item": ITEM, "covers": [-place] if place else [0]} for place in range(51)]
+"""Summaries, each of the one before."""
+
 
 async def stopped(of: Agent[Any], input: Any = "Hi", *, after: int = 1, **settings: Any) -> RunResult[Any]:
     """The result of a run that a limit of turns ended."""
@@ -134,6 +139,24 @@ async def test_one_agent_is_no_list_of_agents() -> None:
         (("items", 0, "whole"), [{"role": "user", "content": "Hi"}], "items[0] is no summary"),
         (("frames", 0, "view"), [99], "frames[0].view[0] is the number of no item"),
         (("frames", 0, "view"), [-1], "frames[0].view[0] is the number of no item"),
+        (("shown_items",), [{"item": ITEM, "covers": [-1]}], "shown_items[0].covers[0] is the number of no"),
+        (("shown_items",), CHAIN, "shown_items[50] covers summaries of more than 50 levels"),
+        (("shown_items",), [{"item": {**ITEM, "covers": [ITEM]}}], "shown_items[0] names what it covers by"),
+        (("shown_items",), [{"item": {**ITEM, "kind": "spell"}}], "shown_items.0.item.kind: Input should be"),
+        (
+            ("decisions",),
+            [{"on": [], "decision": {"approved": True}}],
+            "decisions.0.on: Tuple should",
+        ),
+        (("usage", "input_tokens"), -1, "usage: a number is negative or too large"),
+        (("handoffs", 0, "target"), "", "handoffs.0: it needs a target"),
+        (("handoffs", 0, "request", "timeout"), -1.0, "handoffs.0.request: value error"),
+        (("handoffs", 0, "status"), "LOST", "handoffs.0.status: Input should be"),
+        (
+            ("errors",),
+            [{"kind": "tool", "agent": "A", "turn": 1, "message": "", "error": {}}],
+            "errors.0.error",
+        ),
         (("frames", 0, "call"), {"id": "x"}, "frames.0.call: a call needs an id"),
         (("items", 1, "message", "tool_calls", 0, "id"), None, "a call of the run has no id"),
     ],

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 import pytest
 
 from routelock.errors import ConfigError, HandlerError, HandoffTimeout, RateLimited
-from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
-from routelock.run.executor import Call
-from routelock.state.steps import ModelStep, recorded_error
+from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, ReasoningDelta, TextDelta
+from routelock.run.executor import Call, InProcess
+from routelock.state.steps import ModelStep, ReplayedSteps, recorded_error
 from routelock.usage import Usage
+
+pytestmark = pytest.mark.anyio
 
 STEP = Call("r", "t1.model.A", "model", {"agent": "A", "handler": "m"})
 DONE = MessageDone(
@@ -83,3 +87,20 @@ def test_text_is_kept_if_an_error_follows_the_reply() -> None:
     given.to_json()
     given.error = HandlerError("It went on after its end.")
     assert read_back(given).events() == [TextDelta("Hi."), DONE]
+
+
+async def body(call: Call) -> AsyncGenerator[HandlerEvent]:
+    yield DONE
+
+
+async def test_records_are_left_as_long_as_only_records_are_replayed() -> None:
+    kept = ModelStep(done=DONE).to_json()
+    steps = ReplayedSteps({STEP.key: kept, "t2.model.A": kept}, InProcess())
+    assert [event async for event in steps.stream(STEP, body)] == [DONE]
+    assert steps.left == {"t2.model.A": kept}
+
+
+async def test_no_record_is_left_after_a_step_without_one() -> None:
+    steps = ReplayedSteps({"t2.model.A": "{}"}, InProcess())
+    assert [event async for event in steps.stream(STEP, body)] == [DONE]
+    assert steps.left == {}

@@ -24,7 +24,7 @@ from routelock._json import (
     sendable_json,
 )
 from routelock.errors import ConfigError
-from routelock.history.messages import Message, RunItem, ToolCall, calls_of, checked_message
+from routelock.history.messages import RunItem, ToolCall, calls_of, checked_message
 from routelock.run.result import HandoffRecord, Problem, StopReason
 from routelock.tools.approvals import Decision, Interruption
 from routelock.usage import Usage
@@ -48,6 +48,8 @@ FORMAT_VERSION = 1
 """What is written, and the newest that is read. A higher one is for a form that this code would misread."""
 
 _LARGEST = 2**53
+
+_MOST_LEVELS = 50  # of summaries that cover summaries
 
 _Count = Annotated[int, pydantic.Field(ge=0, le=_LARGEST)]
 
@@ -253,29 +255,29 @@ def copy_document(document: RunDocument) -> RunDocument:
     Raises:
         ValueError: something in it is no JSON, or no run is like this; the message says where.
     """
-    _check_free_data(document)
-    data = _adapter().dump_python(document, exclude_defaults=True)
-    return _validated(sendable_json(json.dumps(data, allow_nan=False)))
-
-
-def _check_free_data(document: RunDocument) -> None:
-    """Check the data that the app gave: pydantic would write a set as a list, and say nothing."""
-    free: dict[str, Any] = {
-        "items": [item.message for item in document.items],
-        "shown_items": [[one.item.message, *one.item.whole] for one in document.shown_items],
-        "payloads": [frame.payload for frame in document.frames],
-        "calls": [*document.pending, *(frame.call for frame in document.frames)],
-        "shared_memory": document.shared_memory,
-        "memory_scopes": [scope.own for scope in document.memory_scopes],
-    }
+    free = _free_data(document)
     try:
         check_json(free)
     except ValueError as error:
         if "surrogate" not in str(error):
             raise
         check_json(sendable(free))
-    for inner in document.sub_runs.values():
-        _check_free_data(inner)
+    data = _adapter().dump_python(document, exclude_defaults=True)
+    return _validated(sendable_json(json.dumps(data, allow_nan=False)))
+
+
+def _free_data(document: RunDocument) -> dict[str, Any]:
+    """Return the data of the app, at its places: pydantic would write a set in it as a list."""
+    shown = [one.item for one in document.shown_items]
+    return {
+        "items": [{"message": item.message} for item in document.items],
+        "shown_items": [{"item": {"message": item.message, "whole": [*item.whole]}} for item in shown],
+        "frames": [{"payload": frame.payload, "call": frame.call} for frame in document.frames],
+        "pending": document.pending,
+        "shared_memory": document.shared_memory,
+        "memory_scopes": [{"own": scope.own} for scope in document.memory_scopes],
+        "sub_runs": {call_id: _free_data(inner) for call_id, inner in document.sub_runs.items()},
+    }
 
 
 def parse_document(text: str) -> RunDocument:
@@ -332,24 +334,24 @@ def _with_checked_items(document: RunDocument) -> RunDocument:
             raise ValueError(f"{name} is beyond the last item")
     items = [_item(f"items[{place}]", place, item) for place, item in enumerate(document.items)]
     shown: list[ShownItem] = []
+    levels: list[int] = []
     for place, one in enumerate(document.shown_items):
         where = f"shown_items[{place}]"
         if one.item.covers:
             raise ValueError(f"{where} names what it covers by number")
         # a summary covers nothing that comes after it, or it could cover itself
         _check_numbers(f"{where}.covers", one.covers, len(items), place)
+        levels.append(1 + max((levels[-1 - number] for number in one.covers if number < 0), default=0))
+        if levels[-1] > _MOST_LEVELS:
+            raise ValueError(f"{where} covers summaries of more than {_MOST_LEVELS} levels")
         shown.append(replace(one, item=_item(where, place, one.item)))
     return replace(document, items=items, shown_items=shown)
 
 
 def _item(where: str, place: int, item: RunItem) -> RunItem:
-    whole = (_message(f"{where}.whole[{n}]", n, each) for n, each in enumerate(item.whole))
-    return replace(item, message=_message(where, place, item.message), whole=tuple(whole))
-
-
-def _message(where: str, place: int, message: Message) -> Message:
     try:
-        return checked_message(place, message)
+        whole = tuple(checked_message(place, each) for place, each in enumerate(item.whole))
+        return replace(item, message=checked_message(place, item.message), whole=whole)
     except ConfigError as error:
         raise ValueError(f"{where}: {str(error).rstrip('.')}") from error
 

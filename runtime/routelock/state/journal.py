@@ -191,8 +191,8 @@ class Journal:
         """Begin a run, or go on with it, and return its result; a run that is done is not made again.
 
         Args:
-            agent: who answers first. Agents, context and settings are given anew by whoever goes on, and
-                should be what they were.
+            agent: the agent that answers first. To continue a run, pass the same agents, context and settings
+                again.
             input: see `Runner.run`. A `RunState` is for a run that waits or failed, such as one with calls
                 that are approved now. None goes on with what there is.
             run_id: what the run is called, such as the id of an order.
@@ -317,7 +317,7 @@ class Journal:
         if state is not None:
             beginning = RunState.from_json(state, agents=[agent, *config.agents])
         if kept != before:
-            # what cannot begin is not kept: nobody could begin it otherwise any more
+            # a run that cannot start is not kept: its id could not be used for another one
             start(agent, beginning, context, max_turns, hooks, replace(config, trace=None), stream=False)
             await self._change("beginning", partial(_start, run_id=run_id, kept=kept), run_id)
         entries = await self._file.do(partial(_entries, run_id=run_id))

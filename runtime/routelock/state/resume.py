@@ -299,8 +299,8 @@ def _approvals(decisions: Iterable[StoredDecision], asked: Iterable[Interruption
 def settle(run: Run) -> LeftOver:
     """Let a resumed run begin, and return what is left to do of its turn.
 
-    No call is made twice: one that was begun and has no answer is answered by a note. Whoever waits has all
-    its patience again, and whoever held a slot takes one, see ``RunConfig.capacity``.
+    No call is made twice: one that was begun and has no answer is answered by a note. Agents that wait have
+    their full time again, and agents that held a slot take one, see ``RunConfig.capacity``.
 
     Raises:
         HandoffError: an agent that is in charge, or waits, has no slot now.

@@ -1,8 +1,8 @@
 """The executor of a durable run: each model call and each tool is a step of a DBOS workflow.
 
-Steps are found by their key, as in a journal, and not by their place as DBOS does: tools and nested runs of
-one turn go on at the same time, and nobody knows in which order. So what is recorded is read once, when a
-worker takes a run over; what is new gets the places after that.
+Steps are found by their key, as in a journal, and not by their place as DBOS does: tools and sub-runs of one
+turn go on at the same time, in no fixed order. So the records are read once, when a worker takes a run over;
+new steps get the places after them.
 """
 
 from __future__ import annotations
