@@ -1,0 +1,79 @@
+"""What changes during a run is in the parts of `Run`, and few modules assign to each part."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from paths import REPO
+
+from routelock.run.run import Run
+
+ROOM = REPO / "runtime" / "routelock"
+
+WRITERS = {
+    "budget": {"run/subrun.py", "run/tool_batch.py", "run/tool_calls.py"},
+    "callers": set[str](),
+    "calls": {"run/frames.py", "run/loop.py", "run/subrun.py", "run/tool_calls.py", "sessions/session.py"},
+    "ending": {"run/loop.py"},
+    "frame": {"run/loop.py", "run/prompt.py", "run/transfer.py", "sessions/session.py"},
+    "handoffs": set[str](),
+    "memory": {"run/subrun.py", "run/transfer.py", "state/memory.py"},
+    "model_call": {"run/model_call.py"},
+    "progress": {"run/loop.py"},
+    "recorder": {"tracing/recorder.py"},
+    "report": {"run/loop.py", "run/tool_batch.py", "sessions/session.py"},
+    "store": {"runner.py"},
+    "sub_runs": {"run/subrun.py"},
+    "transcript": {"sessions/session.py"},
+}
+"""The modules that assign to a part or within it, beside `run/run.py`, which has the methods for it, and
+`state/resume.py`, which restores all of them."""
+
+EVERYWHERE = {"run/run.py", "state/resume.py"}
+
+NAMES = ("run", "inner", "outer", "so_far")
+"""What a variable is called that holds a run."""
+
+
+def path_of(node: ast.expr) -> list[str]:
+    """Return the names of ``run.budget.usage`` in order; of anything else those after the last call."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+        node = node.value
+    return [*([node.id] if isinstance(node, ast.Name) else []), *reversed(names)]
+
+
+def assigned(module: Path) -> Iterator[list[str]]:
+    """Yield the path of each attribute that a module assigns to."""
+    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        for target in targets:
+            for each in target.elts if isinstance(target, ast.Tuple) else [target]:
+                path = path_of(each)
+                yield path[1:] if path[:1] == ["self"] else path
+
+
+def test_a_run_is_one_class_of_few_fields() -> None:
+    assert Run.__bases__ == (object,)
+    assert len(fields(Run)) <= 30
+
+
+@pytest.mark.parametrize("part", WRITERS)
+def test_few_modules_assign_to_a_part_of_a_run(part: str) -> None:
+    found = {
+        module.relative_to(ROOM).as_posix()
+        for module in ROOM.rglob("*.py")
+        for path in assigned(module)
+        if path[:1] and path[0] in NAMES and path[1:2] == [part]
+    }
+    assert found - EVERYWHERE == WRITERS[part]
