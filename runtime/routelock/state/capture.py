@@ -1,4 +1,4 @@
-"""A `RunState` made of a run, with all that another process needs to go on with it."""
+"""Make the `RunState` of a run, with all that another process needs to continue it."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _answered(items: Iterable[RunItem]) -> set[str]:
 def _reopened(run: Run) -> Iterable[HandoffRecord]:
     """Return the records as they were before the end of the run closed those of agents that were at work.
 
-    A transfer to which the turn did not come is still to be made, so it has none.
+    A handoff that the turn did not reach is still to be made, so it has none.
     """
     still_open = {frame.handoff_id for frame in (*run.callers, run.frame)}
     settled = run.calls.begun | _answered(run.transcript.items)

@@ -48,7 +48,6 @@ FORMAT_VERSION = 1
 """What is written, and the newest that is read. A higher one is for a form that this code would misread."""
 
 _LARGEST = 2**53
-
 _MOST_LEVELS = 50  # of summaries that cover summaries
 
 _Count = Annotated[int, pydantic.Field(ge=0, le=_LARGEST)]
@@ -79,11 +78,10 @@ def _check_record(record: HandoffRecord) -> HandoffRecord:
     return record
 
 
-# what may only be read within limits: the classes themselves must load without pydantic
+# limits that the classes themselves cannot state, because they must load without pydantic
 _Call = Annotated[ToolCall, AnyObject(), pydantic.AfterValidator(_check_call)]
 
 _Usage = Annotated[Usage, pydantic.AfterValidator(_check_usage)]
-
 _Record = Annotated[HandoffRecord, pydantic.AfterValidator(_check_record)]
 
 

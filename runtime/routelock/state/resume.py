@@ -1,4 +1,4 @@
-"""A run made of a `RunState`, with the agents, tools and settings at hand."""
+"""Make a run of a `RunState`, with the agents, tools and settings of today."""
 
 from __future__ import annotations
 
