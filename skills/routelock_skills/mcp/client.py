@@ -217,9 +217,8 @@ class MCPClient:
                 return await connection.ask(request)
             except SessionExpired as error:
                 await connection.close()
-                if not isinstance(
-                    self._address, WebServer
-                ):  # the app's own transport may mean something else
+                # the app's own transport may mean something else
+                if not isinstance(self._address, WebServer):
                     raise ToolError(
                         f"{self._where} has ended the session. It is unknown whether the call was carried "
                         "out. The next call connects again."
