@@ -403,8 +403,8 @@ def test_what_cannot_be_is_refused(worker: Worker) -> None:
     done = run(worker, "clerk", "refused")
 
     async def act(client: RunClient) -> None:
-        with pytest.raises(ConfigError, match="There is no run 'nobody'"):
-            await client.wait("nobody")
+        with pytest.raises(ConfigError, match="There is no run 'unknown'"):
+            await client.wait("unknown")
         with pytest.raises(ConfigError, match="no '#'"):
             await client.start("clerk", "Hi", run_id="a#2")
         with pytest.raises(ConfigError, match="'refused' is done"):
