@@ -1,11 +1,11 @@
-"""A journal of runs in an SQLite file: a run that was cut off by a crash goes on where it stood.
+"""A journal of runs in an SQLite file: after a crash a run is resumed where it was.
 
     async with Journal("runs.db") as journal:
         result = await journal.run(triage, "My money back!", run_id="order-7")
 
-Each model reply and each tool's outcome is on the disk before anything is made of it. After a crash the same
-line finds them: what was done is not done again, and what was cut off in the middle is. It is for one process
-at a time; for several see docs/durable.md.
+Each model reply and each tool result is on the disk before the run uses it. After a crash the same line of
+code finds them: a completed step is not run again, and an interrupted one is. A journal is for one process at
+a time; for several processes see docs/durable.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["Journal", "JournalStatus", "JournalSteps", "JournaledRun", "StepLost
 
 
 Write = Callable[[str, str], Awaitable[None]]
-"""Keeps what the step of a key gave, as JSON text, in the place of what was kept of it before."""
+"""Records the outcome of a step, by its key and as JSON text; a later outcome replaces the earlier one."""
 
 
 class StepLost(BaseException):
@@ -53,7 +53,7 @@ class StepLost(BaseException):
 
 
 class JournalSteps(ReplayedSteps):
-    """The `routelock.run.Executor` of one run: it writes each step as soon as it is done.
+    """The `routelock.run.Executor` of one run. It records each step as soon as it completes.
 
     Args:
         entries: the records of the run by key, in the order in which they were written.
@@ -65,7 +65,7 @@ class JournalSteps(ReplayedSteps):
 
 
 class _WrittenSteps:
-    """Carries out steps, and writes each as soon as it is done."""
+    """Runs steps, and records each as soon as it completes."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -108,7 +108,7 @@ class _WrittenSteps:
 
 
 JournalStatus = Literal["running", "waiting", "done", "failed"]
-"""Where a run of a journal stands, see `JournaledRun`."""
+"""The status of a run in a journal, see `JournaledRun`."""
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS routelock_runs (
@@ -126,38 +126,40 @@ _NOW = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 
 @dataclass(frozen=True, slots=True)
 class JournaledRun:
-    """A run that the journal knows."""
+    """A run in a journal."""
 
     run_id: str
     agent: str
-    """Name of the agent that it began with."""
+    """The name of the agent that it began with."""
     status: JournalStatus
-    """``running``: it goes on, or was cut off. ``waiting``: for answers or approvals. ``done``: it has a
-    final output. ``failed``: an error or a limit ended it, and it may be tried again."""
+    """``running``: it is running, or was interrupted by a crash. ``waiting``: it waits for answers or
+    approvals. ``done``: it has a final output. ``failed``: an error or a limit ended it; resume it to try
+    again."""
     begun: str
-    """When, in ISO 8601 and UTC."""
+    """When it began, in ISO 8601 and UTC."""
     changed: str
+    """When its status last changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """What is kept of one run."""
+class _RunRow:
+    """The record of one run."""
 
     agent: str
     input: str | None
-    """The first input, as JSON; None if the run was taken over as a state."""
+    """The first input, as JSON; None if the run began with a state."""
     since: str | None
-    """The state from which it goes on, as JSON; None if it goes on from the input."""
+    """The state from which it is resumed, as JSON; None if it begins with the input."""
     status: JournalStatus
     state: str | None
-    """Where it stood when it last ended, as JSON."""
+    """Its state when it last ended, as JSON."""
 
 
 class Journal:
-    """Runs that survive the process, for one process at a time.
+    """Runs that survive the end of the process, for one process at a time.
 
     Args:
-        path: the file, made if it is not there. Other processes are kept out as long as it is open.
+        path: the file. It is created if it does not exist; other processes are kept out while it is open.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -165,7 +167,7 @@ class Journal:
         self._going_on: set[str] = set()
 
     async def __aenter__(self) -> Journal:
-        await self._file.do(lambda db: None)  # another process is found out about now, and not in a run
+        await self._file.do(lambda db: None)  # if another process uses the file, raise now and not in a run
         return self
 
     async def __aexit__(
@@ -174,7 +176,7 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Close the file, and let others use it."""
+        """Close the file, so that other processes can use it."""
         self._file.close()
 
     async def run(
@@ -188,27 +190,26 @@ class Journal:
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
     ) -> RunResult[Any]:
-        """Begin a run, or go on with it, and return its result; a run that is done is not made again.
+        """Begin or resume a run, and return its result. A run that is done is not run again.
 
         Args:
-            agent: the agent that answers first. To continue a run, pass the same agents, context and settings
-                again.
-            input: see `Runner.run`. A `RunState` is for a run that waits or failed, such as one with calls
-                that are approved now. None goes on with what there is.
-            run_id: what the run is called, such as the id of an order.
+            agent: the first agent. To resume a run, pass the same agents, context and settings again.
+            input: see `Runner.run`. A `RunState` resumes a run that waits or failed, such as one with
+                approved calls. None resumes the run from what is recorded.
+            run_id: the id of the run, such as the number of an order.
             context: see `Runner.run`.
             max_turns: see `Runner.run`.
-            hooks: see `Runner.run`. They are told of steps that are replayed, too.
+            hooks: see `Runner.run`. They are called for replayed steps, too.
             run_config: see `Runner.run`; without ``run_id`` and ``executor``.
 
         Raises:
-            ConfigError: the id belongs to a run that began otherwise, has gone on since the state was taken,
-                or is being carried out.
-            JournalError: what a step gave, or the end, could not be written down. The run stands as after a
+            ConfigError: the id belongs to a run with another input or agent, the run has gone on since the
+                state was taken, or it is running.
+            JournalError: the outcome of a step, or the end, could not be recorded. The run is as after a
                 crash.
-            RoutelockError: whatever ended the run. It is kept as failed, and the same call tries it again.
+            RoutelockError: the run failed. It is recorded as failed, and the same call resumes it.
         """
-        with self._alone(run_id), _telling(run_id):
+        with self._exclusive(run_id), _journal_errors(run_id):
             beginning, config = await self._begin(agent, input, run_id, context, max_turns, hooks, run_config)
             try:
                 run = start(agent, beginning, context, max_turns, hooks, config, stream=False)
@@ -230,16 +231,17 @@ class Journal:
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
     ) -> AsyncGenerator[RunEvent]:
-        """Do `run` and yield what happens, down to `RunDone`; close it with `contextlib.aclosing`.
+        """Do `run` and yield its events, the last being `RunDone`; close it with `contextlib.aclosing`.
 
-        Leaving it early is like a crash: the same call goes on. A reply that is replayed is shown whole.
+        Closing it early has the effect of a crash: the same call resumes the run. A replayed reply is yielded
+        as one event.
         """
-        with self._alone(run_id), _telling(run_id):
+        with self._exclusive(run_id), _journal_errors(run_id):
             beginning, config = await self._begin(agent, input, run_id, context, max_turns, hooks, run_config)
             try:
                 run = start(agent, beginning, context, max_turns, hooks, config, stream=True)
-                async with RunStream(run) as happening:
-                    async for event in happening:
+                async with RunStream(run) as events:
+                    async for event in events:
                         if isinstance(event, RunDone):
                             await self._end(event.result, config)
                         yield event
@@ -248,9 +250,9 @@ class Journal:
                 raise
 
     async def runs(self, *statuses: JournalStatus) -> list[JournaledRun]:
-        """Return the runs that stand like this, the oldest first; all of them, if no status is given.
+        """Return the runs with these statuses, the oldest first; without a status, all runs.
 
-        Once, after a start, go on with those that were cut off::
+        After a start of the process, resume the runs that were interrupted::
 
             for one in await journal.runs("running"):
                 await journal.run(agents[one.agent], run_id=one.run_id)
@@ -261,16 +263,16 @@ class Journal:
         return [one for one in every if not statuses or one.status in statuses]
 
     async def state(self, run_id: str, *, agents: Sequence[Agent[Any]]) -> RunState | None:
-        """Return where a run stands that waits or has ended; None as long as it has not.
+        """Return the state of a run that waits or has ended; None while it runs.
 
         Args:
-            run_id: of the run.
+            run_id: the id of the run.
             agents: see `RunState.from_json`.
 
         Raises:
-            ConfigError: there is no such run, or it names an agent that is not there.
+            ConfigError: the journal has no such run, or the state names an agent that was not given.
         """
-        kept = await self._kept(run_id)
+        kept = await self._row_of(run_id)
         if kept is None:
             raise ConfigError(f"The journal has no run {run_id!r:.80}.")
         if kept.status == "running" or kept.state is None:
@@ -278,18 +280,18 @@ class Journal:
         return RunState.from_json(kept.state, agents=agents)
 
     async def forget(self, run_id: str) -> None:
-        """Remove all that is kept of a run.
+        """Remove the records of a run.
 
         Raises:
-            ConfigError: it is being carried out.
+            ConfigError: the run is running.
         """
-        with self._alone(run_id):
+        with self._exclusive(run_id):
             await self._file.do(partial(_forget, run_id=run_id))
 
     @contextmanager
-    def _alone(self, run_id: str) -> Generator[None]:
+    def _exclusive(self, run_id: str) -> Generator[None]:
         if run_id in self._going_on:
-            raise ConfigError(f"The run {run_id!r:.80} is being carried out by this process at this moment.")
+            raise ConfigError(f"The run {run_id!r:.80} is running in this process at the moment.")
         self._going_on.add(run_id)
         try:
             yield
@@ -306,12 +308,14 @@ class Journal:
         hooks: RunHooks | None,
         config: RunConfig | None,
     ) -> tuple[list[Message] | RunState, RunConfig]:
-        """Return what a run begins with, once it is kept, and its settings."""
+        """Record a run, and return its beginning and its settings."""
         config = config or RunConfig()
         if config.executor is not None or config.run_id is not None:
             raise ConfigError("The journal sets run_id and executor of the RunConfig itself: leave them out.")
-        before = await self._kept(run_id)
-        kept = _new(agent, input, run_id) if before is None else _known(before, agent, input, run_id)
+        before = await self._row_of(run_id)
+        kept = (
+            _new_row(agent, input, run_id) if before is None else _resumed_row(before, agent, input, run_id)
+        )
         state = kept.since if kept.status == "running" else kept.state
         beginning: list[Message] | RunState = json.loads(kept.input or "[]")
         if state is not None:
@@ -324,10 +328,10 @@ class Journal:
         steps = JournalSteps(entries, partial(self._write, run_id))
         return beginning, replace(config, executor=steps, run_id=run_id)
 
-    async def _kept(self, run_id: str) -> _Kept | None:
+    async def _row_of(self, run_id: str) -> _RunRow | None:
         sql = "SELECT agent, input, since, status, state FROM routelock_runs WHERE run_id = ?"
         row = await self._file.do(lambda db: db.execute(sql, (run_id,)).fetchone())
-        return None if row is None else _Kept(*row)
+        return None if row is None else _RunRow(*row)
 
     async def _write(self, run_id: str, key: str, entry: str) -> None:
         sql = (
@@ -337,7 +341,7 @@ class Journal:
         await self._file.do(lambda db: db.execute(sql, (run_id, key, entry, run_id)))
 
     async def _end(self, result: RunResult[Any] | None, config: RunConfig) -> None:
-        """Keep where the run stands, which says all that its steps said, but for those it did not come to."""
+        """Record the state of a run. It replaces the records of the steps that the run reached."""
         if result is None:  # it did not begin
             return
         left = cast(JournalSteps, config.executor).left if result.stop_reason != "done" else {}
@@ -353,36 +357,36 @@ class Journal:
         except sqlite3.Error as error:
             raise JournalError(
                 f"The {what} of the run {run_id!r:.80} could not be written into the journal: {error}. Make "
-                "room for it, and make the same call again: of what is written there nothing is done twice."
+                "room for it, and make the same call again: no recorded step is run twice."
             ) from error
 
 
 @contextmanager
-def _telling(run_id: str) -> Generator[None]:
-    """Tell that a step is lost."""
+def _journal_errors(run_id: str) -> Generator[None]:
+    """Raise a `JournalError` for a step that could not be recorded."""
     try:
         yield
     except StepLost as lost:
         raise JournalError(
-            f"What step {str(lost)!r} of the run {run_id!r:.80} gave could not be written into the journal: "
-            f"{lost.__cause__}. Make room for it, and make the same call again: it goes on after the last "
-            "step that was written."
+            f"The outcome of step {str(lost)!r} of the run {run_id!r:.80} could not be written into the "
+            f"journal: {lost.__cause__}. Make room for it, and make the same call again: the run is resumed "
+            "after the last recorded step."
         ) from lost.__cause__
 
 
-def _new(agent: Agent[Any], input: RunInput | RunState | None, run_id: str) -> _Kept:
+def _new_row(agent: Agent[Any], input: RunInput | RunState | None, run_id: str) -> _RunRow:
     if input is None:
         raise ConfigError(f"The journal has no run {run_id!r:.80}: begin it with an input.")
     if isinstance(input, RunState):
-        return _Kept(agent.name, None, _text(input, run_id), "running", None)
-    return _Kept(agent.name, json.dumps(to_messages(input)), None, "running", None)
+        return _RunRow(agent.name, None, _text(input, run_id), "running", None)
+    return _RunRow(agent.name, json.dumps(to_messages(input)), None, "running", None)
 
 
-def _known(kept: _Kept, agent: Agent[Any], input: RunInput | RunState | None, run_id: str) -> _Kept:
-    """Return the run as it is to go on."""
+def _resumed_row(kept: _RunRow, agent: Agent[Any], input: RunInput | RunState | None, run_id: str) -> _RunRow:
+    """Return the record of the run as it is to be resumed."""
     if isinstance(input, RunState):
         text = _text(input, run_id)
-        if text != kept.since:  # else it was begun already, and is done, waits, or was cut off
+        if text != kept.since:  # else this state was used already
             _check_follows(input, kept)
             return replace(kept, since=text, status="running")
     elif input is not None and json.dumps(to_messages(input)) != kept.input:
@@ -401,11 +405,11 @@ def _text(state: RunState, run_id: str) -> str:
     return state.to_json()
 
 
-def _check_follows(given: RunState, kept: _Kept) -> None:
-    """Make sure that nothing is lost or done twice by going on from a state."""
+def _check_follows(given: RunState, kept: _RunRow) -> None:
+    """Check that resuming from a state neither loses nor repeats a step."""
     if kept.status == "running":
         raise ConfigError(
-            f"The run {given.run_id!r:.80} goes on from another state already: leave the input out."
+            f"The run {given.run_id!r:.80} was resumed from another state: leave the input out."
         )
     if kept.status == "done" or is_behind(given.document, parse_document(kept.state or "{}")):
         raise ConfigError(
@@ -413,7 +417,7 @@ def _check_follows(given: RunState, kept: _Kept) -> None:
         )
 
 
-def _start(db: sqlite3.Connection, *, run_id: str, kept: _Kept) -> None:
+def _start(db: sqlite3.Connection, *, run_id: str, kept: _RunRow) -> None:
     db.execute(
         f"INSERT INTO routelock_runs VALUES (?, ?, ?, ?, 'running', NULL, {_NOW}, {_NOW})"
         f" ON CONFLICT (run_id) DO UPDATE SET since = excluded.since, status = 'running', changed = {_NOW}",

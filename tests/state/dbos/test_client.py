@@ -198,7 +198,7 @@ def run(worker: Worker, agent: str, run_id: str, **options: Any) -> EndedRun:
 # -- runs --
 
 
-def test_a_run_is_carried_out_elsewhere(worker: Worker) -> None:
+def test_a_worker_runs_what_a_client_starts(worker: Worker) -> None:
     ended = run(worker, "clerk", "one")
     assert (ended.status, ended.error, sorted(worker.world.paid["one"])) == ("done", None, [5, 6])
     state = ended.state(agents=worker.agents)
@@ -211,7 +211,7 @@ def test_one_id_is_one_run(worker: Worker) -> None:
     assert sorted(worker.world.paid["twice"]) == [5, 6]
 
 
-def test_an_id_of_another_run_is_told_and_not_taken_for_this_one(worker: Worker) -> None:
+def test_the_id_of_another_run_is_an_error(worker: Worker) -> None:
     run(worker, "clerk", "taken")
     with pytest.raises(ConfigError, match="The run 'taken' began with another agent"):
         run(worker, "mirror", "taken")
@@ -229,7 +229,7 @@ def test_an_agent_as_a_tool_and_a_tool_at_once(worker: Worker) -> None:
     assert within == {"nested": [1], "nested/t1.tool.clerk.c": [5, 6]}
 
 
-def test_the_worker_makes_the_context_of_what_the_client_gave(worker: Worker) -> None:
+def test_the_worker_makes_the_context_from_the_clients_json(worker: Worker) -> None:
     ended = run(worker, "mirror", "context", context={"user": "u1"})
     assert ended.state(agents=worker.agents).items[-1].message.get("content") == "{'user': 'u1'}"
 
@@ -239,7 +239,7 @@ def test_a_run_that_is_shown_is_streamed(worker: Worker) -> None:
     assert ended.state(agents=worker.agents).items[-1].message.get("content") == "None live"
 
 
-def test_a_run_that_fails_says_why_and_can_be_tried_again(worker: Worker) -> None:
+def test_a_failed_run_has_an_error_and_can_be_resumed(worker: Worker) -> None:
     ended = run(worker, "failing", "fails")
     assert (ended.status, ended.error) == ("failed", "RateLimited: Slow down.")
     worker.world.failing = False
@@ -252,7 +252,7 @@ def test_a_run_that_fails_says_why_and_can_be_tried_again(worker: Worker) -> Non
     assert (after.status, after.segment) == ("done", 2)
 
 
-def test_what_is_approved_is_done_once_whoever_says_it_how_often(worker: Worker) -> None:
+def test_an_approved_call_is_made_once_and_the_first_decision_counts(worker: Worker) -> None:
     first = run(worker, "gated", "gate")
     assert (first.status, worker.world.paid["gate"]) == ("waiting", [])
     state = first.state(agents=worker.agents)
@@ -267,8 +267,8 @@ def test_what_is_approved_is_done_once_whoever_says_it_how_often(worker: Worker)
     assert (ended.status, ended.segment, worker.world.paid["gate"]) == ("done", 2, [5])
 
 
-def test_a_state_from_before_a_call_is_not_carried_out_after_it(worker: Worker) -> None:
-    """Who takes the newest end of the run with a state from before it would pay twice."""
+def test_an_outdated_state_is_refused(worker: Worker) -> None:
+    """The newest end of the run with an older state would pay twice."""
     first = run(worker, "gated", "behind")
     state = first.state(agents=worker.agents)
     one = state.approve(state.interruptions[0])
@@ -286,7 +286,7 @@ def test_a_state_from_before_a_call_is_not_carried_out_after_it(worker: Worker) 
     assert (ended.status, ended.segment, worker.world.paid["behind"]) == ("done", 3, [5, 6])
 
 
-def test_a_run_whose_last_part_has_no_state_goes_on_from_the_one_that_it_had(worker: Worker) -> None:
+def test_a_segment_without_a_state_is_resumed_from_the_one_before(worker: Worker) -> None:
     first = run(worker, "gated", "again")
     state = first.state(agents=worker.agents)
 
@@ -328,7 +328,7 @@ def answers(ended: EndedRun, worker: Worker) -> list[str]:
     return [str(item.message.get("content")) for item in items if item.kind == "tool"]
 
 
-def test_a_run_is_cancelled_in_the_middle_of_a_tool_and_goes_on_another_time(worker: Worker) -> None:
+def test_a_run_cancelled_in_a_tool_can_be_resumed(worker: Worker) -> None:
     ended = cancelled(worker, "slow", "cancel")
     assert (ended.status, ended.error) == ("cancelled", "ToolError: " + answers(ended, worker)[0])
     assert "Whether it had an effect is not known" in answers(ended, worker)[0]
@@ -341,17 +341,17 @@ def test_a_run_is_cancelled_in_the_middle_of_a_tool_and_goes_on_another_time(wor
     after = client(worker, again)
     assert (after.status, after.segment) == ("done", 3)
     assert after.state(agents=worker.agents).items[-1].message.get("content") == "Never."
-    assert worker.world.waiting == ["cancel"], "what was cut off is not done again"
+    assert worker.world.waiting == ["cancel"], "an interrupted call is not made again"
 
 
-def test_what_was_done_when_a_run_was_cancelled_is_in_its_state(worker: Worker) -> None:
+def test_the_state_of_a_cancelled_run_has_its_completed_tools(worker: Worker) -> None:
     ended = cancelled(worker, "half", "half", recorded=["t1.tool.pay.p"])
-    done, cut_off = answers(ended, worker)
+    done, interrupted = answers(ended, worker)
     assert (done, worker.world.paid["half"]) == ("paid 5", [5])
-    assert "is not known" in cut_off
+    assert "is not known" in interrupted
 
 
-def test_what_is_recorded_is_not_done_again_though_whoever_put_the_state_together_could_not_come_to_it(
+def test_recorded_step_is_not_run_again_after_a_failed_resume(
     worker: Worker,
 ) -> None:
     async def act(client: RunClient) -> EndedRun:
@@ -372,11 +372,11 @@ def test_what_is_recorded_is_not_done_again_though_whoever_put_the_state_togethe
     assert (answers(ended, worker)[0], worker.world.paid["careful"]) == ("paid 5", [5])
 
 
-def test_a_run_is_cancelled_in_the_middle_of_an_agent_that_it_asked(worker: Worker) -> None:
+def test_a_run_cancelled_in_a_sub_run_has_a_state(worker: Worker) -> None:
     ended = cancelled(worker, "patron", "asked")
     assert ended.status == "cancelled"
     (answer,) = answers(ended, worker)
-    assert "The run was cancelled while this was going on" in answer
+    assert "The run was cancelled during this call" in answer
 
 
 def test_a_run_that_is_done_cannot_be_cancelled(worker: Worker) -> None:
@@ -399,7 +399,7 @@ def test_a_run_that_takes_too_long_is_ended(worker: Worker) -> None:
     assert ended.state(agents=worker.agents).turn == 1
 
 
-def test_what_cannot_be_is_refused(worker: Worker) -> None:
+def test_wrong_calls_of_a_client_are_errors(worker: Worker) -> None:
     done = run(worker, "clerk", "refused")
 
     async def act(client: RunClient) -> None:
@@ -421,7 +421,7 @@ def test_what_cannot_be_is_refused(worker: Worker) -> None:
 # -- events --
 
 
-def test_another_process_sees_what_happens_and_can_come_late(worker: Worker) -> None:
+def test_a_client_reads_events_from_any_offset(worker: Worker) -> None:
     async def act(client: RunClient) -> tuple[list[StepPart], list[StepPart]]:
         await client.start("talker", "Hi", run_id="talk", show=True)
         async with aclosing(client.events("talk")) as events:
@@ -436,7 +436,7 @@ def test_another_process_sees_what_happens_and_can_come_late(worker: Worker) -> 
     assert later == parts[1:]
 
 
-def test_who_watches_is_told_that_a_step_begins_anew_and_hears_nothing_more_from_the_dead(
+def test_a_restarted_step_is_marked_and_late_events_are_dropped(
     worker: Worker,
 ) -> None:
     async def two_lives() -> None:
@@ -501,14 +501,14 @@ async def _wherever_it_dies(name: str) -> None:
         await second.get_result(polling_interval_sec=0.02)
         assert facts(ended[-1]) == facts(whole)
         assert set(stage.done) == set(lived.done)
-        # done again is at most what was at work with the one that died, before any of it was recorded
+        # only steps that were running when the worker died, and were not recorded, are run again
         assert len(stage.done) <= len(lived.done) + max(1, together - 1)
     assert ended[-2] is not None, "this one lived"
     assert sorted(stage.done) == sorted(lived.done)
 
 
 @pytest.mark.parametrize("name", sorted(SCENES))
-def test_whoever_takes_a_run_over_comes_to_the_same_result(name: str, worker: Worker) -> None:
+def test_a_worker_that_takes_over_a_run_has_the_same_result(name: str, worker: Worker) -> None:
     try:
         worker.do(_wherever_it_dies(name))
     except RoutelockError:
@@ -556,7 +556,7 @@ async def _too_slow_once() -> Any:
     return result
 
 
-def test_a_handler_that_was_too_slow_is_not_asked_again_by_whoever_takes_over(worker: Worker) -> None:
+def test_a_handler_that_timed_out_is_not_called_again(worker: Worker) -> None:
     result = worker.do(_too_slow_once())
     assert result.final_output == "Done."
     assert [type(problem.error) for problem in result.errors] == [ProviderTimeout]

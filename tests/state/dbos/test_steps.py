@@ -1,4 +1,4 @@
-"""What the engine recorded of a run, read by key; what it did not record ends the run."""
+"""Recorded steps of a run are read by key; a missing step ends the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def not_done(call: Call) -> Awaitable[Outcome]:
     raise AssertionError("it is recorded, or the run is over")
 
 
-def test_steps_are_found_by_their_key_and_those_of_the_engine_are_left_out() -> None:
+def test_steps_are_found_by_key_without_those_of_dbos() -> None:
     recorded = [
         {"function_id": 1, "function_name": "begins", "output": None},
         {"function_id": 2, "function_name": "t1.model.A", "output": "{}"},
@@ -36,26 +36,26 @@ def test_steps_are_found_by_their_key_and_those_of_the_engine_are_left_out() -> 
     assert recorded_entries(recorded) == {"t1.model.A": "{}"}
 
 
-async def test_a_reply_that_is_recorded_is_told() -> None:
+async def test_a_recorded_reply_is_yielded() -> None:
     done = MessageDone(message={"role": "assistant", "content": "Hi."})
     steps = RecordedSteps({MODEL.key: ModelStep(done=done).to_json()})
     async with aclosing(steps.stream(MODEL, never)) as events:
         assert [event async for event in events] == [done]
 
 
-async def test_a_reply_that_is_not_recorded_ends_the_run() -> None:
+async def test_a_missing_reply_ends_the_run() -> None:
     async with aclosing(RecordedSteps({}).stream(MODEL, never)) as events:
         with pytest.raises(RoutelockError, match="cancelled"):
             await anext(events)
 
 
-async def test_a_tool_of_which_nothing_is_recorded_may_have_begun_and_the_run_stops() -> None:
+async def test_a_missing_tool_outcome_stops_the_run() -> None:
     (outcome,) = await RecordedSteps({}).gather([TOOL], not_done)
     assert outcome["stop"]
     assert "Whether it had an effect is not known" in outcome["err"]["message"]
 
 
-async def test_a_tool_that_is_recorded_is_answered_as_it_was() -> None:
+async def test_a_recorded_tool_outcome_is_returned() -> None:
     kept = {"ok": {"content": "paid"}}
     steps = RecordedSteps({TOOL.key: json.dumps(kept)})
     assert await steps.gather([TOOL], not_done) == [kept]

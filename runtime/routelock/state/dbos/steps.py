@@ -1,8 +1,8 @@
 """The executor of a durable run: each model call and each tool is a step of a DBOS workflow.
 
-Steps are found by their key, as in a journal, and not by their place as DBOS does: tools and sub-runs of one
-turn go on at the same time, in no fixed order. So the records are read once, when a worker takes a run over;
-new steps get the places after them.
+Steps are found by their key, as in a journal, and not by their position as DBOS does: tools and sub-runs of
+one turn run at the same time, in no fixed order. So the records are read once, when a worker takes over a
+run; new steps get the positions after them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken
 
 
 BEGINS = "begins"
-"""The step with which each worker begins that takes a run over."""
+"""The first step of each worker that takes over a run."""
 
-_CUT_OFF: Outcome = {
+_INTERRUPTED: Outcome = {
     "err": {
         "type": "raised",
-        "message": "The run was cancelled while this was going on. Whether it had an effect is not known.",
+        "message": "The run was cancelled during this call. Whether it had an effect is not known.",
         "retryable": False,
     },
     "stop": True,
@@ -40,8 +40,8 @@ class DurableSteps(ReplayedSteps):
 
     Args:
         entries: the records by key.
-        attempt: how many workers have started with the run, this one included.
-        show: whether events are written down for readers elsewhere.
+        attempt: how many workers have begun the run, this one included.
+        show: whether events are recorded for `RunClient.events`.
     """
 
     def __init__(self, entries: Mapping[str, str], *, attempt: int, show: bool) -> None:
@@ -49,7 +49,7 @@ class DurableSteps(ReplayedSteps):
 
 
 class _EngineSteps:
-    """Carries out each step as a step of the engine, which records it."""
+    """Runs each step as a step of DBOS, which records it."""
 
     def __init__(self, attempt: int, *, show: bool) -> None:
         self._attempt = attempt
@@ -59,7 +59,7 @@ class _EngineSteps:
     async def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        """Run a model step to its end, and yield the reply; deltas go to readers elsewhere."""
+        """Run a model step to its end, and yield the reply; deltas go to `RunClient.events` only."""
         step = ModelStep()
 
         async def ask(out: StepStream) -> str:
@@ -83,7 +83,7 @@ class _EngineSteps:
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        """Run tool steps at the same time; each is recorded as soon as it is done."""
+        """Run tool steps at the same time; each is recorded as soon as it completes."""
 
         async def recorded(call: Call) -> Outcome:
             return await self._outcome(call, body)
@@ -102,10 +102,10 @@ class _EngineSteps:
         return made[0]
 
     async def _step(self, key: str, work: Callable[[StepStream], Awaitable[str]]) -> None:
-        """Do it within a step of the engine, and raise here what it raises: the engine could not do so again.
+        """Run a function as a step of DBOS, and raise its error here: DBOS could not raise it again.
 
         Raises:
-            RunLost: the engine could not record it.
+            RunLost: DBOS could not record the step.
         """
         failed: list[Exception] = []
 
@@ -120,7 +120,7 @@ class _EngineSteps:
         place = engine().DBOS.reserve_step()
         try:
             await place.run_async({"name": key, "preemptible": True}, body)
-        except Exception as error:  # what the body raises is in `failed`
+        except Exception as error:  # not of the body, whose errors are in `failed`
             raise RunLost(f"Step {key!r} could not be recorded.") from error
         if failed:
             raise failed[0]
@@ -129,12 +129,12 @@ class _EngineSteps:
 async def taken_over(
     recorded: Sequence[Mapping[str, Any]], *, show: bool, before: Mapping[str, str] | None = None
 ) -> DurableSteps:
-    """Begin to carry on with a run, within its workflow.
+    """Take over a run, within its workflow.
 
     Args:
-        recorded: the steps that the engine knows of it.
-        show: whether events are written down for others.
-        before: recorded steps of the workflow before it, by key.
+        recorded: the steps of the workflow that DBOS has recorded.
+        show: whether events are recorded for `RunClient.events`.
+        before: recorded outcomes of the workflow before this one, by key.
     """
     dbos = engine().DBOS
     last = max((step["function_id"] for step in recorded), default=0)
@@ -151,7 +151,7 @@ async def taken_over(
 
 
 def recorded_entries(recorded: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return what is recorded of a run, by the key of the step."""
+    """Return the recorded outcomes of a run, by the key of the step."""
     return {step["function_name"]: step["output"] for step in recorded if isinstance(step["output"], str)}
 
 
@@ -180,4 +180,4 @@ class _NoSteps:
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        return [_CUT_OFF] * len(calls)
+        return [_INTERRUPTED] * len(calls)
