@@ -123,7 +123,7 @@ async def test_closing_what_another_task_is_reading_says_what_to_do() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(running.drain)
         await anyio.wait_all_tasks_blocked()
-        with pytest.raises(ConfigError, match="being read by another task"):
+        with pytest.raises(ConfigError, match="Another task is reading this stream"):
             await running.aclose()
         assert opened == ["open"]
         group.cancel_scope.cancel()

@@ -147,7 +147,7 @@ async def test_it_shows_how_far_the_run_has_come() -> None:
 async def test_a_handle_is_for_one_run() -> None:
     handle = RunHandle()
     await Runner.run(agent("A", "Hello."), "Hi", handle=handle)
-    with pytest.raises(ConfigError, match="one run"):
+    with pytest.raises(ConfigError, match="used for another run"):
         await Runner.run(agent("B", "Hello."), "Hi", handle=handle)
     assert handle.result is not None
     assert handle.result.last_agent.name == "A"

@@ -1,4 +1,4 @@
-"""The settings of a run, for all its agents, and its limits."""
+"""Settings and limits of a run; they hold for all its agents."""
 
 from __future__ import annotations
 
@@ -33,35 +33,36 @@ __all__ = ["Limits", "Mistake", "NextAgent", "OnLimit", "RunConfig", "listed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may consume; None is no limit. See ``RunConfig.limits``, and ``on_limit`` for how it ends.
+    """Limits of a run; None means no limit. ``RunConfig.on_limit`` says what a limit does.
 
-    Where an option says the same, such as ``max_turns``, the smaller one holds: so whoever makes a run can
-    be stricter than an app's limits, and not laxer. ``max_turns`` and ``max_handoffs`` as they are by default
-    say nothing here.
+    Some limits have an option of the same meaning, such as ``max_turns``. The smaller of the two holds, so
+    the code that starts a run can tighten an app's limits and cannot loosen them. The defaults of
+    ``max_turns`` and ``max_handoffs`` do not count.
 
-    A limit is looked at before a model call or a tool is begun, and what has begun comes to its end: tokens
-    and money may go over by what the last call took. Runs of agents as tools count as part of the run.
+    The run checks its limits before it begins a model call or a tool. It never interrupts one for a limit
+    (except ``seconds``), so tokens and cost may exceed their limit by the last call. The runs of agents that
+    are called as tools count as part of the run.
     """
 
     turns: int | None = None
-    """Model calls that got a reply, over all agents; ``max_turns`` says the same."""
+    """Model calls that got a reply, over all agents. Same as ``max_turns``."""
     handoffs: int | None = None
-    """Transfers; ``RunConfig.max_handoffs`` says the same. An agent that is asked as a tool may make as
-    many."""
+    """Handoffs that are carried out. Same as ``RunConfig.max_handoffs``. An agent that is called as a tool
+    may make the same number of its own."""
     requests: int | None = None
-    """Model calls with those that failed and were made again."""
+    """Model calls, failed attempts included."""
     tool_calls: int | None = None
-    """Tools that are run, agents as tools included; transfers are none."""
+    """Tools that are run, agents as tools included. Handoffs do not count."""
     tokens: int | None = None
-    """Input and output tokens together, estimated where a model's server does not count them; if a handler of
-    the app's does not say, the result has a warning."""
+    """Input and output tokens together, estimated where the model's server does not count them. The result
+    has a warning if one of the app's own handlers reports no tokens."""
     cost: float | None = None
-    """US dollars, as far as prices are known, see `Usage.cost`; if one is not, the result has a warning."""
+    """US dollars, see `Usage.cost`. The result has a warning if a price is not known."""
     seconds: float | None = None
-    """From beginning to end; ``RunConfig.timeout`` says the same."""
+    """Duration of the whole run. Same as ``RunConfig.timeout``."""
 
     def problems(self) -> list[str]:
-        """Return what cannot be meant."""
+        """Return what is wrong with these limits; empty if nothing is."""
         return [
             f"limits.{each.name} must be a number above 0, or None for no limit, not {value!r:.80}"
             for each in fields(self)
@@ -69,7 +70,13 @@ class Limits:
         ]
 
     def used_up(self, usage: Usage, made: int = 0, calls: int = 0) -> str:
-        """Say which limit does not allow another model call, or so many more tool calls; "" if all do."""
+        """Return which limit is reached, as text; "" if none is.
+
+        Args:
+            usage: consumed so far.
+            made: tool calls made so far.
+            calls: tool calls that are about to be made; 0 to ask for another model call.
+        """
         if calls:
             over = self.tool_calls is not None and made + calls > self.tool_calls
             return f"{made} of {self.tool_calls} tool calls are made" if over else ""
@@ -81,8 +88,8 @@ class Limits:
             return f"{usage.cost:.4f} of {self.cost:.4f} US dollars are spent"
         return ""
 
-    def within(self) -> Limits:
-        """Return what holds for a run within another one too: its turns and its time are given to it."""
+    def for_sub_run(self) -> Limits:
+        """Return the limits of a sub-run: the outer run gives it its turns and its time."""
         return replace(self, turns=None, handoffs=None, seconds=None)
 
 
@@ -94,118 +101,124 @@ def _is_number(name: str, value: object) -> bool:
 
 
 Mistake = Literal["unknown_tool", "bad_arguments", "failed_handoff"]
+"""Mistakes that can end a run, see ``RunConfig.raise_on``."""
 
 NextAgent = Literal["reset", "sticky"]
-"""The agent that the next run should begin with: the first one again, or the one that spoke last."""
+"""The agent that the next run begins with: the first agent of this run, or the last active one."""
 
 OnLimit = Literal["raise", "return"] | Callable[[LimitExceeded], MaybeAwaitable[Any]]
-"""What a limit does: raise, end the run with what there is, or end it with what a function returns."""
+"""What a limit does: raise, return the partial result, or call a function for the final output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """Settings of one run. Everything has a default that is safe to ship."""
+    """Settings of one run; every default is safe for production."""
 
     model: str | Handler | None = None
-    """Answers for every agent of the run in place of its own model or default handler."""
+    """Model or handler that answers for every agent, in place of the agent's own."""
     handler: str | None = None
-    """Starts the run at this handler of the first agent instead of at its default."""
+    """Name of the first agent's handler that the run starts with, in place of its default."""
     fallback: bool = False
-    """Whether, when a handler fails before it showed anything, the agent's next one by priority answers."""
+    """Whether the agent's next handler by priority answers when one fails before it showed anything."""
     scopes: Collection[str] = frozenset()
-    """Who is asking, such as ``("owner",)``; nothing for somebody unknown. See `routelock.scopes`."""
+    """Permission scopes granted to this run, such as ``("owner",)``; empty for an unknown user. See
+    `routelock.scopes`."""
     user_id: str | None = None
-    """The app's name for the user. Tools and hooks find it in their context; no model is told."""
+    """The app's id of the user. Tools and hooks find it in their context; models never see it."""
     conversation_id: str | None = None
-    """The app's name for the conversation, alike."""
+    """The app's id of the conversation, available in the same places as ``user_id``."""
     model_settings: Mapping[str, Any] = field(default_factory=lambda: {})
-    """Added to each agent's own settings, which win key by key."""
+    """Settings for all agents. An agent's own setting overrides the one of the same key."""
     agents: Sequence[Agent[Any]] = ()
-    """More agents that handoffs may name, for graphs that objects alone do not connect."""
+    """More agents that handoffs may name as their target, for graphs that are wired by name."""
     handoff_input_filter: HandoffInputFilter | None = None
-    """Used on every handoff that has no filter of its own."""
+    """Filter for every handoff that has none of its own."""
     nest_handoff_history: bool = False
-    """Whether a target sees a summary of what came before, where no filter applies."""
+    """Whether a target sees a summary of the earlier history, where no filter applies."""
     handoff_history_mapper: HandoffHistoryMapper | None = None
-    """Writes those summaries instead of `routelock.history.default_handoff_history_mapper`."""
+    """Writes these summaries in place of `routelock.history.default_handoff_history_mapper`."""
     nest_keep_last_user: bool = True
     """Whether the newest user message follows a summary, word for word."""
     history_wrappers: tuple[str, str] | None = None
-    """The markers around a summary; None takes those of the task, see
+    """Markers before and after a summary. None means those of the current task, see
     `routelock.history.set_conversation_history_wrappers`."""
     handoff_prompt: bool = False
-    """Whether agents that have handoffs are told about transfers in their system prompt."""
+    """Whether the system prompt of agents with handoffs explains transfers."""
     multiple_handoffs: Literal["first", "reject"] = "first"
-    """What to do with several transfers in one reply: take the first, or refuse all and ask again."""
+    """What to do with several handoffs in one reply: carry out the first, or refuse all and call the model
+    again."""
     foreign_calls: Literal["told", "shown"] = "told"
-    """How an agent sees what it could not have called itself, the others' tools and transfers: told in
-    a note, or shown as calls, which models take for their own."""
+    """How an agent sees calls that it could not have made, those of other agents: ``"told"`` in a note, or
+    ``"shown"`` as calls, which models mistake for their own."""
     timeout: float | None = None
-    """Seconds that the run may take; then whatever it waits for is cancelled, and it ends as at any other
-    limit, with `RunTimeout`. What a slow reader of a stream takes does not count."""
+    """Seconds that the run may take. After that, the run cancels what it waits for and ends like at any
+    other limit, with `RunTimeout`. The time that the reader of a stream takes does not count."""
     turn_timeout: float | None = None
-    """Seconds that each turn's reply may take, its retries included; then the handler has failed with
-    `ProviderTimeout`, and ``fallback`` applies. A tool has a ``timeout`` of its own."""
+    """Seconds that the reply of each turn may take, retries included. After that, the handler has failed
+    with `ProviderTimeout`, and ``fallback`` applies. Tools have a ``timeout`` of their own."""
     raise_on: Collection[Mistake] = ()
-    """What ends the run instead of being answered, so that the model can correct it or go on without:
-    ``"unknown_tool"``, a call of a name that was not offered; ``"bad_arguments"``, arguments of a tool or a
-    transfer that do not fit; ``"failed_handoff"``, a transfer that was tried and not made, for whatever
-    reason, and a target that fails or is too slow while its caller waits. The first two end it with
-    `ModelBehaviorError`, the last with `HandoffError` or with the target's error. See docs/agents.md."""
+    """Mistakes that end the run. By default the model gets an error as tool result and can correct itself.
+
+    ``"unknown_tool"``: a call of a name that was not offered. ``"bad_arguments"``: arguments of a tool or a
+    handoff that do not match its schema. ``"failed_handoff"``: a handoff that was tried and not carried out,
+    or a target that failed or timed out while its caller waited. The first two raise `ModelBehaviorError`,
+    the last raises `HandoffError` or the target's error. See docs/agents.md."""
     max_mistakes: int = 3
-    """So many turns in a row with nothing but mistakes end the run."""
+    """Number of turns in a row with nothing but mistakes after which the run ends."""
     limits: Limits | None = None
-    """What the run may consume, all in one place. Where an option beside it says the same, the smaller one
-    holds."""
+    """All limits of the run in one place. The smaller value holds where an option means the same."""
     tools_at_once: int | None = None
-    """So many of the tools that one reply calls run at the same time; None for all. The time that a call
-    waits does not count for its ``timeout``."""
+    """How many tools of one reply run at the same time; None for all. The ``timeout`` of a tool starts when
+    the tool does."""
     max_handoffs: int | None = 5
-    """So many transfers may happen; one more is refused, and after that the run ends."""
+    """Number of handoffs that the run carries out; None for no limit. The next one is refused, and the one
+    after that ends the run."""
     detect_loops: bool = True
-    """Whether going round without progress, or saying nothing after tools and transfers, is answered
-    with a nudge, and then ends the run."""
+    """Whether a model that makes no progress, or replies with nothing after tools and handoffs, gets a
+    message that says so. If that does not help, the run ends with `LoopDetected`."""
     warn_handoffs_over: int | None = 5
-    """One warning on the result when an agent is offered more handoffs than that: models choose badly
-    among many. None warns never."""
+    """Number of handoffs offered to one agent above which the result has a warning, because models choose
+    badly among many. None never warns."""
     next_agent: NextAgent = "reset"
-    """Who answers the user's next message: with ``"reset"`` the agent that this run began with, with
-    ``"sticky"`` whoever was in charge when it ended, but nobody who was only asked something and was to
-    return. It is ``RunResult.next_agent``, to be passed on."""
+    """Which agent ``RunResult.next_agent`` names: with ``"reset"`` the one that this run began with, with
+    ``"sticky"`` the one that was active at the end. If that one was to return an answer to its caller, it is
+    the caller."""
     on_limit: OnLimit = "raise"
-    """What happens when a limit ends the run: raise the error (which carries the partial result),
-    return the partial result, or a function of the error that gives the final output. That is an assistant
-    message of the conversation then, as text or JSON; a run that goes on is not shown it."""
+    """What happens when a limit ends the run: raise the error, which carries the partial result; return the
+    partial result; or call a function with the error, which returns the final output. That output becomes an
+    assistant message of the conversation, as text or JSON. A resumed run does not show it to the model."""
     available: Callable[[Agent[Any]], MaybeAwaitable[bool | str]] | None = None
-    """Asked about each target at the time of a transfer, sync or async; a text says why it cannot take over
-    now. What it raises is a no. It is within the ``timeout`` of the handoff."""
+    """Function, sync or async, that says whether a target can take over now. A text is a refusal and its
+    reason; an exception is a refusal too. It counts towards the ``timeout`` of the handoff."""
     capacity: Capacity | None = None
-    """How many transfers each agent holds at a time, over all runs that share this object."""
+    """How many handoffs each agent holds at a time, over all runs that share this object."""
     handoff_types: HandoffTypes | None = None
-    """Checks the payloads that ride along; None knows the built-in types."""
+    """Types that handoff payloads are checked against; None for the built-in types."""
     strict_payloads: bool = False
-    """Whether a payload that does not fit its type refuses the transfer, instead of a warning."""
+    """Whether a payload that does not match its type refuses the handoff; otherwise it adds a warning."""
     clock: Callable[[], float] = time.time
-    """Gives the seconds of `HandoffRecord.started`; replace it for exact tests."""
+    """Returns the time in seconds for records and traces; replace it for exact tests."""
     external_tools: Sequence[Tool | ToolSpec] = ()
-    """Tools that the caller runs. Every agent is offered them, before a tool of its own with the same
-    name. A call of one ends the run, see ``RunResult.pending``."""
+    """Tools that the caller runs. They are offered to every agent and replace its own tool of the same name.
+    A call of one ends the run, see ``RunResult.pending``."""
     shared_memory: Mapping[str, Any] = field(default_factory=lambda: {})
-    """What ``RunContext.shared_memory`` starts with. The run works on a copy."""
+    """Initial ``RunContext.shared_memory``. The run works on a copy."""
     input_guardrails: Sequence[Guardrail] = ()
+    """Guardrails of the run's input. They run before the first model call."""
     output_guardrails: Sequence[Guardrail] = ()
+    """Guardrails of the final output."""
     guardrails_beside: bool = False
-    """Whether an agent's input guardrails run beside its first model call, and not before it. Nothing of the
-    reply is shown, and no tool runs, before they are done; what they refuse may have cost that call. Those of
-    the run come first in any case."""
+    """Whether an agent's input guardrails run while its first model call is made, and not before it. The run
+    holds back the reply and its tools until they have passed. A refused input may have cost that call."""
     retry: Retry = field(default_factory=Retry)
+    """How often a failed model call is tried again."""
     trace: str | PathLike[str] | Trace | Sequence[str | PathLike[str] | Trace] | None = None
-    """What happens is written there as it happens: the path of a file, which is appended to, see
-    `routelock.tracing.TraceFile`; any other `routelock.tracing.Trace`; or several. None writes nothing."""
+    """Where the run is traced while it goes on: the path of a file to append to (see
+    `routelock.tracing.TraceFile`), another `routelock.tracing.Trace`, or several. None writes no trace."""
     executor: Executor | None = None
-    """Carries out model and tool calls; None runs them right here."""
+    """Carries out model and tool calls, such as an engine for durable runs; None for direct calls."""
     run_id: str | None = None
-    """Names the run in ids and idempotency keys; None makes one up."""
+    """Id of the run, used in other ids and in idempotency keys; None for a random one."""
 
     def __post_init__(self) -> None:
         if self.scopes:
@@ -220,10 +233,10 @@ class RunConfig:
 
 
 def _wrong_types(config: RunConfig) -> list[str]:
-    """Find what would only fail in the middle of a run, as somebody else's fault."""
+    """Find wrong types that would otherwise fail in the middle of a run, far from their cause."""
     kinds: tuple[tuple[str, type | UnionType, str], ...] = (
         ("handler", str | None, "the name of a handler"),
-        ("fallback", bool, "True or False; whoever is next by priority takes over"),
+        ("fallback", bool, "True or False; the next handler by priority takes over"),
         ("shared_memory", Mapping, "a dict"),
         ("agents", Collection, "a list of agents"),
         ("input_guardrails", Sequence, "a list of functions"),
@@ -279,7 +292,7 @@ def _is_trace(each: object) -> bool:
 
 
 def listed(trace: Any) -> Sequence[Any]:
-    """Return one trace or several as several, and none as none."""
+    """Return the traces of a setting that may be one trace, several, or None."""
     if isinstance(trace, list | tuple):
         return cast("Sequence[Any]", trace)
     return () if trace is None else (trace,)

@@ -1,4 +1,4 @@
-"""What a run emits while it goes on, for readers of a stream."""
+"""Events of a streamed run."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class AgentUpdated:
-    """This agent speaks from now on. The first event of every run names its first agent.
+    """Another agent is active from now on. The first event of every run names its first agent.
 
-    A run that goes on from a state goes on with its events, too: it names who speaks when somebody else does.
+    A resumed run continues its events: it emits this one only when the active agent changes.
     """
 
     type: ClassVar[Literal["agent_updated"]] = "agent_updated"
@@ -41,10 +41,10 @@ class AgentUpdated:
 
 @dataclass(frozen=True, slots=True)
 class EmptyReply:
-    """A reply had nothing in it: no text, no call, no refusal.
+    """The model's reply was empty: no text, no call, no refusal.
 
-    The run makes up no text in its place. It asks once more, or takes nothing for the answer, see
-    ``RunConfig.detect_loops``.
+    The run does not replace it with text. It calls the model once more, or takes the empty reply as the final
+    output, see ``RunConfig.detect_loops``.
     """
 
     type: ClassVar[Literal["empty_reply"]] = "empty_reply"
@@ -53,49 +53,50 @@ class EmptyReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerFallback:
-    """A handler failed before it showed anything, and the agent's next one by priority takes its place.
+    """A handler failed before it showed anything, and the agent's next one by priority replaces it.
 
-    It answers for the agent until the run ends, see ``RunConfig.fallback``.
+    The replacement answers for the agent until the run ends, see ``RunConfig.fallback``.
     """
 
     type: ClassVar[Literal["handler_fallback"]] = "handler_fallback"
     agent: str
     handler: str
-    """The one that failed."""
+    """Name of the handler that failed."""
     next_handler: str
+    """Name of its replacement."""
     error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalled:
-    """An ordinary tool is about to run."""
+    """A tool is about to run."""
 
     type: ClassVar[Literal["tool_called"]] = "tool_called"
     agent: str
     call_id: str
     name: str
     arguments: str
-    """JSON text as the model wrote it."""
+    """Arguments as JSON text, as the model wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """A call has its answer. ``error`` is None when the tool did what it was asked.
-
-    ``"not_run"`` and ``"cancelled"`` are those of calls beside one that ended the run.
-    """
+    """A tool call has its result."""
 
     type: ClassVar[Literal["tool_output"]] = "tool_output"
     agent: str
     call_id: str
     name: str
     output: str
+    """The result as the model sees it."""
     error: str | None = None
+    """Kind of error; None if the tool succeeded. ``"not_run"`` and ``"cancelled"`` mark the other calls of a
+    reply after one of them ended the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffRequested:
-    """The model called a transfer tool, and this is the transfer that the run tries."""
+    """The model called a transfer tool, and the run tries this handoff."""
 
     type: ClassVar[Literal["handoff_requested"]] = "handoff_requested"
     source: str
@@ -106,7 +107,7 @@ class HandoffRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffOccurred:
-    """A transfer was made; `AgentUpdated` follows when the target is an agent."""
+    """A handoff was carried out; `AgentUpdated` follows if the target is an agent."""
 
     type: ClassVar[Literal["handoff_occurred"]] = "handoff_occurred"
     source: str
@@ -119,49 +120,50 @@ class HandoffOccurred:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffCompleted:
-    """The target's work is done, or has ended otherwise; every transfer that it agreed to ends with one.
+    """The target's work has ended; each handoff that was accepted gets one such event.
 
-    It comes as soon as that is known: with the final output, before the event of the transfer with which the
-    target handed on, before the one with which it returned, and last before the run ends for another reason.
-    A stream that is left ends without.
+    The event comes with the final output, before the `HandoffOccurred` of the target's own handoff, before
+    the `HandoffReturned` of its answer, or last if the run ends for another reason. A stream that is closed
+    early lacks it.
     """
 
     type: ClassVar[Literal["handoff_completed"]] = "handoff_completed"
     source: str
-    """Who handed over."""
+    """Name of the agent that handed over."""
     target: str
-    """Whose work it was."""
+    """Name of the agent or handler whose work has ended."""
     call_id: str
     status: HandoffStatus
-    """That of the record: ``COMPLETED``, or ``FAILED``, or ``ACCEPTED`` when the run ended otherwise."""
+    """Status of the record: ``COMPLETED``, ``FAILED``, or ``ACCEPTED`` if the run ended otherwise."""
     error: str | None = None
     """Why it failed."""
 
     @property
     def success(self) -> bool:
-        """Whether the target answered, or handed on."""
+        """Whether the target answered or handed over to another agent."""
         return self.status is HandoffStatus.COMPLETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffReturned:
-    """Whoever was handed over to has answered, and the caller goes on; see ``Handoff.return_to_caller``."""
+    """The target of a handoff returned its answer to the caller, see ``Handoff.return_to_caller``."""
 
     type: ClassVar[Literal["handoff_returned"]] = "handoff_returned"
     source: str
-    """Who answered."""
+    """Name of the agent that answered."""
     target: str
-    """Who goes on."""
+    """Name of the caller, which goes on."""
     call_id: str
-    """The call of the caller's that is answered."""
+    """Id of the caller's call, whose result is the answer."""
     output: str
+    """The answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffFailed:
-    """A transfer was asked for and not made, or the target failed while its caller waited.
+    """A requested handoff was not carried out, or its target failed while the caller waited.
 
-    The source goes on and knows why.
+    The source goes on, and its model is told the reason.
     """
 
     type: ClassVar[Literal["handoff_failed"]] = "handoff_failed"
@@ -173,28 +175,29 @@ class HandoffFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested:
-    """A call waits for somebody's approval; the run ends with it, once the other calls are answered."""
+    """A call waits for an approval; the run ends after the other calls of the reply have their results."""
 
     type: ClassVar[Literal["approval_requested"]] = "approval_requested"
     agent: str
     call_id: str
     name: str
     arguments: str
-    """JSON text as the model wrote it."""
+    """Arguments as JSON text, as the model wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What the next model was to see broke a rule that providers enforce, and was repaired."""
+    """A message broke a rule that providers enforce, and the run repaired it."""
 
     type: ClassVar[Literal["repaired"]] = "repaired"
     agent: str
     repair: str
+    """What was repaired, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDone:
-    """The last event of a run that ends well."""
+    """The last event of a run that does not raise."""
 
     type: ClassVar[Literal["run_done"]] = "run_done"
     result: RunResult[Any]
@@ -202,15 +205,15 @@ class RunDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedEvent:
-    """What happens in the run of an agent that was called as a tool, while it happens; streamed runs only."""
+    """An event of a sub-run, the run of an agent that was called as a tool; in streamed runs only."""
 
     type: ClassVar[Literal["nested"]] = "nested"
     path: tuple[str, ...]
-    """Names of agents: who asked first, whom it asked, whom that one asked, ..., who answers."""
+    """Names of the agents from the outermost caller down to the one that the event is about."""
     call_ids: tuple[str, ...]
-    """The ids of those calls, the outermost first. Each belongs to the run of its own asker."""
+    """Ids of the calls between them, the outermost first. Each call is in the transcript of its caller."""
     event: RunEvent
-    """Never a `NestedEvent`: however deep the run, it is wrapped once."""
+    """The event itself; never a `NestedEvent`, at any depth."""
 
 
 RunEvent = (
@@ -230,4 +233,4 @@ RunEvent = (
     | NestedEvent
     | RunDone
 )
-"""What a stream yields: each event has a ``type``, and the last one is `RunDone`."""
+"""Any event of a stream. Each has a ``type``, and the last one is `RunDone`."""

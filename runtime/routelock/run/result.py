@@ -1,4 +1,4 @@
-"""What a run leaves behind: its result, and the records in it."""
+"""The result of a run, and the records in it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ T = TypeVar("T", default=Any)
 U = TypeVar("U")
 
 StopReason = Literal["done", "requires_action", "limit", "error", "unfinished"]
-"""``done``: a final output. ``requires_action``: the caller has to answer ``pending``, or to say a word on
-``interruptions``. ``limit``: a budget ended the run. ``error``: an error did.
-``unfinished``: the run was cancelled, its stream was left early, or it still goes on."""
+"""Why a run ended.
+
+``done``: it has a final output. ``requires_action``: the caller has to answer the calls in ``pending``, or to
+approve or deny those in ``interruptions``. ``limit``: a limit ended it. ``error``: an error ended it.
+``unfinished``: it was cancelled, its stream was closed early, or it still goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffRecord:
-    """One transfer that the model asked for, taken or not."""
+    """One handoff that a model or a tool requested, carried out or not."""
 
     id: str
     """``h-<run id>-<n>``."""
@@ -48,37 +50,37 @@ class HandoffRecord:
     call_id: str
     turn: int
     status: HandoffStatus
-    """``COMPLETED``: the target's work is done. ``ACCEPTED``: it took over, and the run ended otherwise.
-    ``FAILED``: a callback raised, the run ended before it was decided, or the target failed while it was in
-    charge."""
+    """``COMPLETED``: the target's work is done. ``ACCEPTED``: the target took over, and the run ended for
+    another reason. ``FAILED``: a callback raised, the run ended before the handoff was decided, or the target
+    failed while it was active."""
     tried: bool = True
-    """False when another transfer of the same reply came first, or the turn ended the run."""
+    """False if another handoff of the same reply came first, or the turn ended the run."""
     requested_by: Literal["model", "tool"] = "model"
     """Whether the model called a transfer tool, or a tool returned a `HandoffRequest`."""
     reason: str | None = None
-    """Why the model, or else the declaration, wanted it."""
+    """Reason that the model gave, or else the one that the handoff declares."""
     input: Any = None
-    """What the model passed along, parsed by the handoff's ``input_type``."""
+    """Arguments that the model passed along, parsed by the handoff's ``input_type``."""
     error: str | None = None
-    """Why it was not made, or how it failed."""
+    """Why it was not carried out, or how it failed."""
     request: HandoffRequest | None = field(default=None, repr=False)
-    """As the target was asked."""
+    """The request as the target got it."""
     response: HandoffResponse | None = field(default=None, repr=False)
-    """What was answered: whether it was accepted, who says so, and if not, why. How the work ended then is
-    told by ``status``, and what several targets said by ``passed_over``."""
+    """The response: whether the handoff was accepted, by which agent, and why not. ``status`` says how the
+    target's work ended, ``passed_over`` what the other targets responded."""
     passed_over: Sequence[tuple[str, str]] = ()
-    """Who was asked before, or in vain, and why each did not take over."""
+    """Name of each target that was requested and did not take over, with its reason."""
     parent_id: str | None = None
-    """The transfer that had put the source in charge."""
+    """Id of the handoff that made the source active."""
     depth: int = 1
-    """How many transfers of the run had been made, this one included."""
+    """Number of handoffs carried out so far in the run, this one included."""
     started: float | None = field(default=None, compare=False)
-    """When it was asked for, in seconds of ``RunConfig.clock``."""
+    """When it was requested, in seconds of ``RunConfig.clock``."""
     ended: float | None = field(default=None, compare=False)
-    """When it was refused, or the target's work was done; None while the target is in charge."""
+    """When it was refused, or the target's work was done; None while the target is active."""
     usage: Usage | None = None
-    """What the run consumed while the target was in charge, once its work is done: failed attempts and the
-    agents that it asked as tools are in it. These, and what came before the first, add up to the run's."""
+    """Usage while the target was active, once its work is done. Failed attempts and the agents that it called
+    as tools count. The sum over all handoffs, plus the usage before the first, is the usage of the run."""
 
     @property
     def taken(self) -> bool:
@@ -88,13 +90,13 @@ class HandoffRecord:
 
     @property
     def tokens(self) -> int | None:
-        """What the target consumed; None as long as it is in charge, or never was."""
+        """Tokens that the target consumed; None while it is active, or if it never was."""
         return None if self.usage is None else self.usage.total_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that went wrong and did not end the run: it was answered, retried or worked around."""
+    """Something that went wrong and did not end the run: it was reported to the model, retried or avoided."""
 
     kind: Literal[
         "unknown_tool",
@@ -118,9 +120,9 @@ class Problem:
 
 @dataclass(slots=True)
 class Shown:
-    """What a model call was shown: a system prompt, and the first ``count`` of a list that only grows.
+    """Messages of a model call: a system prompt, and the first ``count`` of a list that only grows.
 
-    A copy for each call would make the memory of a long run grow with the square of its length.
+    With a copy for each call, the memory of a long run would grow with the square of its length.
     """
 
     system: Message | None
@@ -137,7 +139,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """One model call: exactly what the handler was given, and what it replied."""
+    """One model call: the exact request to the handler, and its reply."""
 
     agent: str
     handler: str
@@ -151,7 +153,7 @@ class ModelCall:
 
     @staticmethod
     def of(request: Request, shown: Shown, handler: str, reply: MessageDone | None) -> ModelCall:
-        """Return the call that was made of this request."""
+        """Return the record of the call that was made with this request."""
         return ModelCall(
             agent=request.agent,
             handler=handler,
@@ -165,49 +167,57 @@ class ModelCall:
 
     @property
     def messages(self) -> list[Message]:
-        """The messages that were shown, the system prompt first."""
+        """The messages of the request, the system prompt first."""
         return self.shown.messages()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult(Generic[T]):
-    """All that a run did. A partial one hangs on the error of a run that failed, as ``error.result``."""
+    """Everything that a run did. If a run fails, its error has the partial result as ``error.result``."""
 
     final_output: T
-    """Text, or a value of the last agent's ``output_type``; None when there is none."""
+    """Text, or a value of the last agent's ``output_type``; None if the run has no final output."""
     last_agent: Agent[Any]
-    """Who answered last."""
+    """The agent that was active last."""
     next_agent: Agent[Any]
-    """Who answers the user's next message; pass it to the next run, see ``RunConfig.next_agent``."""
+    """The agent to start the next run with, see ``RunConfig.next_agent``."""
     items: Sequence[RunItem]
-    """The transcript: the input and everything that happened, in order, nothing left out. Do not edit what
-    is in it: it is the run's own. `messages` are copies."""
+    """The transcript: the input and everything that happened after it, in order and complete. Do not edit
+    the items, they belong to the run; `messages` returns copies."""
     input_count: int
     """How many of ``items`` are the input."""
     usage: Usage
+    """Usage of the whole run, sub-runs and failed attempts included."""
     usage_by_agent: dict[str, Usage]
+    """The same, by name of the agent."""
     handoffs: Sequence[HandoffRecord]
+    """Every requested handoff in order, whether it was carried out or not."""
     errors: Sequence[Problem]
+    """Problems that did not end the run."""
     repairs: Sequence[str]
+    """Repairs that made the history valid for a provider, as text."""
     warnings: Sequence[str]
+    """Other things that a reader of the result should know, as text."""
     calls: Sequence[ModelCall]
-    """The model calls in order: what each was shown and what it replied."""
+    """The model calls in order, each with its request and its reply."""
     context: RunContext[Any]
+    """The context of the run as it was at the end."""
     stop_reason: StopReason = "done"
+    """Why the run ended."""
     last_handler: str = ""
     """Name of the handler that answered last."""
     pending: Sequence[ToolCall] = ()
-    """Calls of the caller's own tools (``RunConfig.external_tools``), which nobody has answered yet."""
+    """Calls of tools in ``RunConfig.external_tools``, which the caller has to answer."""
     interruptions: Sequence[Interruption] = ()
-    """Calls that wait for somebody's approval, those of agents as tools included, see docs/approvals.md."""
+    """Calls that wait for an approval, those in sub-runs included, see docs/approvals.md."""
     nested: Mapping[str, RunResult[Any]] = field(default_factory=lambda: {})
-    """The runs of agents that were called as tools, by call id. ``usage`` includes theirs, all else is
-    this run's alone."""
+    """Results of the sub-runs, the runs of agents that were called as tools, by call id. ``usage`` includes
+    theirs; all other fields are about this run only."""
     capture: Callable[[], RunState] | None = field(default=None, compare=False)
-    """What `state` calls."""
+    """Takes the state for `state`."""
 
     def __repr__(self) -> str:
-        # asyncio formats what a finished task returned: the whole history would take seconds
+        # asyncio formats the value of a finished task: the whole history would take seconds
         output = None if self.final_output is None else str(self.final_output)[:200]
         return (
             f"RunResult({self.stop_reason}, last_agent={self.last_agent.name!r}, turns={len(self.calls)}, "
@@ -215,38 +225,38 @@ class RunResult(Generic[T]):
         )
 
     def _repr_html_(self) -> str:
-        # upward and late: what draws is loaded where something is drawn
+        # an upward import: the drawing code loads only if a notebook shows a result
         from routelock.run.notebook import result_html  # noqa: PLC0415
 
         return result_html(self)
 
     @property
     def new_items(self) -> Sequence[RunItem]:
-        """What the run added to its input."""
+        """The items that the run added to its input."""
         return self.items[self.input_count :]
 
     @property
     def refusal(self) -> str | None:
-        """What the model said in refusing to answer; None if it did not.
+        """Text with which the model refused to answer; None if it did not refuse.
 
-        It is the final output as well. With an ``output_type`` there is none: the run ends with a
-        `ModelBehaviorError`, and ``error.result`` says so.
+        The final output is the same text. With an ``output_type``, the run ends with a `ModelBehaviorError`
+        instead, and ``error.result.refusal`` has the text.
         """
         said = refusal_of(self.items[-1].message) if len(self.items) > self.input_count else ""
         return said if said.strip() else None
 
     @property
     def usage_by_handler(self) -> dict[str, Usage]:
-        """What the complete replies of each handler consumed."""
+        """Usage of the complete replies, by name of the handler."""
         counted = ((each.handler, each.reply.usage) for each in self.calls if each.reply and each.reply.usage)
         return total_by(counted, *(inner.usage_by_handler.items() for inner in self.nested.values()))
 
     @property
     def usage_by_model(self) -> dict[str, Usage]:
-        """What the complete replies of each model consumed, by the name that the provider gives it.
+        """Usage of the complete replies, by the provider's name of the model.
 
-        A handler that names no model counts by its own name. Attempts that failed and what tools report are
-        in ``usage`` alone, and so are calls that were made before the run was resumed from a state.
+        A handler that names no model counts under its own name. Failed attempts, usage that tools report, and
+        calls made before the run was resumed from a state are in ``usage`` only.
         """
         counted = (
             (each.reply.model or each.handler, each.reply.usage or Usage(requests=1, estimated=True))
@@ -257,16 +267,16 @@ class RunResult(Generic[T]):
 
     @property
     def usage_by_edge(self) -> dict[tuple[str, str], Usage]:
-        """What was consumed behind each edge, by source and target, while the target was in charge.
+        """Usage while the target of a handoff was active, by source and target.
 
-        That is the sum of ``HandoffRecord.usage``, in which the runs of agents that were called as tools are;
-        their own edges are on their results. What came before the first transfer is behind no edge.
+        It is the sum of ``HandoffRecord.usage``, which includes sub-runs; the handoffs within a sub-run are
+        on its own result. Usage before the first handoff is not in it.
         """
         return total_by(((each.source, each.target), each.usage) for each in self.handoffs if each.usage)
 
     @property
     def messages(self) -> list[Message]:
-        """Copies of the messages of the whole transcript, as they happened."""
+        """Copies of all messages of the transcript, in order."""
         return [detached(item.message) for item in self.items]
 
     @property
@@ -275,32 +285,34 @@ class RunResult(Generic[T]):
         return [call.reply for call in self.calls if call.reply is not None]
 
     def state(self) -> RunState:
-        """Return where the run stands, for ``Runner.run`` to go on with, here or in another process.
+        """Return the state of the run, which ``Runner.run`` can resume, here or in another process.
 
-        Take it when the run has ended, however it ended. The result of a stream that goes on is that of a
-        moment: take ``stream.result.state()`` in one go, best between two turns.
+        Take it after the run has ended, for whatever reason. While a stream goes on, ``stream.result`` is a
+        snapshot: call ``stream.result.state()`` in one expression, best between two turns.
 
         Raises:
-            ConfigError: something that the run shares is no JSON (the message says where), the run has gone
-                on since, or it is a run within another one.
+            ConfigError: shared data of the run is not JSON (the message says where), the run has gone on
+                since this result was taken, or it is a sub-run.
         """
         if self.capture is None:
-            raise ConfigError("This result was not made by a run, so there is nothing to go on with.")
+            raise ConfigError("This result was not made by a run, so there is nothing to resume.")
         state = self.capture()
         if len(state.items) != len(self.items):
-            raise ConfigError("The run has gone on since this result was made: take stream.result.state().")
+            raise ConfigError(
+                "The run has gone on since this result was taken: call stream.result.state() again."
+            )
         return state
 
     def to_input_list(self) -> list[Message]:
-        """Return the conversation as valid input for another run; add the next user message to it.
+        """Return the conversation as valid input for another run; append the next user message to it.
 
-        Calls that were never answered, because the run ended early, are given an answer that says so;
-        those that are ``pending`` stay open: add a ``tool`` message for each.
+        A call without a result, because the run ended early, gets a result that says so. The calls in
+        ``pending`` stay open: append a ``tool`` message for each.
 
-        Messages keep what belongs to the provider that wrote them, marked with a private key, and the
-        next run shows it to that provider only. Which agent made a call is marked alike, and another one is
-        told of the call in a note. All are copies: to edit one does not change the result. How an agent that
-        was asked came to its answer is left out (``Handoff.return_to_caller``): whoever asked has the answer.
+        The messages are copies. Provider data in them has a private mark, and the next run shows it to the
+        same provider only. The agent of each call is marked too, and other agents see the call in a note. The
+        work of an agent that returned an answer to its caller (``Handoff.return_to_caller``) is left out; the
+        answer is in.
         """
         messages = repair([marked(item) for item in shown_later(self.items)])[0]
         if not self.pending:
@@ -309,7 +321,11 @@ class RunResult(Generic[T]):
         return [message for message in messages if message.get("tool_call_id") not in still_open]
 
     def final_output_as(self, cls: type[U], *, raise_if_incorrect_type: bool = False) -> U:
-        """Return the final output, typed as ``cls``; with the flag, raise TypeError when it is not."""
+        """Return the final output, typed as ``cls``.
+
+        Raises:
+            TypeError: it is of another type, and ``raise_if_incorrect_type`` is set.
+        """
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
             raise TypeError(f"Final output is {type(self.final_output).__name__}, not {cls.__name__}.")
         return cast(U, self.final_output)

@@ -1,4 +1,4 @@
-"""A run in the hands of its caller: waited for, held, or read event by event."""
+"""What a caller holds of a run: `RunStream` to read its events, `RunHandle` to keep its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RunHandle", "RunStream", "finish"]
 
 
 async def finish(run: Run) -> RunResult[Any]:
-    """Carry out a run that has no reader, and return its result."""
+    """Carry out a run that is not streamed, and return its result."""
     result: RunResult[Any] | None = None
     async with aclosing(run_events(run)) as events:
         async for event in events:
@@ -30,16 +30,16 @@ async def finish(run: Run) -> RunResult[Any]:
 
 
 class RunHandle:
-    """The caller's hold on one run: its result, however the run ends.
+    """Keeps the result of one run, even if the run is cancelled.
 
         handle = RunHandle()
         with anyio.move_on_after(30):
             await Runner.run(agent, "Hi", handle=handle)
         result = handle.result
 
-    An error that ends a run carries the result itself, but a cancellation, a timeout of the caller's or a
-    ``KeyboardInterrupt`` does not. Go on with ``handle.result.state()``: what was begun is not done again. A
-    state from before the run does not know what the run has done. A `RunStream` has its result itself.
+    An error that ends a run has the result itself, but a cancellation, a timeout of the caller or a
+    ``KeyboardInterrupt`` has not. Resume from ``handle.result.state()``: calls that were begun are not made
+    again. An older state does not know of them. A `RunStream` needs no handle.
     """
 
     def __init__(self) -> None:
@@ -47,30 +47,30 @@ class RunHandle:
 
     @property
     def result(self) -> RunResult[Any] | None:
-        """The result as it stands, final once the run has ended, see ``stop_reason``; None before a run."""
+        """The result so far, final once the run has ended (see ``stop_reason``); None before the run."""
         return None if self._run is None else self._run.result()
 
     def hold(self, run: Run) -> None:
-        """Hold a run; `Runner.run` does that.
+        """Connect the handle with a run; `Runner.run` calls this.
 
         Raises:
-            ConfigError: this handle has had one.
+            ConfigError: the handle was used before.
         """
         if self._run is not None:
-            raise ConfigError("A RunHandle is for one run, and this one has had its run: make another one.")
+            raise ConfigError("This RunHandle was used for another run: make a new RunHandle() for each run.")
         self._run = run
 
 
 class RunStream:
-    """A run that is read event by event.
+    """A run as a stream of events.
 
         async with Runner.run_streamed(agent, "Hi") as stream:
             async for event in stream:
                 ...
         result = stream.result
 
-    Leaving the ``async with`` block early ends the run: the connection to the provider is closed, and
-    ``result`` is what happened until then, as it is for a `RunHandle`.
+    Leaving the ``async with`` block early ends the run and closes the connection to the provider; ``result``
+    then has everything that happened so far.
     """
 
     def __init__(self, run: Run) -> None:
@@ -79,26 +79,26 @@ class RunStream:
 
     @property
     def result(self) -> RunResult[Any]:
-        """The result as it stands: complete after the last event, partial (see ``stop_reason``) before."""
+        """The result so far: complete after the last event, partial (see ``stop_reason``) before."""
         return self._run.result()
 
     @property
     def final_output(self) -> Any:
-        """The final output, or None as long as there is none."""
+        """The final output; None until the run has one."""
         return self._run.ending.final_output
 
     @property
     def current_agent(self) -> Agent[Any]:
-        """Who is speaking."""
+        """The active agent."""
         return self._run.frame.agent
 
     @property
     def last_agent(self) -> Agent[Any]:
-        """The agent that spoke last, as on the result; the same as ``current_agent``."""
+        """Same as ``current_agent``; named like the field of the result."""
         return self._run.frame.agent
 
     def to_input_list(self) -> list[Message]:
-        """Return what happened so far as input for the next run, see `RunResult.to_input_list`."""
+        """Return the conversation so far as input for the next run, see `RunResult.to_input_list`."""
         return self._run.result().to_input_list()
 
     async def drain(self) -> RunResult[Any]:
@@ -123,13 +123,17 @@ class RunStream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the run now, if it still goes on. Safe to call twice."""
+        """End the run now if it still goes on. It is safe to call this twice.
+
+        Raises:
+            ConfigError: another task is reading the stream at this moment.
+        """
         try:
             await self._events.aclose()
         except RuntimeError as error:
             if "already running" not in str(error):
                 raise
             raise ConfigError(
-                "This stream is being read by another task at this moment. Cancel that task instead: its "
-                "`async with` block closes the stream."
+                "Another task is reading this stream, so it cannot be closed here. Cancel that task instead: "
+                "its `async with` block closes the stream."
             ) from error

@@ -257,7 +257,7 @@ def _config(run: Run, one: Consultation) -> RunConfig:
         output_guardrails=(),
         on_limit="raise",  # an agent that ran out of budget has not answered
         timeout=None,  # that of the outer run goes on
-        limits=None if run.config.limits is None else run.config.limits.within(),
+        limits=None if run.config.limits is None else run.config.limits.for_sub_run(),
         executor=None if (executor := run.config.executor) is None else _Steps(executor, run.run_id, key),
         run_id=f"{run.run_id}/{key}",
     )
