@@ -261,5 +261,5 @@ async def test_a_thought_that_was_cut_is_no_answer_and_said_to_be_one() -> None:
     played = await both(lambda: Agent("A", model=ScriptedHandler([reply("", reasoning="I wonder")])))
     assert played.result.final_output == ""
     assert played.result.warnings == (
-        "turn 1: the reply is empty, but for a thought, which may have been cut",
+        "turn 1: the reply is empty except for reasoning, which may be cut off",
     )

@@ -410,7 +410,7 @@ async def test_calls_that_it_had_left_are_answered_and_wait_no_more() -> None:
     assert (result.stop_reason, result.interruptions) == ("done", ())
     assert_valid(result.to_input_list())
     answered = {item.message.get("tool_call_id"): text_of(item.message) for item in result.items}
-    assert answered["w"] == "It was not carried out: the agent had failed before."
+    assert answered["w"] == "This call was not carried out: the agent had failed before."
 
 
 async def test_a_transfer_that_it_had_left_is_on_record() -> None:

@@ -289,7 +289,7 @@ async def test_a_nudge_is_the_models_next_user_message() -> None:
     assert result.final_output == "It is noon."
     last = script.requests[3].messages[-1]
     assert last["role"] == "user"
-    assert "clock gave the same results again" in str(last.get("content"))
+    assert "returned the same results (clock)" in str(last.get("content"))
     assert problems(script.requests[3].messages) == []
 
 

@@ -1,4 +1,4 @@
-"""What counts as progress, and what as going round."""
+"""The loop guard: what counts as progress, and what as repetition."""
 
 from __future__ import annotations
 
@@ -32,69 +32,69 @@ def judged(turns: Any) -> dict[int, str]:
     return told
 
 
-# -- transfers --
+# -- handoffs --
 
 
-def test_a_transfer_made_again_goes_round() -> None:
-    """A to B, back, and to B again with nothing new in between."""
+def test_same_handoff_without_progress_is_repeated() -> None:
+    """From A to B, back, and to B again without a new result in between."""
     progress = Progress()
-    assert not progress.goes_round("a", "b")
-    progress.transferred("a", "b")
-    progress.transferred("b", "a")
-    assert progress.goes_round("a", "b")
+    assert not progress.is_repeated("a", "b")
+    progress.handed_over("a", "b")
+    progress.handed_over("b", "a")
+    assert progress.is_repeated("a", "b")
 
 
-def test_a_transfer_with_other_data_is_another_one() -> None:
-    """What is passed along is information; only the same once more is going round."""
+def test_handoff_with_other_data_is_not_repeated() -> None:
+    """Data that is passed along is information; only the same data repeats a handoff."""
     progress = Progress()
-    progress.transferred("a", "b", '{"order": 1}')
-    progress.transferred("b", "a")
-    assert not progress.goes_round("a", "b", '{"order": 2}')
-    assert progress.goes_round("a", "b", '{ "order":1 }')
-    progress.transferred("a", "b", '{"order": 2}')
-    assert not progress.goes_round("b", "a")
-    progress.transferred("b", "a")
-    assert progress.goes_round("a", "b", '{"order": 1}')
-    assert progress.goes_round("a", "b", '{"order": 2}')
+    progress.handed_over("a", "b", '{"order": 1}')
+    progress.handed_over("b", "a")
+    assert not progress.is_repeated("a", "b", '{"order": 2}')
+    assert progress.is_repeated("a", "b", '{ "order":1 }')
+    progress.handed_over("a", "b", '{"order": 2}')
+    assert not progress.is_repeated("b", "a")
+    progress.handed_over("b", "a")
+    assert progress.is_repeated("a", "b", '{"order": 1}')
+    assert progress.is_repeated("a", "b", '{"order": 2}')
 
 
-def test_going_back_and_on_to_somebody_else_is_progress() -> None:
-    """A, B, A, C is a legitimate path."""
+def test_handoff_back_and_to_another_agent_is_not_repeated() -> None:
+    """The path A, B, A, C is legitimate."""
     progress = Progress()
-    progress.transferred("a", "b")
-    assert not progress.goes_round("b", "a")
-    progress.transferred("b", "a")
-    assert not progress.goes_round("a", "c")
+    progress.handed_over("a", "b")
+    assert not progress.is_repeated("b", "a")
+    progress.handed_over("b", "a")
+    assert not progress.is_repeated("a", "c")
 
 
-def test_a_new_result_makes_every_transfer_possible_again() -> None:
+def test_new_result_allows_every_handoff_again() -> None:
     progress = Progress()
-    progress.transferred("a", "b")
+    progress.handed_over("a", "b")
     progress.refused = 1
     progress.tool_results(SAME)
-    assert not progress.goes_round("a", "b")
+    assert not progress.is_repeated("a", "b")
     assert progress.refused == 0
 
 
-def test_a_result_seen_before_is_no_progress() -> None:
+def test_same_result_allows_no_handoff_again() -> None:
     progress = Progress()
     progress.tool_results(SAME)
-    progress.transferred("a", "b")
+    progress.handed_over("a", "b")
     progress.refused = 1
     progress.tool_results(SAME)
-    assert progress.goes_round("a", "b")
+    assert progress.is_repeated("a", "b")
     assert progress.refused == 1
 
 
-def test_asking_to_hand_over_finds_nothing_out() -> None:
-    """A tool that returned a `HandoffRequest` was not answered yet."""
+def test_handoff_request_of_a_tool_is_no_progress() -> None:
+    """A tool that returned a `HandoffRequest` has no result yet."""
     progress = Progress()
-    progress.transferred("a", "b")
+    progress.handed_over("a", "b")
     progress.tool_results([], requests=SAME)
-    assert progress.goes_round("a", "b")
+    assert progress.is_repeated("a", "b")
 
 
-def test_asking_to_hand_over_again_and_again_goes_round() -> None:
+def test_repeated_handoff_requests_need_a_nudge() -> None:
     progress, told = Progress(), list[bool]()
     for _ in range(4):
         progress.tool_results([], requests=SAME)
@@ -103,30 +103,30 @@ def test_asking_to_hand_over_again_and_again_goes_round() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=30))
-def test_without_new_results_no_transfer_is_allowed_twice(edges: list[tuple[str, str]]) -> None:
+def test_without_progress_no_handoff_happens_twice(edges: list[tuple[str, str]]) -> None:
     """So ping-pong ends after as many transfers as there are edges, not at ``max_turns``."""
     progress = Progress()
     taken = []
     for source, target in edges:
-        if not progress.goes_round(source, target):
-            progress.transferred(source, target)
+        if not progress.is_repeated(source, target):
+            progress.handed_over(source, target)
             taken.append((source, target))
     assert len(taken) == len(set(taken)) == len(set(edges))
 
 
-# -- circles of calls --
+# -- cycles of calls --
 
 
-def test_the_same_call_is_told_the_third_time_and_ends_the_sixth() -> None:
+def test_third_same_call_nudges_and_sixth_ends_the_run() -> None:
     assert judged([SAME] * 9) == {3: NUDGE, 6: STOP}
 
 
-def test_a_call_may_be_made_twice_with_one_result() -> None:
+def test_same_call_is_allowed_twice() -> None:
     assert judged([SAME] * 2) == {}
 
 
 @pytest.mark.parametrize("period", range(1, 8))
-def test_a_circle_is_told_when_it_begins_the_third_time_and_ends_three_turns_later(period: int) -> None:
+def test_cycle_is_nudged_in_its_third_round_and_ended(period: int) -> None:
     """Three calls in a circle end in turn 10, which is the last that ``max_turns`` allows by default."""
     circle = [once(f"tool {number % period}") for number in range(40)]
     assert judged(circle) == {2 * period + 1: NUDGE, 2 * period + 4: STOP}
@@ -145,56 +145,56 @@ def test_other_calls_or_other_results_are_progress(other: Made) -> None:
     assert judged([SAME, SAME, other, SAME, SAME]) == {}
 
 
-def test_polling_is_progress_as_long_as_the_answer_changes() -> None:
+def test_polling_with_new_results_is_progress() -> None:
     assert judged(once("poll", f"{percent} %") for percent in range(100)) == {}
 
 
-def test_an_answer_that_changes_to_and_fro_is_progress() -> None:
-    """The same call, another result: a switch that is turned on and off."""
+def test_alternating_result_is_progress() -> None:
+    """The same call has another result each time, such as a switch."""
     assert judged(once("turn", "on" if number % 2 else "off") for number in range(100)) == {}
 
 
-def test_a_poll_that_came_to_rest_is_counted_from_there() -> None:
+def test_poll_is_counted_from_its_last_change() -> None:
     progressing = [once("poll", f"{percent} %") for percent in range(10)]
     assert judged([*progressing, *[once("poll", "9 %")] * 9]) == {12: NUDGE, 15: STOP}
 
 
-def test_one_changing_answer_makes_a_turn_progress() -> None:
+def test_one_changed_result_makes_a_turn_progress() -> None:
     turns = [[*SAME, *once("poll", str(number))] for number in range(50)]
     assert judged(turns) == {}
 
 
-def test_what_did_not_change_beside_what_did_is_not_held_against_it() -> None:
-    """Twice more is fine, as after any other turn that brought something new."""
+def test_unchanged_call_beside_a_changed_one_is_not_counted() -> None:
+    """It may be made twice more, as after any other progress."""
     turns = [[*SAME, *once("poll", str(number))] for number in range(9)]
     assert judged([*turns, SAME]) == {}
 
 
-def test_a_new_call_after_the_nudge_makes_up_for_it() -> None:
+def test_new_call_after_the_nudge_resets_the_count() -> None:
     turns = [*[SAME] * 3, once("else"), *[SAME] * 2, once("more")]
     assert judged(turns) == {3: NUDGE}
 
 
-def test_who_goes_round_again_after_progress_is_told_again() -> None:
+def test_second_repetition_after_progress_is_nudged_again() -> None:
     assert judged([*[SAME] * 3, once("else"), *[SAME] * 9]) == {3: NUDGE, 7: NUDGE, 10: STOP}
 
 
-def test_another_circle_after_the_nudge_does_not_win_more_turns() -> None:
+def test_another_cycle_after_the_nudge_gains_no_turns() -> None:
     turns = [once("a"), once("b"), once("b"), once("b"), once("a"), once("b"), once("a")]
     assert judged(turns) == {4: NUDGE, 7: STOP}
 
 
-def test_parallel_calls_are_the_same_in_any_order() -> None:
+def test_order_of_parallel_calls_does_not_matter() -> None:
     there, back = [*SAME, *once("search")], [*once("search"), *SAME]
     assert judged([there, back] * 9) == {3: NUDGE, 6: STOP}
 
 
-def test_one_call_twice_in_a_turn_with_two_answers_is_one_thing() -> None:
+def test_same_call_twice_in_a_turn_counts_once() -> None:
     turn = [*once("roll", "1"), *once("roll", "6")]
     assert judged([turn, turn[::-1]] * 9) == {3: NUDGE, 6: STOP}
 
 
-def test_arguments_are_the_same_in_any_spelling() -> None:
+def test_spelling_of_arguments_does_not_matter() -> None:
     one, other = once("f", arguments='{"a": 1, "b": 2}'), once("f", arguments='{"b":2,"a":1}')
     assert judged([one, other] * 9) == {3: NUDGE, 6: STOP}
 
@@ -204,12 +204,12 @@ def test_arguments_may_be_broken(broken: str) -> None:
     assert judged([once("f", arguments=broken)] * 9) == {3: NUDGE, 6: STOP}
 
 
-def test_what_the_source_repeated_is_not_held_against_the_target() -> None:
+def test_repetitions_of_the_source_do_not_count_for_the_target() -> None:
     """Each agent may look the same thing up: a filter may have hidden it from the next."""
     progress = Progress()
     for _ in range(5):
         progress.tool_results(SAME)
-    progress.transferred("a", "b")
+    progress.handed_over("a", "b")
     for _ in range(2):
         progress.tool_results(SAME)
         assert not progress.needs_nudge
@@ -222,34 +222,34 @@ def test_results_may_come_from_a_generator() -> None:
     assert judged((result for result in SAME) for _ in range(9)) == {3: NUDGE, 6: STOP}
 
 
-def test_a_turn_without_any_call_is_nothing() -> None:
+def test_turn_without_calls_is_not_counted() -> None:
     assert judged([*[SAME] * 2, *[[]] * 9]) == {}
 
 
-def test_what_repeats_is_named() -> None:
+def test_repeated_tools_are_named() -> None:
     progress = Progress()
     for number in range(5):
         progress.tool_results(once("ab"[number % 2]))
     assert progress.needs_nudge
-    assert progress.what == "a, b"
+    assert progress.repeated_tools == "a, b"
 
 
-def test_not_everything_that_repeats_is_named() -> None:
+def test_only_five_repeated_tools_are_named() -> None:
     progress = Progress()
     for _ in range(3):
         progress.tool_results([(f"t{number}", "{}", "same") for number in range(8)])
-    assert progress.what == "t0, t1, t2, t3, t4, 3 more"
+    assert progress.repeated_tools == "t0, t1, t2, t3, t4, 3 more"
 
 
 # -- whatever the calls --
 
 SMALL = st.sampled_from("abc")
 WORLD = st.dictionaries(st.tuples(SMALL, SMALL), SMALL, min_size=1, max_size=5)
-"""What each call is answered, for ever."""
+"""The constant result of each call."""
 
 
 @given(st.data())
-def test_whoever_finds_nothing_new_is_stopped(data: st.DataObject) -> None:
+def test_run_without_progress_is_stopped(data: st.DataObject) -> None:
     """With n different calls, at most 2n + 4 turns after the last that brought something new."""
     world = data.draw(WORLD)
     calls = sorted(world)
@@ -271,7 +271,7 @@ def test_whoever_finds_nothing_new_is_stopped(data: st.DataObject) -> None:
     circle=st.lists(st.lists(SMALL, min_size=1, max_size=3), min_size=1, max_size=6),
     before=st.integers(0, 9),
 )
-def test_every_circle_ends(circle: list[list[str]], before: int) -> None:
+def test_every_cycle_ends(circle: list[list[str]], before: int) -> None:
     """Of any length and with parallel calls, after any number of turns that were good."""
     good = [once("good", str(number)) for number in range(before)]
     loop = [[(name, "{}", "same") for name in made] for made in circle]
@@ -284,7 +284,7 @@ STEPS = st.sampled_from(["new call", "new arguments", "new result", "new beside 
 
 
 @given(st.lists(STEPS, max_size=80))
-def test_whoever_gets_on_is_never_stopped(steps: list[str]) -> None:
+def test_run_with_progress_is_never_stopped(steps: list[str]) -> None:
     """Every turn brings something new, or is one look back between two that do."""
     progress, agents, fresh = Progress(), [0], 0
     for number, step in enumerate(steps):
@@ -305,44 +305,41 @@ def test_whoever_gets_on_is_never_stopped(steps: list[str]) -> None:
         if step == "a transfer":
             progress.tool_results(once("poll", f"{new} as well"))
             there = (agents[-1] + number) % 4
-            assert not progress.goes_round(str(agents[-1]), str(there))
-            progress.transferred(str(agents[-1]), str(there))
+            assert not progress.is_repeated(str(agents[-1]), str(there))
+            progress.handed_over(str(agents[-1]), str(there))
             agents.append(there)
         assert not progress.needs_nudge
         assert not progress.is_stuck
 
 
 @given(st.lists(st.tuples(SMALL, SMALL, SMALL), max_size=60))
-def test_what_is_kept_grows_with_different_calls_alone(made: list[tuple[str, str, str]]) -> None:
+def test_memory_grows_with_different_calls_only(made: list[tuple[str, str, str]]) -> None:
     progress = Progress()
     for one in made:
         progress.tool_results([one])
-    progress.read_all()
     different = len({(name, arguments) for name, arguments, _ in made})
     assert len(progress.answers) == different
     assert len(progress.times) <= different
 
 
-def test_calls_that_are_surely_new_wait_to_be_read_and_not_for_ever() -> None:
+def test_repetition_is_counted_after_a_long_time_of_progress() -> None:
     progress = Progress()
     for number in range(1500):
         progress.tool_results(once("poll", f"answer {number}"))
-        assert len(progress.unread) <= 1000
-    assert progress.outputs == set()
     for number in range(2):
         progress.tool_results(once("poll", "answer 1499"))
         assert progress.idle == number + 1
 
 
 @given(st.lists(st.lists(st.tuples(SMALL, SMALL, SMALL), min_size=1, max_size=3), max_size=30))
-def test_reading_late_or_at_once_comes_to_the_same(turns: list[list[tuple[str, str, str]]]) -> None:
-    late, at_once = Progress(), Progress()
+def test_digests_count_as_whole_texts_would(turns: list[list[tuple[str, str, str]]]) -> None:
+    progress, answers, idle = Progress(), dict[tuple[str, str], set[str]](), 0
     for made in turns:
-        late.tool_results(made)
-        at_once.outputs.clear()
-        at_once.tool_results(made)
-        at_once.read_all()
-        for name in ("idle", "told", "names", "needs_nudge", "is_stuck"):
-            assert getattr(late, name) == getattr(at_once, name)
-    late.read_all()
-    assert (late.answers, late.times) == (at_once.answers, at_once.times)
+        found = dict[tuple[str, str], set[str]]()
+        for name, arguments, output in made:
+            found.setdefault((name, arguments), set()).add(output)
+        is_new = any(answers.get(call) != outputs for call, outputs in found.items())
+        idle = 0 if is_new else idle + 1
+        answers |= found
+        progress.tool_results(made)
+        assert progress.idle == idle

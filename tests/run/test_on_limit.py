@@ -115,7 +115,7 @@ async def test_a_value_that_is_no_text_is_told_of() -> None:
     result = await run(digging(), stream=False, max_turns=2, on_limit=lambda error: value)
     assert result.final_output is value
     assert result.to_input_list()[-1]["role"] == "tool"
-    assert "what on_limit answered is not in the conversation" in result.warnings[-1]
+    assert "the output of on_limit is not in the conversation" in result.warnings[-1]
 
 
 @each_way

@@ -383,7 +383,7 @@ async def test_only_mistakes_end_the_run_after_a_while() -> None:
     """With all that happened until then."""
     a = agent("A", *[call("nope")] * 5, tools=[look_up])
     with pytest.raises(
-        ModelBehaviorError, match=r"nothing but mistakes in 3 turns in a row\. The last: There is no"
+        ModelBehaviorError, match=r"nothing but mistakes in 3 turns in a row\. The last one: There is no"
     ) as caught:
         await run(a)
     assert len(requests(a)) == 3
@@ -400,7 +400,7 @@ async def test_the_last_mistake_is_named_and_not_what_came_after_it() -> None:
     for last, told in (call("nope"), "There is no tool named 'nope'"), (both, "several transfers at once"):
         a = agent("A", call("never"), last, handoffs=[agent("B"), agent("C")])
         config = RunConfig(multiple_handoffs="reject", max_mistakes=2)
-        with pytest.raises(ModelBehaviorError, match=f"The last: {told}"):
+        with pytest.raises(ModelBehaviorError, match=f"The last one: {told}"):
             await Runner.run(a, "Hi", hooks=Hooks(), run_config=config)
 
 
@@ -537,8 +537,8 @@ async def test_the_same_call_with_the_same_result_is_pointed_out_and_then_stoppe
         await run(a)
     assert len(requests(a)) == 6
     nudges = [item for item in caught.value.result.items if item.kind == "nudge"]
-    assert [text_of(nudge.message).partition(" again")[0] for nudge in nudges] == [
-        "You are going round: look_up gave the same results"
+    assert [text_of(nudge.message).partition(")")[0] for nudge in nudges] == [
+        "You are repeating yourself: the last 2 turns returned the same results (look_up"
     ]
     assert [problem.kind for problem in caught.value.result.errors] == ["loop"]
     assert_valid(caught.value.result.to_input_list())

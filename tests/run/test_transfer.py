@@ -382,7 +382,7 @@ def circle(count: int, **options: Any) -> Agent[Any]:
 async def test_ping_pong_is_stopped_long_before_the_last_turn() -> None:
     """First told, then stopped, with the partial result."""
     a = circle(9)
-    with pytest.raises(LoopDetected, match="asked again after it was told") as caught:
+    with pytest.raises(LoopDetected, match="requested the handoff again after it was told") as caught:
         await Runner.run(a, "Hi", max_turns=100)
     result = caught.value.result
     assert [outcome(record) for record in result.handoffs] == ["taken", "taken", "failed", "failed"]

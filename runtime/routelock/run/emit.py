@@ -1,7 +1,7 @@
-"""The one place where a run tells what happens: `emit` gives each moment to hooks, traces and the log.
+"""`emit`: passes each moment of a run to its hooks, its traces and the log.
 
-What watches a run cannot break it: what a hook, a trace or a log raises is noted on the result. The reader of
-a stream is the loop's own caller: the loop yields it the events of `routelock.run.events`.
+An observer cannot break a run: if a hook, a trace or a log raises, the result has a problem that says so.
+Readers of a stream get the events of `routelock.run.events`, which the loop itself yields.
 """
 
 from __future__ import annotations
@@ -53,28 +53,28 @@ __all__ = [
 
 
 class Moment:
-    """Something that happens in a run. The hooks of its name are called, if it has one."""
+    """Something that happens in a run, and the names of the hooks that are called for it."""
 
     __slots__ = ()
     hook: ClassVar[str | None] = None
-    """Name of the hook of a run, see `routelock.agents.RunHooks`."""
+    """Name of the method of `routelock.agents.RunHooks`."""
     agent_hook: ClassVar[str | None] = None
-    """Name of the same hook of an agent, see `routelock.agents.AgentHooks`."""
+    """Name of the method of `routelock.agents.AgentHooks`."""
     begins: ClassVar[bool] = False
-    """Whether something starts: hooks come before the trace then, so that their time is not counted."""
+    """Whether an operation starts. Its hooks come before the trace, which does not count their time."""
 
-    def told(self) -> tuple[object, ...]:
-        """Return what a hook is given after the context and the active agent; all of it is the hook's own."""
+    def hook_arguments(self) -> tuple[object, ...]:
+        """Return the arguments of a run's hook after context and agent, as copies that it may change."""
         return ()
 
-    def told_agent(self, agent: Agent[Any]) -> tuple[object, ...]:
-        """Return what the hook of an agent is given after the context."""
-        return (agent, *self.told())
+    def agent_hook_arguments(self, agent: Agent[Any]) -> tuple[object, ...]:
+        """Return the arguments of an agent's hook after the context."""
+        return (agent, *self.hook_arguments())
 
 
 @dataclass(slots=True)
 class RunBegins(Moment):
-    """The run starts, or goes on from a state."""
+    """The run starts or is resumed."""
 
 
 @dataclass(slots=True)
@@ -94,14 +94,14 @@ class ModelCallBegins(Moment):
     request: Request
     shown: Shown
 
-    def told(self) -> tuple[object, ...]:
+    def hook_arguments(self) -> tuple[object, ...]:
         """Return a copy of the request."""
         return (copy_of(self.request),)
 
 
 @dataclass(slots=True)
 class ModelCallRetried(Moment):
-    """An attempt of a model call failed, and another one follows."""
+    """An attempt of a model call failed, and another attempt follows."""
 
     failed: AttemptFailed
 
@@ -121,7 +121,7 @@ class ReplyTaken(Moment):
     hook = agent_hook = "on_llm_end"
     reply: MessageDone
 
-    def told(self) -> tuple[object, ...]:
+    def hook_arguments(self) -> tuple[object, ...]:
         """Return a copy of the reply."""
         return (own_reply(self.reply),)
 
@@ -136,16 +136,16 @@ class ToolBegins(Moment):
     tool: Tool
     context: ToolContext[Any] | None
     nested: str | None = None
-    """Id of the run that answers the call, if the tool is an agent."""
+    """Id of the sub-run that answers the call, if the tool is an agent."""
 
-    def told(self) -> tuple[object, ...]:
+    def hook_arguments(self) -> tuple[object, ...]:
         """Return the tool."""
         return (self.tool,)
 
 
 @dataclass(slots=True)
 class ToolEnds(Moment):
-    """A tool has an outcome."""
+    """A tool call has a result."""
 
     hook = agent_hook = "on_tool_end"
     call: ToolCall
@@ -153,14 +153,14 @@ class ToolEnds(Moment):
     context: ToolContext[Any] | None
     outcome: ToolOutcome
 
-    def told(self) -> tuple[object, ...]:
-        """Return the tool and the text that answers the call."""
+    def hook_arguments(self) -> tuple[object, ...]:
+        """Return the tool and the text of its result."""
         return self.tool, self.outcome.output
 
 
 @dataclass(slots=True)
 class HandoffNoted(Moment):
-    """A handoff is on record, made or not."""
+    """A handoff is recorded, whether it was carried out or not."""
 
     record: HandoffRecord
 
@@ -175,24 +175,24 @@ class HandoffMade(Moment):
     source: Agent[Any]
     target: Agent[Any] | Handler
     shaped_by: str | None
-    """What shaped the view: a filter, or nothing."""
+    """Filter or summary that changed the view; None if the target sees all of it."""
     before: int
-    """How many items the source's view had."""
+    """Number of items in the source's view."""
     after: int
-    """How many items the target's view has."""
+    """Number of items in the target's view."""
 
-    def told(self) -> tuple[object, ...]:
+    def hook_arguments(self) -> tuple[object, ...]:
         """Return the target."""
         return (self.target,)
 
-    def told_agent(self, agent: Agent[Any]) -> tuple[object, ...]:
+    def agent_hook_arguments(self, agent: Agent[Any]) -> tuple[object, ...]:
         """Return the target and the source."""
         return self.target, self.source
 
 
 @dataclass(slots=True)
 class HandoffReceived(Moment):
-    """An agent that was handed over to is active."""
+    """The target of a handoff is active."""
 
     agent_hook = "on_handoff"
     source: Agent[Any]
@@ -201,7 +201,7 @@ class HandoffReceived(Moment):
 
 @dataclass(slots=True)
 class AnswerReturned(Moment):
-    """An agent has answered its caller, which goes on."""
+    """The output of an agent went back to its caller, which goes on."""
 
     source: str
     target: str
@@ -215,7 +215,7 @@ class AgentEnds(Moment):
     agent_hook = "on_end"
     output: object
 
-    def told(self) -> tuple[object, ...]:
+    def hook_arguments(self) -> tuple[object, ...]:
         """Return a copy of the output."""
         return (own_copy(self.output),)
 
@@ -228,8 +228,8 @@ class RunEnds(Moment):
 
 
 async def emit(run: Run, moment: Moment) -> None:
-    """Give a moment to everything that watches the run, and wait for its hooks."""
-    if not (run.recorder or has_hooks(run) or type(moment) in _OFTEN_WATCHED):
+    """Call the hooks of a moment and wait for them, and pass it to the traces and the log."""
+    if not (run.recorder or has_hooks(run) or type(moment) in _MAY_BE_OBSERVED):
         return
     if not moment.begins:
         emit_now(run, moment)
@@ -240,7 +240,7 @@ async def emit(run: Run, moment: Moment) -> None:
 
 
 def emit_now(run: Run, moment: Moment) -> None:
-    """Give a moment that no hook is called for to the traces and the log; also while the run is cancelled."""
+    """Pass a moment to the traces and the log, without hooks; this works in a cancelled run too."""
     if run.recorder is not None:
         run.recorder.write(moment)
     if (write_line := _LOGGED.get(type(moment))) is not None and _handoff_log.isEnabledFor(logging.INFO):
@@ -248,7 +248,7 @@ def emit_now(run: Run, moment: Moment) -> None:
 
 
 def own_reply(reply: MessageDone) -> MessageDone:
-    """Return a reply for code that may edit it: the message of the run's own is in the transcript."""
+    """Return a copy of a reply for code that may edit it; the original message is in the transcript."""
     return replace(reply, message=detached(reply.message))
 
 
@@ -263,31 +263,29 @@ def has_hooks(run: Run) -> bool:
 
 
 async def _call_hooks(run: Run, moment: Moment) -> None:
-    """Call the hooks of a moment, with the context, the active agent and what the moment tells.
+    """Call the hooks of a moment with the context, the active agent and the moment's arguments.
 
-    A hook that raises is logged and noted on the result: watching a run must not end it, and no exception may
-    get lost.
+    If a hook raises, the error is logged and is a problem of the result, and the run goes on.
     """
     context: Any = getattr(moment, "context", None)
     if isinstance(moment, HandoffReceived):
         shared = _hooks_of(moment.source, "on_handoff")
         for hook in _hooks_of(moment.target, "on_handoff"):
-            if (
-                moment.target is moment.source or hook not in shared
-            ):  # what both have was called for the source
+            # a hook that both agents have was called for the source
+            if moment.target is moment.source or hook not in shared:
                 await _call(run, "on_handoff", hook, None, moment.target, moment.source)
         return
-    if moment.hook is not None and _does_something(run.hooks, RunHooks, moment.hook):
+    if moment.hook is not None and _is_overridden(run.hooks, RunHooks, moment.hook):
         hook = getattr(run.hooks, moment.hook, None)
-        await _call(run, moment.hook, hook, context, run.frame.agent, *moment.told())
+        await _call(run, moment.hook, hook, context, run.frame.agent, *moment.hook_arguments())
     if moment.agent_hook is None:
         return
     for hook in _hooks_of(run.frame.agent, moment.agent_hook):
-        await _call(run, moment.agent_hook, hook, context, *moment.told_agent(run.frame.agent))
+        await _call(run, moment.agent_hook, hook, context, *moment.agent_hook_arguments(run.frame.agent))
 
 
-def _does_something(hooks: object, kind: type[object], name: str) -> bool:
-    """Whether a hook is not that of the class to derive from; a missing one is reported when it is called."""
+def _is_overridden(hooks: object, kind: type[object], name: str) -> bool:
+    """Whether a hook differs from that of the base class; `_call` reports one that is missing."""
     if hooks is None:
         return False
     hook: object = getattr(hooks, name, None)
@@ -295,9 +293,9 @@ def _does_something(hooks: object, kind: type[object], name: str) -> bool:
 
 
 def _hooks_of(agent: Agent[Any], name: str) -> Sequence[Any]:
-    """Return what an agent's hooks and those of its skills have for a moment; None for a missing method."""
+    """Return the hooks of a name of an agent and its skills; None for a missing method."""
     skills = agent.registered.hooks.get(name, ())
-    if not _does_something(agent.hooks, AgentHooks, name):
+    if not _is_overridden(agent.hooks, AgentHooks, name):
         return skills
     return [getattr(agent.hooks, name, None), *skills]
 
@@ -325,15 +323,15 @@ _handoff_log = logging.getLogger("routelock.handoff")
 def log(
     run: Run, to: logging.Logger, level: int, text: str, *args: object, error: BaseException | None = None
 ) -> None:
-    """Write a line to a log.
+    """Write a line to a log; if the log raises, the run has a problem that says so.
 
     Args:
-        run: a log that raises is noted on its result.
+        run: the run.
         to: the logger.
-        level: one of `logging`.
-        text: what to write, with ``args`` as `logging` puts them in.
-        args: made ready even when the level is off: ask ``to.isEnabledFor`` before, if that takes time.
-        error: its traceback is added.
+        level: a level of `logging`.
+        text: the line, with placeholders for ``args`` as in `logging`.
+        args: evaluated even if the level is off; check ``to.isEnabledFor`` first if that is slow.
+        error: error whose traceback is added.
     """
     if not to.isEnabledFor(level):
         return
@@ -345,12 +343,12 @@ def log(
 
 
 def loggable_text(text: str) -> str:
-    """Return text as it may stand in a log: bounded, without secrets or line breaks."""
+    """Return text that is safe to log: of limited length, without secrets or line breaks."""
     return plain(redact_text(text[: 4 * _LONGEST]), _LONGEST)
 
 
 def _log_made(run: Run, moment: HandoffMade) -> None:
-    """Log a handoff for either side: with its reason, and nothing else of what was said."""
+    """Log a handoff for both agents, with its reason and no other content of the conversation."""
     record = moment.record
     source, target = loggable_text(record.source), loggable_text(record.target)
     line = "[handoff] Executing handoff: %s -> %s in turn %d of run %s"
@@ -361,7 +359,7 @@ def _log_made(run: Run, moment: HandoffMade) -> None:
 
 def _log_noted(run: Run, moment: HandoffNoted) -> None:
     one = moment.record
-    if one.ended is not None:  # it was not made
+    if one.ended is not None:  # it was not carried out
         log(run, _handoff_log, logging.INFO, "%s -> %s: %s", one.source, one.target, one.status)
 
 
@@ -376,5 +374,5 @@ _LOGGED: dict[type[Moment], Any] = {
     AnswerReturned: _log_returned,
 }
 
-_OFTEN_WATCHED = {*_LOGGED, HandoffReceived}
-"""Moments of which a log may write, or the hooks of another agent than the active one may be called."""
+_MAY_BE_OBSERVED = {*_LOGGED, HandoffReceived}
+"""Moments that may be logged, or call the hooks of an agent that is not active."""

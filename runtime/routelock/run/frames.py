@@ -1,4 +1,8 @@
-"""The stack of a run: the active agent, and the agents that wait for its answer."""
+"""The stack of frames of a run: the active agent, and the callers that wait for its answer.
+
+A caller that stands by is a special one: its call has a result already, and it goes on only if the agent
+above it is too slow (``Handoff.run_timeout`` without ``return_to_caller``).
+"""
 
 from __future__ import annotations
 
@@ -43,98 +47,99 @@ __all__ = [
     "Wait",
     "answer_item",
     "asking_caller",
-    "dismiss",
+    "drop_standby",
+    "drop_standbys",
     "earliest_deadline",
     "fail_frame",
     "failure_of",
-    "is_told",
+    "is_for_caller",
     "return_answer",
-    "stop_all_standing_by",
     "time_left",
 ]
 
 
-_OF_THE_RUN = (LimitExceeded, ConfigError, SessionError, JournalError)
+_ENDING_ERRORS = (LimitExceeded, ConfigError, SessionError, JournalError)
+"""Errors that end the run even if a caller waits."""
 
-_LONGEST_FAILURE = 700  # characters: it stays in the history and is paid for again
+_LONGEST_FAILURE = 700  # characters: the text stays in the history, and each later call pays for it
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Wait:
-    """How an agent waits for the output of the one above it, see ``Handoff.return_to_caller``."""
+    """How a caller waits for the output of the agent above it, see ``Handoff.return_to_caller``."""
 
     call: ToolCall
-    """The call that the output answers."""
+    """The caller's call, whose result will be the output."""
     seconds: float | None = None
-    """How long it waits, see ``Handoff.run_timeout``; None for ever."""
+    """How long the caller waits, see ``Handoff.run_timeout``; None for no limit."""
     until: float = math.inf
-    """When that is over, on the event loop's clock."""
+    """The deadline, on the event loop's clock."""
     payload: Any = None
-    """What rode along with the handoff that made it active."""
+    """Payload of the handoff that made the caller active."""
     memory_level: int = 0
-    """How many memory scopes are its own, see ``Handoff.share``."""
+    """How many memory scopes there were when the caller was active, see ``Handoff.share``."""
     stands_by: bool = False
-    """Whether its call is answered, and it goes on only if the target is too slow: otherwise the target's
-    output is final."""
+    """Whether the call has a result already, and the caller goes on only if the target is too
+    slow; otherwise the target's output is final."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Frame:
-    """An agent with the handler that answers for it, and what it is shown."""
+    """An agent, the handler that answers for it, and its view of the history."""
 
     agent: Agent[Any]
     handler: Handler
     default_handler: str
-    """Name of the handler with which the agent began."""
+    """Name of the agent's default handler."""
     view: View
     handler_override: bool = False
-    """Whether a handoff put another handler in the place of the agent's default."""
+    """Whether a handoff replaced the agent's default handler."""
     turns: int = 0
     """Model calls since the agent took over; a forced tool choice holds for the first."""
     handoff_id: str | None = None
-    """Id of the handoff that made it active."""
+    """Id of the handoff that made the agent active."""
     handoff_input: Any = None
-    """What that handoff passed along."""
+    """Parsed arguments of that handoff."""
     source_prompt: str | None = None
-    """The section of the prompt with the source's instructions, if the handoff passes them on."""
+    """Prompt section with the source's instructions, if the handoff passes them on."""
     payload_note: str | None = None
-    """The section of the prompt about the payload that rides along, once it was written."""
+    """Prompt section about the handoff payload; None until it is written."""
     wait: Wait | None = None
-    """None for the active one."""
+    """How a caller waits; None for the active frame."""
     offered: Offer | None = None
-    """What it may call, if that does not change as long as the same handler answers."""
+    """Cached tools and handoffs that the agent may call, if they cannot change with the same handler."""
     audience: Audience | None = None
-    """Who is shown the history, once it was asked for."""
+    """Cached reader of the history, see `Run.audience`."""
 
     @property
     def active_name(self) -> str:
-        """Name of the agent, or of the handler that it was handed over to."""
+        """Name of the agent, or of the handler that a handoff put in its place."""
         return self.handler.name if self.handler_override else self.agent.name
 
     @property
     def stands_by(self) -> bool:
-        """Whether it waits for no answer, and goes on only if the one above it is too slow."""
+        """Whether this caller goes on only if the agent above it is too slow."""
         return self.wait is not None and self.wait.stands_by
 
     @property
     def waits_for(self) -> ToolCall:
-        """The call that is answered by the one above it."""
+        """The call whose result is the output of the agent above."""
         assert self.wait is not None
         return self.wait.call
 
     @property
     def deadline(self) -> float:
-        """Until when it waits, on the event loop's clock; infinity for ever."""
+        """When the wait is over, on the event loop's clock; infinity for no limit."""
         return math.inf if self.wait is None else self.wait.until
 
     def stop_waiting(self) -> Wait:
-        """Go on; return how it waited."""
+        """Make the frame an active one again; return how it waited."""
         wait, self.wait = self.wait, None
         assert wait is not None
         return wait
 
     def can_call(self, external_tools: Sequence[Tool | ToolSpec]) -> Collection[str]:
-        """Return the names of its tools and handoffs, and of the caller's tools."""
+        """Return the names of the agent's tools and handoffs, and of the external tools."""
         names = {tool.name for tool in self.agent.all_tools}
         for edge in self.agent.edges:
             if edge.to_handler is None or edge.to_handler.name != self.handler.name:
@@ -143,7 +148,7 @@ class Frame:
 
 
 def asking_caller(callers: Sequence[Frame]) -> Frame | None:
-    """Return the innermost agent that waits for an answer and does not only stand by, or None."""
+    """Return the innermost caller that waits for an answer and does not stand by, or None."""
     return next((frame for frame in reversed(callers) if not frame.stands_by), None)
 
 
@@ -153,7 +158,7 @@ def earliest_deadline(callers: Sequence[Frame]) -> float:
 
 
 def time_left(callers: Sequence[Frame], active: str) -> tuple[float, HandoffTimeout]:
-    """Return how many seconds the active agent has left, and what to raise then.
+    """Return the seconds that the active agent has left, and the error to raise after them.
 
     Raises:
         HandoffTimeout: the deadline of a caller has passed.
@@ -172,16 +177,17 @@ def _late(caller: Frame, active: str, *, asked: bool) -> HandoffTimeout:
     return late
 
 
-def is_told(callers: Sequence[Frame], error: Exception, raise_on: Collection[str]) -> bool:
-    """Whether the agent that waits is told of an error, and goes on; if not, the error ends the run.
+def is_for_caller(callers: Sequence[Frame], error: Exception, raise_on: Collection[str]) -> bool:
+    """Whether an error is reported to a waiting caller, which goes on; if not, it ends the run.
 
-    What ends the run in any case: its limits, what ``RunConfig.raise_on`` names, wrong wiring, a session that
-    cannot be kept, and a test's own complaint. An error with a result has ended another run, in a handler.
+    Limits, mistakes that ``RunConfig.raise_on`` names, configuration errors, errors of a session or a journal
+    and failed assertions of a test always end the run. An error with a result ended another run, which a
+    handler had started, so it counts as a failure of the target.
 
     Args:
-        callers: the agents that wait.
-        error: what the target raised.
-        raise_on: that of the run; with ``"failed_handoff"`` no failure is told.
+        callers: the waiting frames.
+        error: the error of the target.
+        raise_on: ``RunConfig.raise_on``; with ``"failed_handoff"`` every failure ends the run.
     """
     if "failed_handoff" in raise_on or isinstance(error, AssertionError):
         return False
@@ -192,28 +198,29 @@ def is_told(callers: Sequence[Frame], error: Exception, raise_on: Collection[str
     if not isinstance(error, RoutelockError) or error.result is not None or isinstance(error, LoopDetected):
         return True
     asked_for = isinstance(error, ModelBehaviorError) and error.asked_for
-    return not asked_for and not isinstance(error, _OF_THE_RUN)
+    return not asked_for and not isinstance(error, _ENDING_ERRORS)
 
 
 def failure_of(error: BaseException) -> str:
-    """Return in one phrase why an agent failed, for a model. What a guardrail stopped is not quoted.
+    """Return in one phrase why an agent failed, for the model of its caller.
 
-    What an input guardrail reports is: its words are about what came in, which the caller knows.
+    The report of an output or tool guardrail is left out, because it may quote what the guardrail stopped.
+    That of an input guardrail is about the input, which the caller knows.
     """
     if isinstance(error, GuardrailTripped) and not isinstance(error, InputGuardrailTripped):
         return f"{type(error).__name__}: guardrail {error.guardrail!r} stopped it"
     return clip(reason_of(error), _LONGEST_FAILURE)
 
 
-_ABANDONED = "It was not carried out: the agent had failed before."
+_ABANDONED = "This call was not carried out: the agent had failed before."
 
 
 def return_answer(run: Run, output: str) -> HandoffReturned:
-    """Answer the innermost caller's call with the output of the active agent, and let the caller go on."""
+    """Answer the innermost caller's call with the output of the active agent; the caller goes on."""
     source = run.active_name
     run.close_handoff(HandoffStatus.COMPLETED)
     while run.callers[-1].stands_by:
-        _stop_standing_by(run, len(run.callers) - 1)
+        _remove_standby(run, len(run.callers) - 1)
     call = run.pop_frame()
     run.add("handoff", answer_item(run, call, output, place=0).message)
     function = call["function"]
@@ -223,62 +230,66 @@ def return_answer(run: Run, output: str) -> HandoffReturned:
 
 
 def fail_frame(run: Run, error: Exception) -> HandoffFailed:
-    """Let a caller go on without the answer of the active agent, which failed or was too slow.
+    """Fail the active agent: a caller goes on, and the error is the result of its call.
 
-    The error answers the caller's call. What the target had left to do is not done any more.
+    Calls that the active agent has left are not carried out.
+
+    Args:
+        run: the run.
+        error: why the active agent failed; a `HandoffTimeout` names the caller whose wait is over.
     """
     if isinstance(error, HandoffTimeout) and not error.asked:
-        run.unbegin_call(error)
-    if not _model_was_asked(run):
+        run.discard_call(error)
+    if not _has_model_call(run):
         run.turn -= 1
     run.keep_partial(error)
     _abandon_calls(run)
     source = run.active_name
-    goes_on, told, why = _who_goes_on(run, error)
-    call, only_stood_by = goes_on.waits_for, goes_on.stands_by
+    next_frame, text, reason = _frame_after(run, error)
+    call, stood_by = next_frame.waits_for, next_frame.stands_by
     while True:
-        run.close_handoff(HandoffStatus.FAILED, why)
-        stood_by = run.callers[-1].stands_by
+        run.close_handoff(HandoffStatus.FAILED, reason)
+        has_result = run.callers[-1].stands_by
         answered = run.pop_frame()
-        if not stood_by:  # an agent that waits in between is answered, too
-            run.add("handoff", answer_item(run, answered, told, place=0).message)
-        if run.frame is goes_on:
+        if not has_result:  # the callers in between get a result, too
+            run.add("handoff", answer_item(run, answered, text, place=0).message)
+        if run.frame is next_frame:
             break
-    if only_stood_by:  # its call has an answer
-        run.add("nudge", {"role": "user", "content": f"{told}. Answer the user yourself."})
+    if stood_by:  # its call has a result already
+        run.add("nudge", {"role": "user", "content": f"{text}. Answer the user yourself."})
     function = call["function"]
-    run.progress.failed(function["name"], function.get("arguments") or "", type(error).__name__)
-    run.problem("handoff", told, call_id=call["id"], error=error)
-    return HandoffFailed(source=run.active_name, target=source, call_id=call["id"], reason=told)
+    run.progress.target_failed(function["name"], function.get("arguments") or "", type(error).__name__)
+    run.problem("handoff", text, call_id=call["id"], error=error)
+    return HandoffFailed(source=run.active_name, target=source, call_id=call["id"], reason=text)
 
 
-def _who_goes_on(run: Run, error: Exception) -> tuple[Frame, str, str]:
-    """Return the agent that goes on without an answer, what it is told, and why that is."""
+def _frame_after(run: Run, error: Exception) -> tuple[Frame, str, str]:
+    """Return the frame that goes on after an error, the text for its model, and the reason of the failure."""
     if isinstance(error, HandoffTimeout):
         late = next((each for each in run.callers if each.waits_for["id"] == error.call_id), None)
         if late is not None:
             return late, str(error), str(error)
     asking = asking_caller(run.callers)
     assert asking is not None
-    why = failure_of(error)
-    return asking, f"{run.active_name!r} failed: {why}", why
+    reason = failure_of(error)
+    return asking, f"{run.active_name!r} failed: {reason}", reason
 
 
-def _stop_standing_by(run: Run, place: int) -> None:
-    """Let an agent that stands by be done: the answer is another one's."""
+def _remove_standby(run: Run, place: int) -> None:
+    """Remove a frame that stands by: its own work is complete."""
     frame = run.callers.pop(place)
     run.handoffs.close([frame.handoff_id], run.config.clock(), HandoffStatus.COMPLETED)
     run.handoffs.release(frame.handoff_id)
 
 
-def stop_all_standing_by(run: Run) -> None:
-    """Let all agents that stand by be done: there is a final output."""
+def drop_standbys(run: Run) -> None:
+    """Remove all frames that stand by, because the run has its final output."""
     while run.callers:
-        _stop_standing_by(run, len(run.callers) - 1)
+        _remove_standby(run, len(run.callers) - 1)
 
 
-def dismiss(run: Run, target: Agent[Any] | Handler) -> None:
-    """Let an agent that stands by, and is handed over to again, not stand by any more."""
+def drop_standby(run: Run, target: Agent[Any] | Handler) -> None:
+    """Remove the frame of a target that stands by, and those above it: the target becomes active again."""
     first: int | None = None
     for place in range(len(run.callers) - 1, -1, -1):
         if not run.callers[place].stands_by:
@@ -286,11 +297,11 @@ def dismiss(run: Run, target: Agent[Any] | Handler) -> None:
         if run.callers[place].agent is target:
             first = place
     while first is not None and len(run.callers) > first:
-        _stop_standing_by(run, len(run.callers) - 1)
+        _remove_standby(run, len(run.callers) - 1)
 
 
-def _model_was_asked(run: Run) -> bool:
-    """Whether the present turn has a model call; one that failed before it does not count as a turn."""
+def _has_model_call(run: Run) -> bool:
+    """Whether this turn has a model call; a turn that failed before its call is not counted."""
     calls = run.report.calls
     if run.model_call.request is not None or (calls and calls[-1].turn == run.turn):
         return True
@@ -298,7 +309,7 @@ def _model_was_asked(run: Run) -> bool:
 
 
 def _abandon_calls(run: Run) -> None:
-    """Answer the calls that an agent leaves behind, which will not be carried out or approved any more."""
+    """Answer the open calls of an agent that failed, so that none of them waits for an approval."""
     waiting = {frame.waits_for["id"] for frame in run.callers}
     for call in left_over(run.transcript.items, run.first_of_turn, run.turn, waiting).calls:
         run.add("tool", answer_item(run, call, _ABANDONED, place=0).message)
@@ -308,6 +319,13 @@ def _abandon_calls(run: Run) -> None:
 
 
 def answer_item(run: Run, call: ToolCall, text: str, *, place: int) -> RunItem:
-    """Return the answer to the call of a handoff, as an item at a place of the transcript."""
+    """Return the result of a handoff's call as an item.
+
+    Args:
+        run: the run.
+        call: the call.
+        text: its result.
+        place: id of the item, its index in the transcript.
+    """
     message: Message = {"role": "tool", "tool_call_id": call["id"], "content": text}
     return RunItem(id=place, kind="handoff", message=message, agent=run.frame.agent.name)

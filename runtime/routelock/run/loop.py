@@ -1,14 +1,14 @@
-"""The one loop: an async generator of what happens. Plain runs read it to its end; there is no other.
+"""The loop of a run: an async generator of events, for streamed and for plain runs.
 
-    view, handler, agent = start of the run          # in Run: the reset is structural
+    agent, handler, view = those of the first frame    # each run starts with a new `Run`
     for each turn:
         reply = the MessageDone among handler.stream(request)
         no tool calls -> final output
         answer every call exactly once, in call order
-        a transfer was made -> the view, the agent or the handler changes
+        a handoff was carried out -> another agent, handler and view
 
-Start at `loop`; `take_turn` is one turn. Each generator is closed by the one that reads it, and none yields
-while a task group or a cancel scope is open (https://anyio.readthedocs.io/en/stable/cancellation.html).
+Start at `loop`; `take_turn` is one turn. Each generator is closed by its reader, and none yields while a task
+group or a cancel scope is open (https://anyio.readthedocs.io/en/stable/cancellation.html).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from routelock.run.events import (
     RunDone,
     RunEvent,
 )
-from routelock.run.frames import asking_caller, fail_frame, is_told, return_answer, stop_all_standing_by
+from routelock.run.frames import asking_caller, drop_standbys, fail_frame, is_for_caller, return_answer
 from routelock.run.handler_selection import next_handler
 from routelock.run.model_call import Check, call_model, note
 from routelock.run.prompt import system_message
@@ -82,31 +82,31 @@ __all__ = ["loop", "run_events", "take_turn"]
 
 _MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
 
-_REPEATS = (
-    "You are going round: {what} gave the same results again, and the last {turns} turns brought nothing "
-    "new. Use what you have, try something else, or answer the user."
+_REPETITION_NUDGE = (
+    "You are repeating yourself: the last {turns} turns returned the same results ({tools}). Use the results "
+    "that you have, make another call, or answer the user."
 )
 
-_WHOLE = ("stop", "tool_calls", None)
-"""The finish reasons of nearly all replies."""
+_COMPLETE = ("stop", "tool_calls", None)
+"""Finish reasons of complete replies; replies with another one are checked further."""
 
-_SAY_SOMETHING = "Your reply was empty. Answer the user, or call a tool."
+_EMPTY_REPLY_NUDGE = "Your reply was empty. Answer the user, or call a tool."
 
 
 @dataclass(slots=True)
 class _Turn:
-    """What a turn begins with."""
+    """The model call of a turn, ready to be made."""
 
     request: Request
     shown: Shown
     offered: Offer
     repairs: Sequence[str]
     check: Check | None
-    """Judges the input while the model is asked."""
+    """The agent's input guardrails, if they run while the model call is made."""
 
 
 async def loop(run: Run) -> AsyncGenerator[RunEvent]:
-    """Carry out a run and yield what happens, at the pace of the reader; the last event is `RunDone`.
+    """Carry out a run and yield its events, at the pace of the reader; the last one is `RunDone`.
 
     Raises:
         RoutelockError: with the partial result in ``error.result``.
@@ -119,11 +119,11 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
             failed: HandoffFailed | None = None
             turn, rest = rest or take_turn(run), None
             try:
-                async with aclosing(turn) as happening:
-                    async for event in happening:
+                async with aclosing(turn) as events:
+                    async for event in events:
                         yield event
             except Exception as error:
-                failed = _tell_caller(run, error)
+                failed = _fail_frame(run, error)
             for each in (*run.handoffs.take_completed(), failed):
                 if each is not None:
                     yield each
@@ -141,32 +141,32 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
 
 
 def run_events(run: Run) -> AsyncGenerator[RunEvent]:
-    """Return what happens in a run, for no longer than its ``timeout``."""
+    """Return the events of a run, which is cancelled after its ``timeout``."""
     return loop(run) if run.config.timeout is None else _in_time(run, loop(run), run.config.timeout)
 
 
 async def _unfinished_turn(run: Run) -> AsyncGenerator[RunEvent] | None:
-    """Return what is left of the turn in which a resumed run stood; None for a run that begins."""
+    """Return the rest of the turn that a resumed run stopped in; None for a new run."""
     if run.turn:
         return _rest_of_turn(run, await _restore(run))
     await _check_run_input(run)
     return None
 
 
-def _tell_caller(run: Run, error: Exception) -> HandoffFailed:
-    """Let the agent that waits go on without the answer.
+def _fail_frame(run: Run, error: Exception) -> HandoffFailed:
+    """Report the error of the active agent to the caller that waits for it, which goes on.
 
     Raises:
         Exception: the error itself, if it ends the run.
     """
-    if not is_told(run.callers, error, run.config.raise_on):
+    if not is_for_caller(run.callers, error, run.config.raise_on):
         raise error
     return fail_frame(run, error)
 
 
 async def _restore(run: Run) -> LeftOver:
-    """Let a resumed run stand where its state says; return what is left of its turn."""
-    from routelock.state.resume import settle  # noqa: PLC0415 - for the runs that do
+    """Restore a resumed run from its state; return what is left of its turn."""
+    from routelock.state.resume import settle  # noqa: PLC0415 - only resumed runs need it
 
     left = settle(run)
     if run.store is not None and run.ending.stop_reason == "unfinished":
@@ -175,12 +175,12 @@ async def _restore(run: Run) -> LeftOver:
 
 
 async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
-    """Do what is left of the turn in which a resumed run stood."""
+    """Finish the turn that a resumed run stopped in."""
     if left.calls:
         offered = (await _offer(run)).with_disabled()
         answered = Answered()
-        async with aclosing(answer_calls(run, offered, left.calls, run_events, answered)) as happening:
-            async for event in happening:
+        async with aclosing(answer_calls(run, offered, left.calls, run_events, answered)) as events:
+            async for event in events:
                 yield event
         _check_progress(run, answered)
     elif left.reply is not None:
@@ -189,23 +189,23 @@ async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
 
 
 async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
-    """Make one model call and do what its reply asks for."""
+    """Make one model call, and take its reply as output or answer its calls."""
     if run.is_new_agent():
         yield AgentUpdated(run.frame.agent.name)
     turn = await _begin_turn(run)
     for repair in turn.repairs:
         yield Repaired(agent=run.frame.agent.name, repair=repair)
     accepted: MessageDone | HandlerFallback
-    unseen: Sequence[RunEvent] = ()
+    missing: Sequence[RunEvent] = ()
     try:
         async with aclosing(call_model(run, turn.request, turn.shown, turn.check)) as arriving:
             async for event in arriving:
                 if note(run, event):
                     yield event
-        unseen, accepted = _accept(run)
+        missing, accepted = _accept(run)
     except Exception as error:
         accepted = _fall_back(run, error)
-    for each in (*run.handoffs.take_completed(), *unseen):
+    for each in (*run.handoffs.take_completed(), *missing):
         yield each
     if isinstance(accepted, HandlerFallback):
         yield accepted
@@ -216,8 +216,8 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
         yield EmptyReply(run.frame.agent.name)
     if calls := calls_of(accepted.message):
         answered = Answered()
-        async with aclosing(answer_calls(run, turn.offered, calls, run_events, answered)) as happening:
-            async for done in happening:
+        async with aclosing(answer_calls(run, turn.offered, calls, run_events, answered)) as events:
+            async for done in events:
                 yield done
         _check_progress(run, answered)
     else:
@@ -226,8 +226,8 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
 
 
 async def _take_as_output(run: Run, reply: MessageDone) -> Sequence[RunEvent]:
-    """Take a reply without calls as the output, if it is one; return what happened."""
-    if run.progress.empty_replies and not _is_answer(run):
+    """Take a reply without calls as the output if it is valid; return the events of that."""
+    if run.progress.empty_replies and not _is_output(run):
         return ()
     returned = await _finish(run, reply)
     completed = run.handoffs.take_completed()
@@ -248,14 +248,14 @@ async def _begin_turn(run: Run) -> _Turn:
     return _Turn(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
 
 
-def _is_answer(run: Run) -> bool:
-    """Whether an empty reply is the final output. After a tool or a transfer the model is asked once more.
+def _is_output(run: Run) -> bool:
+    """Whether an empty reply is the output. After a tool or a handoff, the model is called once more.
 
     Raises:
-        LoopDetected: it was asked, and said nothing again.
+        LoopDetected: the model was called once more, and its reply is empty again.
     """
     items, name = run.transcript.items, run.frame.agent.name
-    but = ", but for a thought, which may have been cut" if has_reasoning(items[-1].message) else ""
+    but = " except for reasoning, which may be cut off" if has_reasoning(items[-1].message) else ""
     run.warn(f"turn {run.turn}: the reply is empty{but}")
     first = len(items) == run.transcript.input_count + 1 and items[-2].message["role"] != "tool"
     if first or run.frame.agent.output is not None or not run.config.detect_loops:
@@ -266,8 +266,8 @@ def _is_answer(run: Run) -> bool:
             "last one was empty. The partial result is in error.result; with RunConfig(detect_loops=False) "
             "an empty reply is the final output."
         )
-    run.problem("loop", _SAY_SOMETHING)
-    run.add("nudge", {"role": "user", "content": _SAY_SOMETHING})
+    run.problem("loop", _EMPTY_REPLY_NUDGE)
+    run.add("nudge", {"role": "user", "content": _EMPTY_REPLY_NUDGE})
     return False
 
 
@@ -278,9 +278,12 @@ async def _check_run_input(run: Run) -> None:
 
 
 async def _start_agent(run: Run) -> Check | None:
-    """Run what belongs to the moment an agent becomes the active one; return what is left of it to do.
+    """Call the hooks and input guardrails of an agent that has become active.
 
-    It is behind it once the guardrails let the input pass: a run that is resumed is judged again.
+    The agent counts as started once the guardrails have passed: a run that is resumed before runs them again.
+
+    Returns:
+        the guardrails, if they are to run while the model call is made; else None.
     """
     await emit(run, AgentBegins())
     if not run.frame.agent.input_guardrails:
@@ -299,14 +302,17 @@ async def _start_agent(run: Run) -> Check | None:
 
 
 async def _offer(run: Run) -> Offer:
-    """Return what the model may call. What nothing can change is worked out once, for all or for this run."""
+    """Return the tools and handoffs that the model may call.
+
+    An offer that cannot change is cached: on the agent if it holds for all runs, else on the frame.
+    """
     agent, handler = run.frame.agent, run.frame.handler.name
-    for_all = not (run.scopes or run.config.external_tools or run.config.agents)
-    offered: Offer | None = agent.cache.get((offer, handler)) if for_all else None
+    is_shared = not (run.scopes or run.config.external_tools or run.config.agents)
+    offered: Offer | None = agent.cache.get((offer, handler)) if is_shared else None
     if offered is None:
         external = run.config.external_tools
         offered = await offer(agent, run.now(), run.graph, handler=handler, external=external)
-        if for_all and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
+        if is_shared and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
             agent.cache[offer, handler] = offered
     if offered.fixed:
         run.frame.offered = offered
@@ -321,13 +327,13 @@ def _warn_of_many(run: Run, offered: Offer) -> None:
     run.report.warned_of_many = True
     run.warn(
         f"agent {run.frame.agent.name!r} is offered {offered.handoffs} handoffs, and models choose badly "
-        f"among more than {most}: put some behind an agent of their own, or set "
+        f"among more than {most}: move some to an agent of their own, or set "
         "RunConfig(warn_handoffs_over=...)"
     )
 
 
 def _request(run: Run, offered: Offer, shown: Shown) -> Request:
-    """Put together what the handler is given."""
+    """Return the request for the handler."""
     settings: dict[str, Any] = {}
     choice: ToolChoice | None = None
     if run.config.model_settings or run.frame.agent.model_settings:
@@ -349,7 +355,7 @@ def _request(run: Run, offered: Offer, shown: Shown) -> Request:
 
 
 def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolChoice | None:
-    """Return the agent's tool choice where it applies: one that forces holds once, and for what is there."""
+    """Return the agent's tool choice. One that forces a tool holds for one turn, and for offered tools."""
     if choice in (None, "auto", "none"):
         return choice
     if run.frame.turns > 1 or not offered.routes:
@@ -358,31 +364,31 @@ def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolCho
 
 
 def _fall_back(run: Run, error: Exception) -> HandlerFallback:
-    """Put the agent's next handler in the place of one that failed before it showed anything.
+    """Replace a handler that failed before it showed anything with the agent's next one.
 
     Raises:
-        Exception: the error itself, when the run does not allow it or no handler is left.
+        Exception: the error itself, if the run does not allow a fallback or no handler is left.
     """
-    excused = isinstance(error, HandlerError) or not isinstance(error, RoutelockError | AssertionError)
+    from_handler = isinstance(error, HandlerError) or not isinstance(error, RoutelockError | AssertionError)
     if isinstance(error, RoutelockError) and error.result is not None:
-        excused = True  # it ended another run, which the handler made
+        from_handler = True  # it ended another run, which the handler had started
     arrived = run.model_call.reply is not None and not isinstance(error, ContentRefused)
     began = run.model_call.request is None or run.model_call.text or arrived
-    if not excused or began or not run.config.fallback:
+    if not from_handler or began or not run.config.fallback:
         raise error
     agent, failed = run.frame.agent, run.frame.handler.name
     handler = next_handler(agent, failed, run.failed_of(agent), run.config)
     if handler is None:
         raise error
-    why = f"handler {failed!r} failed, {handler.name!r} answers instead: "
-    why += f"{type(error).__name__}: {error_text(error)}"
-    run.problem("fallback", why, error=error)
+    text = f"handler {failed!r} failed, {handler.name!r} answers instead: "
+    text += f"{type(error).__name__}: {error_text(error)}"
+    run.problem("fallback", text, error=error)
     run.replace_handler(handler, error)
     return HandlerFallback(agent=run.frame.agent.name, handler=failed, next_handler=handler.name, error=error)
 
 
 def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
-    """Take the complete reply; return what of it nobody has seen yet, what was repaired in it, and itself."""
+    """Take the complete reply; return the events that were not streamed yet, and the reply."""
     reply = run.model_call.reply
     if reply is None:
         raise HandlerError(
@@ -392,7 +398,7 @@ def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
     if wrong := reply_problem(reply.message):
         name = run.frame.handler.name
         raise HandlerError(f"Handler {name!r} gave a reply in turn {run.turn} with {wrong}.")
-    if reply.finish_reason not in _WHOLE and was_cut_short(reply.finish_reason):
+    if reply.finish_reason not in _COMPLETE and was_cut_short(reply.finish_reason):
         if why := filtered_out(reply):
             raise _refused(run, reply, why)
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
@@ -404,13 +410,13 @@ def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
 
 
 def _check_choice(run: Run, reply: MessageDone) -> None:
-    """Warn of a forced tool choice that was not kept: some servers take it and do as they like."""
+    """Warn if the reply ignores a forced tool choice: some servers accept the setting and ignore it."""
     request = run.model_call.request
     if request is None or request.tool_choice in (None, "auto", "none"):
         return
     choice, called = request.tool_choice, [call["function"].get("name") for call in calls_of(reply.message)]
     kept = bool(called) if choice == "required" else choice in called
-    if not kept and request.output_schema is None:  # else the answer may have come by a tool of its own
+    if not kept and request.output_schema is None:  # with one, a tool of the provider may carry the output
         run.warn(
             f"turn {run.turn}: the model was to call {'a tool' if choice == 'required' else 'one tool'} "
             f"(tool_choice={choice!r}) and did not: the provider, or the model, ignores it"
@@ -428,9 +434,9 @@ def _refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
 
 
 async def _finish(run: Run, reply: MessageDone) -> HandoffReturned | None:
-    """Turn a reply without calls into an output, or tell the model what is wrong with it.
+    """Turn a reply without calls into an output, or tell the model why it is not valid.
 
-    The output is the final one, or goes back to the agent that waits for it.
+    The output is the final one, or the answer to the caller that waits for it.
     """
     text = text_of(reply.message) or refusal_of(reply.message)
     output: Any = text
@@ -440,23 +446,23 @@ async def _finish(run: Run, reply: MessageDone) -> HandoffReturned | None:
         try:
             output = run.frame.agent.output.parse(json_in(text))
         except ModelBehaviorError as error:
-            _ask_again(run, str(error))
+            _reject_output(run, str(error))
             return None
     if run.frame.agent.output_guardrails or run.config.output_guardrails:
-        await _guard(run, output)
+        await _check_output(run, output)
     if run.callers and asking_caller(run.callers) is not None:
         await emit(run, AgentEnds(output))
         return return_answer(run, text)
     run.ending.final_output = output
     run.ending.stop_reason = "done"
     run.close_handoff(HandoffStatus.COMPLETED)
-    stop_all_standing_by(run)
+    drop_standbys(run)
     await emit(run, AgentEnds(output))
     return None
 
 
-async def _guard(run: Run, output: Any) -> None:
-    """Ask the guardrails of the agent, and of the run if the output is its final one."""
+async def _check_output(run: Run, output: Any) -> None:
+    """Call the output guardrails of the agent, and those of the run if the output is the final one."""
     is_final = not run.callers or asking_caller(run.callers) is None
     agent, now = run.frame.agent, run.now()
     of_run = run.config.output_guardrails if is_final else ()
@@ -464,7 +470,12 @@ async def _guard(run: Run, output: Any) -> None:
     await ask_all([*asked, *output_questions(of_run, now, agent, output, whose="the run")])
 
 
-def _ask_again(run: Run, wrong: str) -> None:
+def _reject_output(run: Run, wrong: str) -> None:
+    """Tell the model why its output is not valid; the next turn is for the corrected one.
+
+    Raises:
+        ModelBehaviorError: there were ``max_mistakes`` turns in a row with nothing but mistakes.
+    """
     run.progress.mistakes += 1
     run.problem("output", wrong)
     if run.progress.mistakes >= run.config.max_mistakes:
@@ -478,23 +489,23 @@ def _ask_again(run: Run, wrong: str) -> None:
 
 
 async def _open(run: Run) -> None:
-    """Open the books of a run: its trace, and its session."""
+    """Start the trace of a run, and load its session."""
     emit_now(run, RunBegins())
     if run.store is not None:
         await run.store.open(run)
 
 
 async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
-    """Carry out a run that is cancelled when its time is up, which is the end of it as any limit is."""
+    """Carry out a run and cancel it when its time is over, which ends it like any other limit."""
     setting = run.budget.set_by("seconds", seconds, "RunConfig(timeout=...)")
     late = RunTimeout(
-        f"The run took longer than its timeout of {seconds:g} s: agent {run.first.name!r} began it. Raise "
-        f"{setting}, or take what there is from error.result."
+        f"The run that agent {run.first.name!r} began took longer than its timeout of {seconds:g} s. Raise "
+        f"{setting}, or use the partial result in error.result."
     )
     raised: Exception | None = None
     try:
-        async with aclosing(in_time(events, seconds, late)) as in_due_time:
-            async for event in in_due_time:
+        async with aclosing(in_time(events, seconds, late)) as limited:
+            async for event in limited:
                 yield event
         return
     except RunTimeout as error:
@@ -511,33 +522,37 @@ async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -
 
 
 async def _close(run: Run, raised: Exception | None) -> None:
-    """Close the books of a run, however it ended."""
+    """Store what is left of a run and end its trace, for whatever reason it ended."""
     run.keep_partial()
     run.close()
     if run.store is not None:
         await run.store.close(run)
-    # what was cancelled may be so because its time is up, which `_in_time` knows
+    # a cancelled run may have been timed out, and then `_in_time` ends the trace
     if run.config.timeout is None or run.ending.stop_reason != "unfinished":
         emit_now(run, RunEnds(raised))
 
 
 async def _fail(run: Run, error: Exception) -> Exception | None:
-    """End the run; return the error to raise, with the partial result. None: the limit is to be a result."""
+    """End the run with an error.
+
+    Returns:
+        the error to raise, with the partial result; None if a limit ended the run and is not to be raised.
+    """
     run.keep_partial(error)
     if run.store is not None:
         await run.store.close(run, error)
     run.ending.stop_reason, run.ending.failure = "error", f"{type(error).__name__}: {error_text(error)}"
-    fresh = isinstance(error, LimitExceeded) and error.result is None  # not that of a run within this one
-    if fresh:
+    is_own_limit = isinstance(error, LimitExceeded) and error.result is None  # not that of a sub-run
+    if is_own_limit:
         run.close()
     else:
         run.close(HandoffStatus.FAILED, run.ending.failure)
-    if fresh and run.config.on_limit != "raise":
+    if is_own_limit and run.config.on_limit != "raise":
         return await _end_at_limit(run, cast(LimitExceeded, error))
     if isinstance(error, RoutelockError):
         error.result = run.result()
         return error
-    if isinstance(error, AssertionError):  # a test's own complaint is not the handler's fault
+    if isinstance(error, AssertionError):  # a test failed within a callback: the handler did not
         return error
     raised = HandlerError(
         f"Handler {run.frame.handler.name!r} of agent {run.frame.agent.name!r} raised {type(error).__name__} "
@@ -548,7 +563,7 @@ async def _fail(run: Run, error: Exception) -> Exception | None:
 
 
 async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None:
-    """Take the limit as the end of the run; the app may say what its final output is."""
+    """End the run at a limit without raising; an ``on_limit`` function gives the final output."""
     run.ending.stop_reason = "limit"
     run.problem("limit", str(error), error=error)
     if not callable(run.config.on_limit):
@@ -557,7 +572,7 @@ async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None
     try:
         what = "The on_limit function of the run"
         run.ending.final_output = await call_user_code(what, run.config.on_limit, error)
-        await _put_in(run, run.ending.final_output)
+        await _add_output(run, run.ending.final_output)
     except RoutelockError as failed:
         run.ending.stop_reason = "error"
         failed.result = run.result()
@@ -565,12 +580,12 @@ async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None
     return None
 
 
-async def _put_in(run: Run, output: object) -> None:
-    """Make the answer of ``on_limit`` a part of the conversation: it is what the user is told."""
+async def _add_output(run: Run, output: object) -> None:
+    """Add the output of ``on_limit`` to the conversation: the user sees it."""
     try:
         text = to_text(output)
     except NoTextError as error:
-        run.warn(f"what on_limit answered is not in the conversation: {error}")
+        run.warn(f"the output of on_limit is not in the conversation: {error}")
         return
     if text.strip():
         run.add("model", {"role": "assistant", "content": text}, final=True)
@@ -579,16 +594,18 @@ async def _put_in(run: Run, output: object) -> None:
 
 
 def _check_progress(run: Run, turn: Answered) -> None:
-    """End the run if the turn calls for it. Everything that happened is in the transcript by now.
+    """End the run if it has to wait for the caller or makes no progress.
+
+    The transcript is complete at this point.
 
     Args:
         run: the run.
-        turn: what came of the calls of a reply.
+        turn: the answered calls of the reply.
 
     Raises:
-        ModelBehaviorError: nothing but mistakes for too many turns.
-        HandoffError: as ``raise_on`` says.
-        LimitExceeded: too many transfers, or going round without progress.
+        ModelBehaviorError: the model made nothing but mistakes for too many turns.
+        HandoffError: a handoff failed, and ``raise_on`` names that.
+        LimitExceeded: the model requested too many handoffs, or makes no progress.
     """
     planned, transfer = turn.planned, turn.transfer
     assert planned is not None
@@ -607,25 +624,28 @@ def _check_progress(run: Run, turn: Answered) -> None:
     if run.progress.mistakes >= run.config.max_mistakes:
         raise ModelBehaviorError(
             f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
-            f"row. The last: {_last_mistake(run)}"
+            f"row. The last one: {_last_mistake(run)}"
         )
     if (planned.tools or planned.declined or planned.unavailable) and run.config.detect_loops:
         _check_repetition(run)
 
 
 def _last_mistake(run: Run) -> str:
-    """Return what the model is to blame for in this turn: hooks and limits are among the errors, too."""
+    """Return the last mistake of the model in this turn; problems of hooks and limits are none."""
     of_turn = [each for each in run.report.errors if each.turn == run.turn]
     mistakes = [each.message for each in of_turn if each.kind in _MISTAKES]
     return mistakes[-1] if mistakes else "several transfers at once"
 
 
 def _check_failed_transfer(run: Run, transfer: Transfer) -> None:
+    """End the run if ``raise_on`` says so, or if the model repeats a request that was refused."""
     if transfer.refusal == "arguments" and "bad_arguments" in run.config.raise_on:
         raise asked_for(run, transfer.answer)
     if "failed_handoff" in run.config.raise_on:
         raise failed_handoff(run, transfer)
-    again = f"Agent {run.frame.agent.name!r} asked again after it was told: {transfer.answer}."
+    again = (
+        f"Agent {run.frame.agent.name!r} requested the handoff again after it was told: {transfer.answer}."
+    )
     if transfer.refusal == "limit":
         run.progress.over_limit += 1
         if run.progress.over_limit > 1:
@@ -637,14 +657,15 @@ def _check_failed_transfer(run: Run, transfer: Transfer) -> None:
 
 
 def _check_repetition(run: Run) -> None:
+    """Tell the model that it repeats itself, or end the run if it was told before."""
     seen = run.progress
     if seen.is_stuck:
         raise LoopDetected(
             f"Agent {run.frame.agent.name!r} was told that it repeats itself, and went on: {seen.idle} turns "
-            f"in a row with the same results as before ({seen.what}). The partial result is in error.result; "
-            "set RunConfig(detect_loops=False) if that is what it is for."
+            f"in a row returned the same results ({seen.repeated_tools}). The partial result is in "
+            "error.result; set RunConfig(detect_loops=False) if the agent is meant to repeat calls."
         )
     if seen.needs_nudge:
-        text = _REPEATS.format(what=seen.what, turns=seen.idle)
+        text = _REPETITION_NUDGE.format(tools=seen.repeated_tools, turns=seen.idle)
         run.problem("loop", text)
         run.add("nudge", {"role": "user", "content": text})

@@ -1,9 +1,8 @@
-"""Noticing that a run goes round without getting anywhere.
+"""Detects that a run makes no progress.
 
-A turn brings something new when one of its calls was never made before, or is answered otherwise than
-the last time; so polling, and turning a switch on and off, are progress. What brings nothing new is
-counted per call. Circles of any length are noticed that way, without looking for them: whoever goes
-round in one makes the same calls again and again.
+A turn is progress if one of its calls was never made before, or has another result than the last time. So
+polling is progress, and so is to set and unset a value. Repeated calls are counted one by one: that finds
+cycles of any length, because an agent in a cycle makes the same calls again and again.
 """
 
 from __future__ import annotations
@@ -21,20 +20,17 @@ __all__ = ["Progress"]
 
 
 _NUDGE_AT = 3
-"""A call may be made twice with one result: to look again after a while is sensible. The third time it
-is told. For a circle of n calls that is turn 2n + 1."""
+"""The model is told when it makes a call with the same result for the third time: to look again once is
+sensible. In a cycle of n calls that is turn 2n + 1."""
 
-_MORE_TURNS = 3
-"""So many turns without anything new may follow a nudge, before the run ends. That is time to look at the
-old results once more. A single call ends the run when it is made for the sixth time, a circle of three
-in turn 10, just before `max_turns` would end it with a reason that says less."""
+_TURNS_AFTER_NUDGE = 3
+"""Turns without progress after a nudge, before the run ends: time to look at the old results once more. A
+single call ends the run when it is made for the sixth time. A cycle of three calls ends it in turn 10, just
+before the default `max_turns`, whose error would say less."""
 
 _MOST_NAMES = 5
 
-_MOST_UNREAD = 1000
-"""Turns."""
-
-_in_order = json.JSONEncoder(sort_keys=True).encode
+_sorted_json = json.JSONEncoder(sort_keys=True).encode
 
 _Result = tuple[str, str, str]
 """The name, arguments and output of a call."""
@@ -42,29 +38,25 @@ _Result = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Progress:
-    """What one run has seen: a few numbers for each different call, and nothing that grows with their texts.
+    """Calls and handoffs that a run has made, as a few numbers for each different one.
 
-    Bound: with ``n`` different calls, the run ends at most ``2n + 4`` turns after the last that brought
-    something new; going round from the start, in a circle of ``n`` turns, it ends in turn ``2n + 4``.
+    With ``n`` different calls, a run ends at most ``2n + 4`` turns after its last progress. If it is in a
+    cycle of ``n`` turns from the start, it ends in turn ``2n + 4``. Memory does not grow with the texts.
     """
 
     answers: dict[str, str] = field(default_factory=lambda: {})
-    """How each call was answered the last time; both as digests, which are the same in every process. And
-    what was handed over to whom, with no answer."""
+    """Last result of each call, and each handoff that passed data with no result. Both are digests, which are
+    the same in every process."""
     times: dict[str, int] = field(default_factory=lambda: {})
     """How often each call was made since the last progress."""
     edges: set[tuple[str, str]] = field(default_factory=lambda: set())
-    """Transfers taken since the last progress."""
+    """Source and target of the handoffs since the last progress."""
     refused: int = 0
-    """Transfers refused as going round since the last progress."""
+    """Handoffs that were refused as repeated since the last progress."""
     idle: int = 0
-    """Turns in a row without anything new."""
+    """Turns in a row without progress."""
     names: dict[str, None] = field(default_factory=lambda: {})
-    """What they called, in order."""
-    unread: list[tuple[list[_Result], bool]] = field(default_factory=lambda: [])
-    """Turns that brought something new, which shows without reading their calls; and whether those count."""
-    outputs: set[tuple[str, str]] = field(default_factory=lambda: set())
-    """What each tool has given, as long as it was noted from the beginning."""
+    """Names of the tools called in these turns, in order."""
     told: int | None = None
     """The value of ``idle`` when the model was told; it is told once."""
     mistakes: int = 0
@@ -72,58 +64,34 @@ class Progress:
     empty_replies: int = 0
     """Empty replies in a row."""
     over_limit: int = 0
-    """Handoffs that were refused because there had been enough; progress does not earn another."""
+    """Handoffs that were refused because of ``max_handoffs``; progress does not reset it."""
 
     def tool_results(self, results: Iterable[_Result], requests: Iterable[_Result] = ()) -> None:
-        """Note the name, arguments and output of each call that one turn answered.
+        """Note the calls that were answered in one turn.
 
-        ``requests`` are those that only ask to hand over: repeated, they repeat; they find nothing out.
+        Args:
+            results: name, arguments and output of each call.
+            requests: the same for calls that only requested a handoff: they can repeat, but a new one is no
+                progress.
         """
         results, requests = list(results), list(requests)
-        if not requests and self._is_new_at_a_glance(results):
-            if self.idle:
-                self._start_counting()
-            self.unread.append((results, True))
-            self.edges.clear()
-            self.refused = 0
-            return
-        self.read_all()
         found, asked = _by_call(results), _by_call(requests)
         made = {*found, *asked}
         new = [call for call, answer in found.items() if self.answers.get(call) != answer]
         if new:
-            self._something_new(made, new)
+            self._note_progress(made, new)
         elif made:
-            self._nothing_new(made, [name for name, _, _ in (*results, *requests)])
+            self._note_repetition(made, [name for name, _, _ in (*results, *requests)])
         self.answers |= found
 
-    def _is_new_at_a_glance(self, results: Iterable[_Result]) -> bool:
-        """Whether these tools never gave such results before, for whatever arguments."""
-        if len(self.unread) >= _MOST_UNREAD or (self.answers and not self.outputs):
-            self.outputs.clear()  # from now on each call is read: not all that was given is known
-            return False
-        given = [(name, output) for name, _, output in results]
-        known = len(self.outputs)
-        self.outputs.update(given)
-        return bool(given) and len(self.outputs) == known + len(given)
-
-    def read_all(self) -> None:
-        """Note what was passed over as surely new, so that ``answers`` and ``times`` are complete."""
-        unread, self.unread = self.unread, []
-        for results, counts in unread:
-            found = _by_call(results)
-            self.answers |= found
-            if counts:
-                self.times |= dict.fromkeys(found, 1)
-
-    def _something_new(self, made: Iterable[str], new: Iterable[str]) -> None:
+    def _note_progress(self, made: Iterable[str], new: Iterable[str]) -> None:
         if self.idle:
-            self._start_counting()
+            self._reset_counts()
         self.times |= {**dict.fromkeys(made, 0), **dict.fromkeys(new, 1)}
         self.edges.clear()
         self.refused = 0
 
-    def _nothing_new(self, made: Collection[str], names: Iterable[str]) -> None:
+    def _note_repetition(self, made: Collection[str], names: Iterable[str]) -> None:
         self.idle += 1
         self.names |= dict.fromkeys(names)
         for call in made:
@@ -131,71 +99,76 @@ class Progress:
         if self.told is None and all(self.times[call] >= _NUDGE_AT for call in made):
             self.told = self.idle
 
-    def _start_counting(self) -> None:
-        self.unread = [(results, False) for results, _ in self.unread]
+    def _reset_counts(self) -> None:
         self.times.clear()
         self.names.clear()
         self.idle, self.told = 0, None
 
-    def goes_round(self, source: str, target: str, given: str = "") -> bool:
-        """Whether this transfer was already made since the last progress.
+    def is_repeated(self, source: str, target: str, given: str = "") -> bool:
+        """Whether this handoff was already made since the last progress.
 
         Args:
-            source: who hands over.
-            target: to whom.
-            given: the data that is passed along, as JSON: what was never passed along is new.
+            source: name of the agent that hands over.
+            target: name of the agent or handler that it hands over to.
+            given: the data that is passed along, as JSON. Data that was never passed along is progress.
         """
-        known = not given or _handing(source, target, given) in self.answers
+        known = not given or _handoff_digest(source, target, given) in self.answers
         return known and (source, target) in self.edges
 
-    def transferred(self, source: str, target: str, given: str = "") -> None:
-        """Note a transfer that was made. What the source repeated is not held against the target."""
-        if given and (handing := _handing(source, target, given)) not in self.answers:
-            self.answers[handing] = ""
+    def handed_over(self, source: str, target: str, given: str = "") -> None:
+        """Note a handoff that was made. The source's repetitions do not count for the target."""
+        if given and (digest := _handoff_digest(source, target, given)) not in self.answers:
+            self.answers[digest] = ""
             self.edges.clear()
             self.refused = 0
         self.edges.add((source, target))
-        self._start_counting()
+        self._reset_counts()
 
-    def failed(self, name: str, arguments: str, why: str) -> None:
-        """Note that an agent that was asked has failed. What it repeated is not held against its caller."""
-        self.tool_results([(name, arguments, why)])
+    def target_failed(self, name: str, arguments: str, error: str) -> None:
+        """Note that a target failed while its caller waited. Its repetitions do not count for the caller.
+
+        Args:
+            name: name of the tool that the caller called.
+            arguments: arguments of that call.
+            error: name of the error's class.
+        """
+        self.tool_results([(name, arguments, error)])
         self.refused = 0
-        self._start_counting()
+        self._reset_counts()
 
     @property
     def needs_nudge(self) -> bool:
-        """Whether this is the turn after which the model is to be told that it repeats itself."""
+        """Whether the model is to be told after this turn that it repeats itself."""
         return self.told is not None and self.told == self.idle
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the model went on without anything new for too long after it was told."""
-        return self.told is not None and self.idle - self.told >= _MORE_TURNS
+        """Whether the run has made no progress for too many turns after the model was told."""
+        return self.told is not None and self.idle - self.told >= _TURNS_AFTER_NUDGE
 
     @property
-    def what(self) -> str:
-        """What repeats, for people and models."""
+    def repeated_tools(self) -> str:
+        """Names of the tools that repeat, as text for a person or a model."""
         names = [*self.names]
         more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
         return ", ".join([*names[:_MOST_NAMES], *more])
 
 
 def _by_call(made: Iterable[_Result]) -> dict[str, str]:
-    """Return what each different call was answered, in whatever order and however often."""
+    """Return the digest of each different call with that of its results; order and number do not matter."""
     answers: dict[str, set[str]] = {}
     for name, arguments, output in made:
-        answers.setdefault(_digest(f"{name}\0{_plain(arguments)}"), set()).add(_digest(output))
+        answers.setdefault(_digest(f"{name}\0{_normalized(arguments)}"), set()).add(_digest(output))
     return {call: "".join(sorted(several)) for call, several in answers.items()}
 
 
-def _handing(source: str, target: str, given: str) -> str:
-    return _digest(f"{source}\0{target}\0{_plain(given)}")
+def _handoff_digest(source: str, target: str, given: str) -> str:
+    return _digest(f"{source}\0{target}\0{_normalized(given)}")
 
 
 @functools.cache
 def _blake2b() -> Callable[..., blake2b]:
-    import hashlib  # noqa: PLC0415 - loads OpenSSL, for the few runs that repeat themselves
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, which runs without tools do not need
 
     return hashlib.blake2b
 
@@ -204,9 +177,9 @@ def _digest(text: str) -> str:
     return _blake2b()(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
 
 
-def _plain(arguments: str) -> str:
-    """Return arguments in one spelling: another space, or another order of names, changes nothing."""
+def _normalized(arguments: str) -> str:
+    """Return JSON with sorted keys and without extra spaces; text that is not JSON stays as it is."""
     try:
-        return _in_order(json.loads(arguments))
+        return _sorted_json(json.loads(arguments))
     except (ValueError, RecursionError):
         return arguments

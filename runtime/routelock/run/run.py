@@ -1,7 +1,7 @@
-"""All that changes during one run, in one place, owned by that run alone.
+"""`Run`: everything that changes during one run, as parts with a noun each.
 
-Nothing here outlives the run, and nothing on an agent, a handler or a module ever changes: that is
-why the next run starts at the default handler again, however this one ended.
+A run changes nothing on an agent, a handler or a module. So the next run starts with its first agent and the
+default handler again, for whatever reason this one ended.
 """
 
 from __future__ import annotations
@@ -54,88 +54,88 @@ __all__ = [
 
 
 class RunStore(Protocol):
-    """Stores one run. It is given the `Run`, which it may change in `open` only."""
+    """Stores one run, such as in a session. Only `open` may change the `Run` that it gets."""
 
     async def open(self, run: Any) -> None:
         """Put the stored history in front of the run's input, and store the input.
 
         Raises:
-            SessionError: that cannot be done.
+            SessionError: the history cannot be loaded, or the input cannot be stored.
         """
         ...
 
     async def claim(self, run: Any, calls: Sequence[ToolCall]) -> None:
-        """See that a saved state is continued once; called before anything of it is done.
+        """Make sure that a saved state is resumed only once; called before the run does anything.
 
         Args:
-            run: it stands where the state says.
-            calls: those that are still to be made, decided or not.
+            run: the run, restored from the state.
+            calls: the calls that are still to be made, decided or not.
 
         Raises:
-            SessionConflict: another run continues the state, or did.
-            SessionError: that cannot be found out.
+            SessionConflict: another run resumed the state.
+            SessionError: the store cannot be read or written.
         """
         ...
 
     async def append(self, run: Any) -> None:
-        """Store what was added since the last time; called after each turn.
+        """Store the items that are new since the last time; called after each turn.
 
         Raises:
-            SessionError: that cannot be done.
+            SessionError: they cannot be stored.
         """
         ...
 
     async def close(self, run: Any, error: Exception | None = None) -> None:
-        """Store what is left, however the run ends, also while it is being cancelled. It raises nothing.
+        """Store the rest when the run ends, even if it is being cancelled. It raises nothing.
 
-        It is called more than once. What goes wrong is in the problems of the run.
+        It may be called more than once. Errors of the store become problems of the run.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Transcript:
-    """What was said and done in a run, in order; it only grows."""
+    """The messages of a run in order; the list only grows."""
 
     items: list[RunItem]
     input_count: int
     """How many of the items are the input."""
     call_ids: set[str]
-    """The ids of all tool calls so far; a reply that repeats one gets new ones."""
+    """Ids of all tool calls so far. A call in a reply that repeats one gets a new id."""
     has_calls: bool = False
-    """Whether there are calls in the input."""
+    """Whether the input has calls."""
 
 
 @dataclass(slots=True, eq=False)
 class SharedMemory:
-    """The shared memory of a run, and how much of it the active agent sees."""
+    """The shared memory of a run, and the scope that the active agent sees."""
 
     shared: dict[str, Any]
-    """What the active agent sees, see ``Handoff.share``."""
+    """Memory that the active agent sees, see ``Handoff.share``."""
     scopes: tuple[MemoryScope, ...] = ()
-    """The scopes that made it what it is, the newest last."""
+    """The scopes around it, the newest last."""
     at_end: tuple[Sequence[MemoryScope], Any] | None = None
-    """The scopes and the payload when the run ended; its state needs them."""
+    """Scopes and payload when the run ended, for its state."""
 
     @property
     def payload(self) -> Any:
-        """The payload that rode along with a handoff, as JSON; None without one."""
+        """The handoff payload as JSON; None without one."""
         return self.shared.get(PAYLOAD_KEY)
 
     def enter_scope(self, keys: Sequence[str] | None) -> None:
-        """Let the next agent see a memory of its own, see `routelock.context`."""
+        """Give the next agent a memory of its own, with the keys that are shared (`routelock.context`)."""
         scope = scoped(self.shared, keys)
         self.scopes += (scope,)
         self.shared = scope.inner
 
     def leave_scope(self, level: int = 0) -> None:
-        """Go back to the memory of when there were so many scopes, with what was shared as it is now."""
+        """Leave scopes until so many are left; changes of shared keys are kept."""
         while len(self.scopes) > level:
             *outer, last = self.scopes
             self.scopes, self.shared = tuple(outer), last.widened()
 
     def end(self, *, is_outermost: bool) -> None:
-        """Leave all scopes; the payload goes with the outermost run."""
+        """Leave all scopes, and drop the payload if this is the outermost run."""
         if self.at_end is None:
             self.at_end = self.scopes, self.payload
         self.leave_scope()
@@ -145,7 +145,7 @@ class SharedMemory:
 
 @dataclass(slots=True, eq=False)
 class ModelCallState:
-    """The model call that is being made."""
+    """The model call that is in progress."""
 
     request: Request | None = None
     """None between model calls."""
@@ -153,54 +153,55 @@ class ModelCallState:
     reply: MessageDone | None = None
     """The complete reply, until it is in the transcript."""
     text: list[str] = field(default_factory=lambda: [])
-    """The text of a reply that is still arriving; not empty as soon as anything was shown."""
+    """Text deltas of the reply so far; not empty once any delta was streamed."""
 
     def forget_reply(self) -> None:
-        """Drop what arrived: it is in the transcript now, or it is void."""
+        """Drop the reply, because it is in the transcript now or is void."""
         self.reply = None
         self.text.clear()
 
 
 @dataclass(slots=True, eq=False)
 class CallsState:
-    """Calls that are not answered yet, and what was decided about them."""
+    """Open tool calls, and the approvals for them."""
 
     decisions: Approvals = NO_APPROVALS
-    """Approvals and denials; runs within this one have the same."""
+    """Approvals and denials; sub-runs have the same."""
     interruptions: Sequence[Interruption] = ()
-    """Calls that wait for an approval, here and in the runs within this one."""
+    """Calls that wait for an approval, in this run and its sub-runs."""
     begun: set[str] = field(default_factory=lambda: set())
-    """Ids of the calls that were begun: those have an effect, or may have one."""
+    """Ids of the calls that were begun and so may have had an effect."""
     pending: Sequence[ToolCall] = ()
-    """Calls that the caller has to answer."""
+    """Calls of external tools, which the caller has to answer."""
     claims: int = 0
     """How many times a saved state of this run was resumed in its session."""
     grace: float = 5.0
-    """Seconds that calls may still take once another call of the same reply has ended the run."""
+    """Seconds that calls may still take after another call of the same reply ended the run."""
 
 
 @dataclass(slots=True, eq=False)
 class SubRuns:
-    """The runs of agents that are called as tools."""
+    """The sub-runs of a run, which answer calls of agents as tools, and its own place among them."""
 
     depth: int = 0
-    """How many runs this one is within."""
+    """How many runs are around this one."""
     path: tuple[str, ...] = ()
-    """Ids of the calls that the runs around this one are answered with, the outermost first."""
+    """Ids of the calls that lead from the outermost run to this one; the last one is answered by it."""
     outermost_id: str = ""
-    """Id of the outermost run."""
+    """Id of the outermost run; empty if it is this one."""
     active: dict[str, Run] = field(default_factory=lambda: {})
-    """Those that are being carried out, by call id and in call order."""
+    """Sub-runs in progress, by call id and in call order."""
     waiting: dict[str, Run] = field(default_factory=lambda: {})
-    """Those that wait for an approval, by call id."""
+    """Sub-runs that wait for an approval, by call id."""
     to_resume: dict[str, RunDocument] = field(default_factory=lambda: {})
-    """Where such runs stood when this one was stopped, by call id."""
+    """Stored sub-runs that a resumed run has not continued yet, by call id."""
     ended: dict[str, RunResult[Any]] = field(default_factory=lambda: {})
+    """Results of the sub-runs that have ended, by call id."""
 
 
 @dataclass(slots=True, eq=False)
 class Report:
-    """What goes on the result beside the transcript."""
+    """Records for the result, beside the transcript."""
 
     calls: list[ModelCall] = field(default_factory=lambda: [])
     """The model calls that have ended."""
@@ -208,12 +209,12 @@ class Report:
     repairs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     warned_of_many: bool = False
-    """Whether it was said that an agent is offered too many handoffs."""
+    """Whether there is a warning that an agent is offered too many handoffs."""
 
 
 @dataclass(slots=True, eq=False)
 class Ending:
-    """How the run ended, or that it goes on."""
+    """How the run ended; ``"unfinished"`` while it goes on."""
 
     stop_reason: StopReason = "unfinished"
     final_output: Any = None
@@ -226,7 +227,7 @@ class Run:
     """One run while it goes on."""
 
     first: Agent[Any]
-    """The agent that the run begins with."""
+    """The agent that the run began with."""
     graph: Mapping[str, Agent[Any]]
     config: RunConfig
     hooks: RunHooks | None
@@ -238,7 +239,7 @@ class Run:
 
     transcript: Transcript
     frame: Frame
-    """The active agent and handler, and what they see: the top of the stack."""
+    """The top of the stack: the active agent and handler, and their view of the history."""
     callers: list[Frame] = field(default_factory=lambda: [])
     """The frames below it, the innermost last: agents that wait for the active one."""
     budget: Budget
@@ -255,22 +256,22 @@ class Run:
 
     turn: int = 0
     first_of_turn: int = 0
-    """Id of the first item of the present turn."""
+    """Id of the first item of this turn."""
     retakes_turn: bool = False
-    """Whether the next model call is that of the present turn once more."""
+    """Whether the next model call repeats that of this turn, and so does not count as a turn."""
     announced_agent: Agent[Any] | None = None
     """The agent of the last `AgentUpdated`."""
     agent_started: bool = False
     """Whether the hooks and input guardrails of the active agent were called."""
     failed_handlers: frozenset[tuple[str, str]] = frozenset()
-    """Names of the handlers that failed and were replaced, each with its agent's."""
-    moment: RunContext[Any] | None = None
-    """The context of the present moment, once it was asked for."""
+    """Names of the agents and their handlers that failed and were replaced."""
+    current_context: RunContext[Any] | None = None
+    """Cache of `now`; None after a change that the context shows."""
 
     def now(self) -> RunContext[Any]:
-        """Return the context of this moment, for the code of the app."""
-        if self.moment is None:
-            self.moment = RunContext(
+        """Return the context for callbacks of the app, as of now."""
+        if self.current_context is None:
+            self.current_context = RunContext(
                 context=self.context,
                 run_id=self.run_id,
                 agent=self.frame.agent.name,
@@ -281,28 +282,28 @@ class Run:
                 user_id=self.config.user_id,
                 conversation_id=self.config.conversation_id,
             )
-        return self.moment
+        return self.current_context
 
     @property
     def active_name(self) -> str:
-        """Name of the active agent, or of the handler that it was handed over to."""
+        """Name of the active agent, or of the handler that a handoff put in its place."""
         return self.frame.active_name
 
     # The model call
 
     def begin_call(self, request: Request, shown: Shown) -> None:
-        """Note a model call before it is made, so that a failed one is on the result as well."""
+        """Note a model call before it is made, so that the result has it even if it fails."""
         self.model_call.request, self.model_call.shown = request, shown
         self.budget.in_flight = True
 
-    def unbegin_call(self, error: HandoffTimeout) -> None:
-        """Take a model call back that was noted and never made, if there is one."""
+    def discard_call(self, error: HandoffTimeout) -> None:
+        """Remove a model call that was noted and never made, if there is one."""
         if self.model_call.request is not None:
             self.model_call.request, self.budget.in_flight = None, False
             emit_now(self, ModelCallEnds(None, error))
 
     def end_call(self, reply: MessageDone | None, error: BaseException | None = None) -> None:
-        """Put the model call that was begun on the result, with its reply if it has one."""
+        """Add the model call in progress to the report, with its reply if it has one."""
         request, shown = self.model_call.request, self.model_call.shown
         assert request is not None
         assert shown is not None
@@ -311,16 +312,16 @@ class Run:
         self.report.calls.append(ModelCall.of(request, shown, self.frame.handler.name, reply))
 
     def refuse_reply(self) -> None:
-        """Drop what arrived of a reply to an input that must not be answered; what it took is counted."""
+        """Drop the reply to an input that a guardrail refused, and count its usage."""
         if self.model_call.reply is not None:
             self.count_failed(None)
         self.model_call.forget_reply()
 
     def void_attempt(self, failed: AttemptFailed) -> None:
-        """Count an attempt that failed and is to be made again.
+        """Count a failed attempt and drop its reply, before the next attempt.
 
         Raises:
-            BudgetExceeded: there may be no other.
+            BudgetExceeded: the budget does not allow another attempt.
         """
         self.count_failed(failed.error)
         emit_now(self, ModelCallRetried(failed))
@@ -328,11 +329,11 @@ class Run:
         self.budget.check(self.frame.agent.name)
 
     def begin_attempt(self) -> None:
-        """Note that the model call is in flight again (see `routelock.handlers.retry`)."""
+        """Note that another attempt of the model call is in flight, see `routelock.handlers.retry`."""
         self.budget.in_flight = True
 
     def count_failed(self, error: BaseException | None) -> None:
-        """Count a call that has no complete reply. One that the provider refused cost nothing."""
+        """Count a call without a complete reply; it is free if the provider refused it."""
         self.budget.in_flight = False
         reply = self.model_call.reply
         if reply is not None and reply.usage is not None:
@@ -344,7 +345,7 @@ class Run:
         self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
 
     def accept(self, reply: MessageDone) -> MessageDone:
-        """Take a complete reply into the transcript and return it as it stands there."""
+        """Add a complete reply to the transcript, and return it with unique call ids."""
         done, repairs = with_unique_ids(reply, self.turn, self.transcript.call_ids)
         if repairs:
             self.report.repairs += (*repairs,)
@@ -358,11 +359,11 @@ class Run:
         return done
 
     def keep_partial(self, error: BaseException | None = None) -> None:
-        """Keep what arrived of a reply whose call did not come to its end, and count the call."""
+        """Add a partial reply to the transcript when the model call is cut off, and count the call."""
         if self.model_call.request is None:
             return
         reply, text = self.model_call.reply, sendable(join_surrogates(self.model_call.text))
-        refused = isinstance(error, ContentRefused)  # vendors refuse a history that holds what they refused
+        refused = isinstance(error, ContentRefused)  # vendors refuse a history with a refused reply in it
         if reply is not None and not refused and not reply_problem(reply.message):
             self.accept(reply)
             return
@@ -370,7 +371,7 @@ class Run:
         if self.budget.in_flight:
             self.count_failed(error)
         if not text and self.model_call.text:
-            self.warn(f"turn {self.turn}: the reply was cut off before it said anything")
+            self.warn(f"turn {self.turn}: the reply was cut off before it had any text")
         self.model_call.forget_reply()
         if text:
             self.add("model", {"role": "assistant", "content": text})
@@ -379,7 +380,10 @@ class Run:
     # The transcript and the view
 
     def audience(self) -> Audience | None:
-        """Return for whom calls of other agents are told in notes; None if every call is the agent's own."""
+        """Return the active agent as reader of the history; None if no call is another agent's.
+
+        With an audience, calls of other agents become notes.
+        """
         if self.config.foreign_calls == "shown" or not (self.handoffs.records or self.transcript.has_calls):
             return None
         if self.frame.audience is None:
@@ -392,20 +396,20 @@ class Run:
         return self.frame.audience
 
     def shown_next(self) -> list[Message]:
-        """Return copies of what the next model call is shown, without the system prompt."""
+        """Return copies of the messages for the next model call, without the system prompt."""
         view = View(self.frame.view.items)
         return detached(view.messages(family_of(self.frame.handler), self.audience())[0])
 
     def add(
         self, kind: ItemKind, message: Message, *, origin: str | None = None, final: bool = False
     ) -> RunItem:
-        """Append to the transcript and to the view. What a model said was made sendable before.
+        """Append a message to the transcript and to the view.
 
         Args:
-            kind: where the message came from.
-            message: goes in as it is, with U+FFFD for each half of a surrogate pair.
-            origin: the family of the handler that wrote it, if it is a complete reply.
-            final: whether it is the answer of the run, also where the active agent has a caller.
+            kind: the source of the message. Messages of kind ``"model"`` have to be sendable already.
+            message: stored without a copy; each half of a surrogate pair becomes U+FFFD.
+            origin: provider family of the handler, for a complete reply.
+            final: whether it is the run's final answer, even if the active agent has a caller.
         """
         content = message.get("content")
         if kind != "model" and not (isinstance(content, str) and content.isascii()):
@@ -426,23 +430,23 @@ class Run:
     # The stack of frames
 
     def push_frame(self, frame: Frame) -> None:
-        """Let another agent or handler go on, while the active one waits."""
+        """Make another agent or handler active; the present one waits for its answer."""
         self.callers.append(self.frame)
         self._activate(frame)
 
     def replace_frame(self, frame: Frame) -> None:
-        """Let another agent or handler go on in place of the active one."""
+        """Replace the active agent or handler with another one."""
         self.handoffs.release(self.frame.handoff_id)
         self._activate(frame)
 
     def pop_frame(self) -> ToolCall:
-        """Let the innermost caller go on where it was, and return its call."""
+        """Make the innermost caller active again, and return its call, which needs a result."""
         self.handoffs.release(self.frame.handoff_id)
         frame = self.callers.pop()
         call, wait = frame.waits_for, frame.stop_waiting()
-        frame.audience = frame.offered = None  # what the target did is new to it
+        frame.audience = frame.offered = None  # the history has the target's calls now
         self._activate(frame)
-        self.progress.mistakes = self.progress.empty_replies = 0  # those of the target are not the caller's
+        self.progress.mistakes = self.progress.empty_replies = 0  # those of the target do not count
         self.memory.leave_scope(wait.memory_level)
         self.memory.shared.pop(PAYLOAD_KEY, None)
         if wait.payload is not None:
@@ -450,28 +454,28 @@ class Run:
         return call
 
     def _activate(self, frame: Frame) -> None:
-        self.frame, self.moment = frame, None
+        self.frame, self.current_context = frame, None
 
     def replace_handler(self, handler: Handler, error: Exception) -> None:
-        """Let another handler make the model call that failed."""
+        """Replace the handler of a failed model call; the next call repeats the turn."""
         self.end_call(self.model_call.reply, error)
         self.count_failed(error)
         self.model_call.forget_reply()
         self.failed_handlers |= {(self.frame.agent.name, self.frame.handler.name)}
         self.frame.handler, self.retakes_turn = handler, True
-        self.moment = self.frame.audience = self.frame.offered = None
+        self.current_context = self.frame.audience = self.frame.offered = None
 
     def failed_of(self, agent: Agent[Any]) -> set[str]:
         """Return the names of an agent's handlers that failed."""
         return {handler for owner, handler in self.failed_handlers if owner == agent.name}
 
-    def meet(self, agent: Agent[Any]) -> None:
-        """Add an agent, and all that it can reach, to the graph of the run; new ones come last."""
+    def add_agents(self, agent: Agent[Any]) -> None:
+        """Add an agent, and the agents that it can reach, to the graph of the run."""
         if not agent.graph.keys() <= self.graph.keys():
             self.graph = {**self.graph, **agent.graph, **self.graph}
 
     def close_handoff(self, status: HandoffStatus, error: str | None = None) -> None:
-        """Put on record how the work of the active agent ended."""
+        """Close the handoff that made the active agent active, with the status of its work."""
         if self.frame.handoff_id is not None:
             self.handoffs.close([self.frame.handoff_id], self.config.clock(), status, error)
             self.handoffs.release(self.frame.handoff_id)
@@ -480,7 +484,7 @@ class Run:
     # Turns and limits
 
     def is_new_agent(self) -> bool:
-        """Whether another agent than before is active; True once per change."""
+        """Whether the active agent has changed since the last call."""
         if self.announced_agent is self.frame.agent:
             return False
         self.announced_agent = self.frame.agent
@@ -488,11 +492,11 @@ class Run:
         return True
 
     def begin_turn(self) -> None:
-        """Count one more model call, unless it is one that failed and is made again by another handler.
+        """Start the next turn, unless another handler repeats the model call of this one.
 
         Raises:
-            MaxTurnsExceeded: that would be one too many.
-            BudgetExceeded: the run has consumed what it may.
+            MaxTurnsExceeded: the run has made ``max_turns`` turns.
+            BudgetExceeded: a limit of ``RunConfig.limits`` is reached.
         """
         agent = self.frame.agent.name
         self.budget.check(agent)
@@ -501,41 +505,41 @@ class Run:
             return
         self.budget.check_turns(agent, self.turn)
         self.turn += 1
-        self.moment = None
+        self.current_context = None
         self.frame.turns += 1
         self.first_of_turn = len(self.transcript.items)
 
     def count(self, usage: Usage, agent: str | None = None) -> None:
-        """Add what was consumed to the run and to an agent: the active one, if none is named."""
+        """Add usage to the run and to an agent: the active one, if none is named."""
         name = self.frame.agent.name if agent is None else agent
         self.budget.count(usage, name)
         self.handoffs.count(usage, self.frame.handoff_id)
-        self.moment = None
+        self.current_context = None
         if (unknown := self.budget.unknown(usage)) is not None:
             text = unknown.format(agent=name)
             if text not in self.report.warnings:
                 self.warn(text)
 
-    # What goes on the result
+    # The result
 
     def problem(
         self, kind: Any, message: str, *, call_id: str | None = None, error: BaseException | None = None
     ) -> None:
-        """Note something that went wrong without ending the run."""
+        """Add a `Problem` to the report, which does not end the run."""
         agent = self.frame.agent.name
         found = Problem(kind=kind, agent=agent, turn=self.turn, message=message, call_id=call_id, error=error)
         self.report.errors += (found,)
 
     def warn(self, text: str) -> None:
-        """Note something that a reader of the result should know."""
+        """Add a warning to the report."""
         self.report.warnings += (text,)
 
     def absorb_sub_runs(self) -> None:
-        """Add the runs within this one to its result: in call order, whichever ended first."""
+        """Add the results and the usage of the active sub-runs to this run, in call order."""
         active, self.sub_runs.active, self.budget.inner = self.sub_runs.active, {}, {}
         for call_id, inner in active.items():
             if not inner.turn and inner.ending.stop_reason == "unfinished":
-                continue  # it was never begun
+                continue  # it was never started
             result = self.sub_runs.ended[call_id] = inner.result()
             self.budget.turns_within += inner.turn + inner.budget.turns_within - inner.budget.turns_counted
             if inner.ending.stop_reason == "requires_action":
@@ -545,9 +549,13 @@ class Run:
                 self.count(usage, name)
 
     def close(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
-        """End what must not outlive the run. Without a status its agents were not done when it ended.
+        """Close the open handoffs, release capacity and leave the memory scopes.
 
-        Safe to call twice; the first call counts.
+        It is safe to call this twice; the second call does nothing.
+
+        Args:
+            status: status of the open handoffs; None if the run ended before the work of their targets.
+            error: why they failed.
         """
         if self.handoffs.records:
             ids = {one.id for one in self.handoffs.records}
@@ -559,17 +567,20 @@ class Run:
             left = still_waiting(self.calls.interruptions, len(self.sub_runs.path), settled)
             self.calls.interruptions = left
         if self.memory.scopes:
-            self.moment = None
+            self.current_context = None
         self.memory.end(is_outermost=not self.sub_runs.depth)
 
     def next_agent(self) -> Agent[Any]:
-        """Return the agent that answers the user's next message; one that answers a caller does not stay."""
+        """Return the agent for the user's next message, see ``RunConfig.next_agent``.
+
+        An agent that was to return an answer gives way to the outermost caller.
+        """
         if self.config.next_agent == "reset":
             return self.first
         return next((frame.agent for frame in self.callers if not frame.stands_by), self.frame.agent)
 
     def result(self) -> RunResult[Any]:
-        """Return the run as it stands now."""
+        """Return the result of the run so far."""
         if self.sub_runs.active:
             return self._with_sub_runs().result()
         return RunResult(
@@ -595,7 +606,7 @@ class Run:
         )
 
     def _with_sub_runs(self) -> Run:
-        """Return the run as if the runs within it had ended as they stand."""
+        """Return a copy of the run, as if its active sub-runs had ended now."""
         so_far = copy(self)
         so_far.budget, so_far.handoffs = copy(self.budget), copy(self.handoffs)
         so_far.sub_runs, so_far.report = copy(self.sub_runs), copy(self.report)
@@ -608,7 +619,7 @@ class Run:
 
 
 def _captured(run: Run) -> RunState:
-    """Return where a run stands."""
-    from routelock.state.capture import capture  # noqa: PLC0415 - for those who take a state
+    """Return the state of a run."""
+    from routelock.state.capture import capture  # noqa: PLC0415 - only `RunResult.state` needs it
 
     return capture(run)

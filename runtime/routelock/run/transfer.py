@@ -25,7 +25,7 @@ from routelock.history.messages import Message, RunItem, calls_of
 from routelock.history.nesting import nest_handoff_history
 from routelock.history.view import View, apply_filter, partition
 from routelock.run.emit import HandoffMade, HandoffNoted, HandoffReceived, emit, emit_now, log
-from routelock.run.frames import Frame, Wait, answer_item, dismiss
+from routelock.run.frames import Frame, Wait, answer_item, drop_standby
 from routelock.run.handler_selection import default_name
 from routelock.run.prompt import instructions, rode_along
 from routelock.run.result import HandoffRecord
@@ -111,16 +111,16 @@ async def take_over(run: Run, transfer: Transfer) -> None:
     except BaseException as error:
         _not_taken_over(run, transfer, error)
         raise
-    dismiss(run, target)
+    drop_standby(run, target)
     wait = _wait_of(run, transfer) if transfer.waits else None
     frame = _frame_of(run, transfer, shaped, source_prompt)
     if wait is None:
         run.close_handoff(HandoffStatus.COMPLETED)
     run.handoffs.begin(transfer.request.request_id)
     if isinstance(target, Agent):
-        run.meet(target)
+        run.add_agents(target)
     _carry(run, transfer)
-    run.progress.transferred(speaker, target.name, data_of(transfer.request))
+    run.progress.handed_over(speaker, target.name, data_of(transfer.request))
     record = run.handoffs.get(transfer.request.request_id)
     assert record is not None
     try:
@@ -197,7 +197,7 @@ def _carry(run: Run, transfer: Transfer) -> None:
     """
     if transfer.edge.share is not None or (run.sub_runs.depth and transfer.payload is not None):
         run.memory.enter_scope(transfer.edge.share)
-        run.moment = None
+        run.current_context = None
     if transfer.payload is None:
         return
     payload = carried(run.memory.shared, transfer.payload) if rode_along(run) else transfer.payload

@@ -471,7 +471,7 @@ async def _agreed(
 
     It is not asked for what the run would not let happen anyway.
     """
-    if run.config.detect_loops and run.progress.goes_round(run.active_name, target.name, data_of(request)):
+    if run.config.detect_loops and run.progress.is_repeated(run.active_name, target.name, data_of(request)):
         raise Refused(GOES_ROUND, refusal="loop")
     if why := missing_capability(target, request.capabilities_required):
         raise Refused(why)

@@ -223,7 +223,7 @@ def _select_agent(run: Run, found: Loaded, session: str) -> None:
         )
         return
     handler = handler_for(agent, run.config)
-    run.first, run.moment = agent, None
+    run.first, run.current_context = agent, None
     run.frame = Frame(agent=agent, handler=handler, default_handler=handler.name, view=run.frame.view)
 
 

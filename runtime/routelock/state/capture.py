@@ -223,7 +223,6 @@ def _stored_record(record: HandoffRecord) -> HandoffRecord:
 
 
 def _stored_progress(seen: Progress) -> StoredProgress:
-    seen.read_all()
     return StoredProgress(
         answers=seen.answers,
         times=seen.times,
