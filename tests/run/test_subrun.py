@@ -126,7 +126,7 @@ async def test_agents_can_only_ask_one_another_so_deep() -> None:
     """A refusal, and not Python's stack."""
     ended = await both(lambda: deep(25), max_turns=None)
     ids = tuple(f"c{level}" for level in range(25, 5, -1))
-    assert "20 agents have asked one another" in answers_of(inner(ended.result, ids))[0]
+    assert "nested 20 deep already" in answers_of(inner(ended.result, ids))[0]
     assert inner(ended.result, ids).nested == {}
     assert ended.result.final_output == "from 25"
 
@@ -266,7 +266,7 @@ async def test_an_agent_that_shares_with_nobody_says_that_its_own_turns_are_used
         return agent("manager", ask(), "Ok.", tools=[busy().as_tool(max_turns=2)])
 
     said = answers_of((await both(make, max_turns=None)).result)
-    assert "Raise max_turns of its as_tool(), or take what there is" in said[0]
+    assert "Raise max_turns of its as_tool(), or use the partial result" in said[0]
 
 
 async def test_arguments_that_do_not_fit_take_no_share() -> None:

@@ -190,7 +190,7 @@ def test_unwritable_file_raises_before_the_run(there: bool, tmp_path: Path) -> N
         path.touch(0o400)
     else:
         tmp_path.chmod(0o500)
-    with pytest.raises(ConfigError, match="may not be written by this user"):
+    with pytest.raises(ConfigError, match="this user may not write to"):
         Runner.run_sync(looking(), "Hi", run_config=RunConfig(trace=path))
 
 

@@ -16,8 +16,8 @@ from routelock.errors import ConnectionFailed, HandlerError
 from routelock.history.messages import Message, RunItem
 from routelock.run.result import Shown
 from routelock.testing import ScriptedHandler, call
+from routelock.tracing.message_numbers import MessageNumbers
 from routelock.tracing.reader import read_trace
-from routelock.tracing.recorder import Accounts
 
 pytestmark = pytest.mark.anyio
 
@@ -186,7 +186,7 @@ async def test_retries_and_errors_are_on_the_call(tmp_path: Path) -> None:
 
 
 class ReadCounted(list[Message]):
-    """Messages that know how many of them were looked at."""
+    """A list that counts how many messages were read."""
 
     reads = 0
 
@@ -196,15 +196,14 @@ class ReadCounted(list[Message]):
         return found
 
 
-def test_a_call_that_goes_on_is_accounted_for_by_what_is_new() -> None:
-    """To look at all messages for each call took ever longer."""
-    accounts, growing, items = Accounts("r"), ReadCounted(), list[RunItem]()
+def test_each_message_of_a_long_run_is_looked_at_once() -> None:
+    numbers, growing, items = MessageNumbers("r"), ReadCounted(), list[RunItem]()
     for turn in range(20):
         new = [RunItem(id=len(items) + n, kind="model", message={"role": "user"}) for n in (0, 1)]
         items += new
-        assert [one.id for one in accounts.new_items(items, 1.0)] == [2 * turn, 2 * turn + 1]
+        assert [one.id for one in numbers.new_items(items, 1.0)] == [2 * turn, 2 * turn + 1]
         growing += [item.message for item in new]
         shown = Shown({"role": "system", "content": "Be kind."}, growing, len(growing))
-        seen = accounts.of_call((), shown, items, 1.0)
+        seen = numbers.of_call((), shown, items, 1.0)
         assert (seen.shown, seen.removed, len(seen.unwritten)) == (((-1, 2 * turn + 1),), (), turn == 0)
     assert growing.reads == len(growing)

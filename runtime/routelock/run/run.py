@@ -541,7 +541,7 @@ class Run:
             if not inner.turn and inner.ending.stop_reason == "unfinished":
                 continue  # it was never started
             result = self.sub_runs.ended[call_id] = inner.result()
-            self.budget.turns_within += inner.turn + inner.budget.turns_within - inner.budget.turns_counted
+            self.budget.sub_run_turns += inner.turn + inner.budget.sub_run_turns - inner.budget.turns_counted
             if inner.ending.stop_reason == "requires_action":
                 self.sub_runs.waiting[call_id] = inner
             self.budget.tool_calls += inner.budget.tool_calls

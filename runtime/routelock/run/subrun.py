@@ -1,10 +1,10 @@
-"""Runs within a run: how an agent answers a call as a tool.
+"""Sub-runs: the runs that answer calls of agents as tools.
 
-A nested run has a transcript, handoffs and turns of its own. It shares with the outer one the app's
-context object, the shared memory (until it hands over with a payload, see `routelock.context`), the scopes,
-the hooks, the settings and the executor. What it uses counts as the outer run's, and the limits of that one
-hold for both together. The input and output guardrails of a run are about what enters and leaves it as a
-whole, so they do not see nested runs; those of the agents do.
+A sub-run has a transcript, handoffs and turns of its own. It shares the app's context object, the shared
+memory (until it hands over with a payload, see `routelock.context`), the scopes, the hooks, the settings and
+the executor with the outer run. Its usage counts for the outer run, whose limits hold for both together. The
+guardrails of ``RunConfig`` check the input and output of the outermost run only; those of agents work in
+sub-runs too.
 """
 
 from __future__ import annotations
@@ -43,103 +43,107 @@ from routelock.tools.tool import Tool, ToolOutcome, outcome_of
 if TYPE_CHECKING:
     from routelock.state.document import RunDocument
 
-__all__ = ["Consultation", "Events", "GraceOver", "consultations", "step_key"]
+__all__ = ["Events", "GraceOver", "SubRun", "prepare_sub_runs", "step_key"]
 
 
 Events = Callable[[Run], AsyncGenerator[RunEvent]]
-"""`routelock.run.loop.run_events`, which is given to those below it."""
+"""Type of `routelock.run.loop.run_events`, which the loop passes down to this module."""
 
 _DEEPEST = 20
-"""So many runs may be within one another; each takes some frames of Python's stack."""
+"""Sub-runs may be nested to this depth; each level takes several frames of Python's stack."""
 
 _LONGEST_PARTIAL = 1000
 
 
 class GraceOver(Exception):
-    """A nested run is cut off, because another call of the reply ends the run."""
+    """A sub-run is cut off, because another call of the reply ended the run."""
 
 
 @dataclass(slots=True, eq=False)
-class Consultation:
-    """One call of an agent tool."""
+class SubRun:
+    """A call of an agent as a tool, and the run that answers it."""
 
-    run: Run
-    """The outer one."""
+    outer: Run
     call: ToolCall
     tool: Tool
-    asked: AgentCall
-    text: str = ""
-    """What the agent is asked."""
+    agent_call: AgentCall
+    input: str = ""
+    """Input of the agent, read from the arguments of the call."""
     inner: Run | None = None
-    """The nested run, if there can be one."""
-    refused: Exception | None = None
-    """Why there is none."""
+    """The run that answers the call; None if it cannot be started."""
+    error: Exception | None = None
+    """Why it cannot be started."""
     outcome: ToolOutcome | None = None
-    """How the call ended, once that is known."""
+    """Result of the call, once there is one."""
     seconds: float | None = None
-    """How long the nested run of a streamed run may take, because another call ends the run."""
+    """Time limit if the outer run is streamed and another call ended it; None for no limit."""
 
-    def read(self) -> bool:
-        """Find out what the agent is asked; return whether it can be."""
+    def read_input(self) -> bool:
+        """Read the input from the arguments of the call; return whether it is valid."""
         try:
-            self.text = self.asked.read(self.call["function"].get("arguments") or "")
+            self.input = self.agent_call.read(self.call["function"].get("arguments") or "")
         except ModelBehaviorError as error:
             text = refusal_text(self.tool.name, error)
             self.outcome = ToolOutcome(text, error="arguments", exception=error)
-        except Exception as error:  # out of a validator of the app's
-            self.refused = error
-        return self.outcome is None and self.refused is None
+        except Exception as error:  # a validator of the app raised
+            self.error = error
+        return self.outcome is None and self.error is None
 
     def prepare(self, share: int | None) -> None:
-        """Make the nested run, which may have so many turns.
+        """Create the inner run, or restore it if the outer run was resumed.
+
+        Args:
+            share: turns that it may take; None for no limit.
 
         Raises:
-            ConfigError: it was stopped, and cannot go on with the agents that there are now.
+            ConfigError: its stored state does not match the agents of today.
         """
-        run, name = self.run, self.tool.name
-        stood = run.sub_runs.to_resume.get(self.call["id"])
-        if share == 0 and stood is None:  # one that goes on may have a call to make that was approved
+        run, name = self.outer, self.tool.name
+        stored = run.sub_runs.to_resume.get(self.call["id"])
+        if share == 0 and stored is None:  # a stored run may only have to make a call that was approved
             turns = run.budget.max_turns or 0
-            self.refused = MaxTurnsExceeded(
+            self.error = MaxTurnsExceeded(
                 f"Of the max_turns ({turns}) of the run, none is left for tool {name!r}: the last one is for "
-                f"whoever called it. Raise {run.budget.set_by('turns', turns, 'max_turns')} of the run."
+                f"its caller. Raise {run.budget.set_by('turns', turns, 'max_turns')} of the run."
             )
             return
         if run.sub_runs.depth >= _DEEPEST:
-            self.refused = LimitExceeded(f"{_DEEPEST} agents have asked one another already.")
+            self.error = LimitExceeded(
+                f"Agents that call agents as tools are nested {_DEEPEST} deep already, which is the limit."
+            )
             return
-        most = self.asked.max_turns
+        most = self.agent_call.max_turns
         if share is not None:
-            share += 0 if stood is None else stood.turn + stood.sub_run_turns
+            share += 0 if stored is None else stored.turn + stored.sub_run_turns
             most = share if most is None else min(most, share)
-        if stood is not None:
-            self.inner = _gone_on(run, self, most, stood)
+        if stored is not None:
+            self.inner = _restore_inner(self, most, stored)
             return
         try:
-            self.inner = _begun(run, self, most)
+            self.inner = _start_inner(self, most)
         except ConfigError as error:
-            self.refused = error
+            self.error = error
 
-    async def answered(self, context: ToolContext[Any], events: Events) -> AsyncGenerator[NestedEvent]:
-        """Answer the call, and yield what happens if the run is streamed. The outcome is in ``outcome``.
+    async def carry_out(self, context: ToolContext[Any], events: Events) -> AsyncGenerator[NestedEvent]:
+        """Answer the call, and yield the events of the inner run if the outer one is streamed.
 
-        There is none yet if the nested run waits for an approval.
+        The result is in ``outcome`` afterwards. It is None if the inner run waits for an approval.
 
         Raises:
-            ToolError: it failed, and the tool's ``on_error`` is to stop the outer run.
-            GraceOver: it took longer than ``seconds``.
+            ToolError: the inner run failed, and the tool's ``on_error`` stops the outer run.
+            GraceOver: the inner run took longer than ``seconds``.
         """
         if self.outcome is not None:
             return
         try:
             inner = self._ready()
-            async with aclosing(self._within_grace(_carried_out(inner, self.tool, events))) as happening:
+            async with aclosing(self._within_grace(_events_of(inner, self.tool, events))) as happening:
                 async for event in happening:
-                    if self.run.stream:
-                        yield self._wrapped(event)
+                    if self.outer.stream:
+                        yield self._wrap(event)
             if inner.ending.stop_reason != "requires_action":
-                self.outcome = await self._answer(inner)
-        except (AssertionError, GraceOver):  # a test's own complaint is no answer
+                self.outcome = await self._outcome_of(inner)
+        except (AssertionError, GraceOver):  # a failed assertion of a test is not a result
             raise
         except Exception as error:
             self.outcome = await self._failed(context, error)
@@ -155,122 +159,132 @@ class Consultation:
 
     def _ready(self) -> Run:
         if self.inner is None:
-            assert self.refused is not None
-            raise self.refused
+            assert self.error is not None
+            raise self.error
         return self.inner
 
-    def _wrapped(self, event: RunEvent) -> NestedEvent:
-        name, call_id = self.run.frame.agent.name, self.call["id"]
+    def _wrap(self, event: RunEvent) -> NestedEvent:
+        name, call_id = self.outer.frame.agent.name, self.call["id"]
         if isinstance(event, NestedEvent):
             return NestedEvent(
                 path=(name, *event.path), call_ids=(call_id, *event.call_ids), event=event.event
             )
-        return NestedEvent(path=(name, self.asked.agent.name), call_ids=(call_id,), event=event)
+        return NestedEvent(path=(name, self.agent_call.agent.name), call_ids=(call_id,), event=event)
 
-    async def _answer(self, inner: Run) -> ToolOutcome:
+    async def _outcome_of(self, inner: Run) -> ToolOutcome:
         output: Any = inner.ending.final_output
-        if self.asked.output is not None:
-            output = await resolve(self.asked.output(inner.result()))
+        if self.agent_call.output is not None:
+            output = await resolve(self.agent_call.output(inner.result()))
         return outcome_of(output, self.tool.max_result)
 
     async def _failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
-        """Let the tool's policy decide; a report says how far the agent came."""
+        """Return the result of a failed sub-run, as the tool's ``on_error`` says.
+
+        A report to the model has the last text of the agent.
+        """
         if isinstance(error, ToolTimeout) and self.inner is not None:
             error.result = self.inner.result()
         outcome = await self.tool.failed(context, error)
         if self.tool.on_error != "report" or self.inner is None:
             return outcome
-        if isinstance(error, GuardrailTripped):  # what it stopped must not get round it
-            return _not_quoted(outcome, self.tool, error)
-        said = [text_of(item.message) for item in self.inner.transcript.items if item.kind == "model"]
-        last = next(filter(None, reversed(said)), "")
+        if isinstance(error, GuardrailTripped):  # a text that a guardrail stopped must not be reported
+            return _without_quote(outcome, self.tool, error)
+        texts = [text_of(item.message) for item in self.inner.transcript.items if item.kind == "model"]
+        last = next(filter(None, reversed(texts)), "")
         if not last:
             return outcome
-        so_far = f"\nThe last that the agent said, which is no final answer: {clip(last, _LONGEST_PARTIAL)}"
+        so_far = f"\nThe agent's last message, which is not a final answer: {clip(last, _LONGEST_PARTIAL)}"
         return replace(outcome, output=outcome.output + so_far)
 
 
-def _not_quoted(outcome: ToolOutcome, tool: Tool, error: GuardrailTripped) -> ToolOutcome:
-    """Leave out what a guardrail has reported, unless of what came in: it may quote what it stopped."""
+def _without_quote(outcome: ToolOutcome, tool: Tool, error: GuardrailTripped) -> ToolOutcome:
+    """Leave out a guardrail's report, which may quote what it stopped; that of an input stays."""
     if isinstance(error, InputGuardrailTripped):
         return outcome
     return replace(outcome, output=f"Tool {tool.name!r} failed: {failure_of(error)}.")
 
 
-def consultations(run: Run, calls: Sequence[tuple[ToolCall, Tool, AgentCall]]) -> list[Consultation]:
-    """Make ready the calls of agent tools in one reply, so that they can be answered in any order.
+def prepare_sub_runs(run: Run, calls: Sequence[tuple[ToolCall, Tool, AgentCall]]) -> list[SubRun]:
+    """Prepare the calls of agents in one reply, so that they can be answered in any order.
 
-    They share what the run has left of its turns, evenly, and one turn is kept for whoever asks: a
-    budget that goes to whoever is first would make the result depend on the scheduler.
+    They share the turns that the run has left evenly, and one turn is reserved for the calling agent. If the
+    first to start took all turns, the result would depend on the scheduler.
     """
-    made = [Consultation(run, call, tool, asked) for call, tool, asked in calls]
-    ready = [one for one in made if one.read()]
+    sub_runs = [SubRun(run, call, tool, agent_call) for call, tool, agent_call in calls]
+    ready = [one for one in sub_runs if one.read_input()]
     for one, share in zip(ready, _shares(run, len(ready)), strict=True):
         one.prepare(share)
         if one.inner is not None:
             run.sub_runs.active[one.call["id"]] = one.inner
             run.budget.inner[one.call["id"]] = one.inner.budget
-    return made
+    return sub_runs
 
 
 def _shares(run: Run, count: int) -> list[int | None]:
+    """Return the number of turns for each of so many sub-runs."""
     if run.budget.max_turns is None:
         return [None] * count
-    left = max(0, run.budget.max_turns - run.turn - run.budget.turns_within - 1)
+    left = max(0, run.budget.max_turns - run.turn - run.budget.sub_run_turns - 1)
     return [left // count + (place < left % count) for place in range(count)]
 
 
-def _begun(run: Run, one: Consultation, max_turns: int | None) -> Run:
-    config = _config(run, one)
-    inner = start(one.asked.agent, one.text, run.context, max_turns, run.hooks, config, stream=run.stream)
-    inner.memory.shared = run.memory.shared
-    return _placed(inner, run, one)
+def _start_inner(one: SubRun, max_turns: int | None) -> Run:
+    outer, agent = one.outer, one.agent_call.agent
+    config = _inner_config(one)
+    inner = start(agent, one.input, outer.context, max_turns, outer.hooks, config, stream=outer.stream)
+    inner.memory.shared = outer.memory.shared
+    return _connect(inner, one)
 
 
-def _gone_on(run: Run, one: Consultation, max_turns: int | None, stood: RunDocument) -> Run:
-    from routelock.state.resume import restore_sub_run  # noqa: PLC0415 - for those that were stopped
+def _restore_inner(one: SubRun, max_turns: int | None, stored: RunDocument) -> Run:
+    from routelock.state.resume import restore_sub_run  # noqa: PLC0415 - only resumed runs need it
 
-    inner = with_trace(restore_sub_run(run, one.asked.agent, stood, max_turns, _config(run, one)))
-    path = (*run.sub_runs.path, one.call["id"])
-    earlier = run.calls.interruptions
+    outer, agent = one.outer, one.agent_call.agent
+    inner = with_trace(restore_sub_run(outer, agent, stored, max_turns, _inner_config(one)))
+    path = (*outer.sub_runs.path, one.call["id"])
+    earlier = outer.calls.interruptions
     inner.calls.interruptions = tuple(each for each in earlier if each.path[: len(path)] == path)
-    return _placed(inner, run, one)
+    return _connect(inner, one)
 
 
-def _placed(inner: Run, run: Run, one: Consultation) -> Run:
-    path = (*run.sub_runs.path, one.call["id"])
-    inner.sub_runs.depth, inner.sub_runs.path = run.sub_runs.depth + 1, path
-    inner.sub_runs.outermost_id = run.sub_runs.outermost_id or run.run_id
-    inner.calls.decisions, inner.budget.outer = run.calls.decisions, run.budget
-    if inner.recorder is not None and run.recorder is not None:
-        inner.recorder.within(run.recorder, one.call["id"])
+def _connect(inner: Run, one: SubRun) -> Run:
+    """Connect an inner run with its outer run: its place, approvals, budget and trace."""
+    outer = one.outer
+    path = (*outer.sub_runs.path, one.call["id"])
+    inner.sub_runs.depth, inner.sub_runs.path = outer.sub_runs.depth + 1, path
+    inner.sub_runs.outermost_id = outer.sub_runs.outermost_id or outer.run_id
+    inner.calls.decisions, inner.budget.outer = outer.calls.decisions, outer.budget
+    if inner.recorder is not None and outer.recorder is not None:
+        inner.recorder.set_outer(outer.recorder, one.call["id"])
     return inner
 
 
-def _config(run: Run, one: Consultation) -> RunConfig:
-    key = step_key(run, one.tool, one.call)
+def _inner_config(one: SubRun) -> RunConfig:
+    run, key = one.outer, step_key(one.outer, one.tool, one.call)
     return replace(
         run.config,
         handler=None,
         external_tools=(),
         input_guardrails=(),
         output_guardrails=(),
-        on_limit="raise",  # an agent that ran out of budget has not answered
-        timeout=None,  # that of the outer run goes on
+        on_limit="raise",  # at a limit, an agent has no answer
+        timeout=None,  # the timeout of the outer run holds
         limits=None if run.config.limits is None else run.config.limits.for_sub_run(),
-        executor=None if (executor := run.config.executor) is None else _Steps(executor, run.run_id, key),
+        executor=None
+        if (executor := run.config.executor) is None
+        else _OuterSteps(executor, run.run_id, key),
         run_id=f"{run.run_id}/{key}",
     )
 
 
 def step_key(run: Run, tool: Tool, call: ToolCall) -> str:
-    """Return the key of a tool's step: unique in the run, and the same whenever it is replayed."""
+    """Return the key of a tool's step: unique in the run, and the same at each replay."""
     return f"t{run.turn}.tool.{tool.name}.{call['id']}"
 
 
-async def _carried_out(inner: Run, tool: Tool, events_of: Events) -> AsyncGenerator[RunEvent]:
-    """Carry out a nested run, as long as its tool may take."""
-    events = events_of(inner)
+async def _events_of(inner: Run, tool: Tool, run_events: Events) -> AsyncGenerator[RunEvent]:
+    """Carry out an inner run within the ``timeout`` of its tool, and yield its events."""
+    events = run_events(inner)
     if tool.timeout is not None:
         late = ToolTimeout(f"Tool {tool.name!r} timed out after {tool.timeout:g}s.")
         events = in_time(events, tool.timeout, late)
@@ -280,11 +294,11 @@ async def _carried_out(inner: Run, tool: Tool, events_of: Events) -> AsyncGenera
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
-    """Passes the steps of a nested run to the executor of the outer one, as steps of that run.
+class _OuterSteps:
+    """Passes the steps of a sub-run to the executor as steps of the outer run.
 
-    The call of the agent tool is no step itself: an engine that replays it then finds the steps within
-    it, and goes on in the middle of a nested run.
+    The call of the agent is no step itself. So an engine that replays finds the steps within it, and can go
+    on in the middle of a sub-run.
     """
 
     executor: Executor

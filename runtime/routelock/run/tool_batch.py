@@ -1,4 +1,4 @@
-"""Runs the tools of one reply: at the same time or in turn, agents among them, each with one outcome."""
+"""Runs the tools of one reply, agents as tools included: each call gets one outcome."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from routelock.run.events import RunEvent
 from routelock.run.executor import Call, Outcome
 from routelock.run.result import Problem
 from routelock.run.run import Run
-from routelock.run.subrun import Consultation, Events, GraceOver, consultations, step_key
+from routelock.run.subrun import Events, GraceOver, SubRun, prepare_sub_runs, step_key
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.tool import CUT_OFF, NOT_RUN, Tool, ToolErrorKind, ToolOutcome
 
@@ -35,9 +35,9 @@ __all__ = ["Take", "run_tools"]
 
 
 Take = Callable[[ToolCall, ToolOutcome, bool], bool]
-"""Is given each outcome as soon as it is there, and whether its tool says that the run is to end with it.
+"""Takes each outcome as soon as there is one.
 
-It returns whether the run does."""
+The flag says whether the tool raised an error that stops the run. It returns whether the run ends."""
 
 
 _Calls = Sequence[tuple[ToolCall, Tool]]
@@ -49,8 +49,8 @@ _Work = Callable[[], Coroutine[Any, Any, None]]
 class _Batch:
     """The calls of one reply while they are carried out.
 
-    As many as may be at work at a time; and once one of them ends the run, none is begun any more, and those
-    that were begun have a grace.
+    At most ``tools_at_once`` run at the same time. Once one of them ends the run, no other call starts, and
+    those that have started are cancelled after a grace period.
     """
 
     def __init__(self, run: Run, take: Take, calls: _Calls) -> None:
@@ -59,122 +59,126 @@ class _Batch:
         self.outcomes: dict[str, tuple[ToolOutcome, bool]] = {}
         """By call id, each with whether it ended the run."""
         self._take = take
-        self._alone = len(calls) == 1
-        self._slots = None if most is None or self._alone else anyio.Semaphore(most)
-        self._doomed = False
+        self._is_single = len(calls) == 1
+        self._slots = None if most is None or self._is_single else anyio.Semaphore(most)
+        self._is_ending = False
         """Whether a call has ended the run."""
-        self._until = inf
-        """When the grace of the others is over."""
-        self._going_on: dict[str, anyio.CancelScope] = {}
-        self._left: set[str] = set()
+        self._deadline = inf
+        """When the grace period of the other calls is over, on the event loop's clock."""
+        self._running: dict[str, anyio.CancelScope] = {}
+        self._skipped: set[str] = set()
 
     async def admit(self, call: ToolCall) -> None:
-        """Wait for a place, and see whether the call is still to be begun. Then it has to be carried out."""
+        """Wait for a slot, and mark the call as skipped if the run is ending. `carry_out` has to follow."""
         if self._slots is not None:
             await self._slots.acquire()
-        if self._doomed:
-            self._left.add(call["id"])
+        if self._is_ending:
+            self._skipped.add(call["id"])
 
     async def carry_out(self, call: ToolCall, tool: Tool, work: _Work) -> None:
-        """Do the work of a call that was admitted, within the grace if another one ends the run."""
-        if self._alone:
+        """Do the work of an admitted call; cancel it after the grace period if another call ends the run."""
+        if self._is_single:
             await work()
             return
         try:
-            if call["id"] in self._left:
-                self._leave(call)
+            if call["id"] in self._skipped:
+                self._skip(call)
                 return
-            with anyio.CancelScope(deadline=self._until) as scope:
-                self._going_on[call["id"]] = scope
+            with anyio.CancelScope(deadline=self._deadline) as scope:
+                self._running[call["id"]] = scope
                 await work()
         finally:
-            self._going_on.pop(call["id"], None)
+            self._running.pop(call["id"], None)
             if self._slots is not None:
                 self._slots.release()
         if scope.cancelled_caught and call["id"] not in self.outcomes:
             await self._cut_off(call, tool)
 
     async def carry_out_in_turn(self, call: ToolCall, tool: Tool, work: _Work) -> None:
-        """Wait until it is the turn of a call, and carry it out.
+        """Admit a call and carry it out.
 
-        Calls that may be begun together see whether the run has ended before any of them does something, so
-        what is left does not depend on the order in which the event loop begins tasks.
+        Calls that may start together are all admitted before any of them does something. So the calls that
+        are skipped do not depend on the order in which the event loop starts tasks.
         """
         await self.admit(call)
-        if not self._alone and self._slots is None:
+        if not self._is_single and self._slots is None:
             await anyio.lowlevel.checkpoint()
         await self.carry_out(call, tool, work)
 
-    async def stream(self, one: Consultation, events: Events) -> AsyncGenerator[RunEvent]:
-        """Carry out the call of an agent and yield what happens: nothing goes on beside it.
+    async def stream(self, one: SubRun, events: Events) -> AsyncGenerator[RunEvent]:
+        """Carry out the call of an agent and yield its events; no other call runs meanwhile.
 
-        A plain run would have begun it with the others, so it has the same grace if one of them ends the run.
+        A plain run would have started it together with the others. So it has the same grace period if one of
+        them ended the run.
         """
-        if self._doomed and self._slots is not None:
-            self._leave(one.call)
+        if self._is_ending and self._slots is not None:
+            self._skip(one.call)
             return
-        one.seconds = self.run.calls.grace if self._doomed else None
+        one.seconds = self.run.calls.grace if self._is_ending else None
         try:
-            async with aclosing(isolated_events(_consulted(self.run, one, self.take, events))) as happening:
+            async with aclosing(isolated_events(_run_sub(self.run, one, self.take, events))) as happening:
                 async for event in happening:
                     yield event
         except GraceOver:
             await self._cut_off(one.call, one.tool)
 
     def take(self, call: ToolCall, outcome: ToolOutcome, stop: bool) -> bool:
-        """Take an outcome; if the run ends with it, see that the other calls end soon."""
+        """Take an outcome; if it ends the run, start the grace period of the other calls."""
         ends = self._take(call, outcome, stop)
         self.outcomes[call["id"]] = outcome, ends
-        if ends and not self._doomed:
-            self._doomed = True
-            self._until = anyio.current_time() + self.run.calls.grace
-            for scope in self._going_on.values():
-                scope.deadline = self._until
+        if ends and not self._is_ending:
+            self._is_ending = True
+            self._deadline = anyio.current_time() + self.run.calls.grace
+            for scope in self._running.values():
+                scope.deadline = self._deadline
         return ends
 
     async def _cut_off(self, call: ToolCall, tool: Tool) -> None:
-        if call["id"] not in self.run.calls.begun:  # a hook was told that it is about to
-            self._leave(call)
+        if call["id"] not in self.run.calls.begun:  # only its start hook was called
+            self._skip(call)
             return
         self.take(call, CUT_OFF, False)
         await emit(self.run, ToolEnds(call, tool, _context(self.run, call, tool), CUT_OFF))
 
-    def _leave(self, call: ToolCall) -> None:
+    def _skip(self, call: ToolCall) -> None:
         self.run.budget.tool_calls -= 1
-        if call["id"] not in self.run.sub_runs.to_resume:  # else it began before, and goes on with the run
+        if call["id"] not in self.run.sub_runs.to_resume:  # a stored sub-run can still be resumed
             self.take(call, NOT_RUN, False)
 
 
 async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> AsyncGenerator[RunEvent]:
-    """Run the tools that a reply calls; yield what happens in nested runs if the run is streamed.
+    """Run the tools that a reply calls; yield the events of sub-runs if the run is streamed.
 
-    A streamed run answers the calls of agents one after the other, once the other tools are done: what
-    several of them do at the same time could only be shown by way of a queue, which reads ahead of its
-    reader. The outcomes are the same, unless one of them ends the run while others wait for their slot
-    (``RunConfig.tools_at_once``).
+    A streamed run answers the calls of agents one after the other, after the other tools. To stream several
+    at the same time would need a queue, which reads ahead of the stream's reader. The outcomes are the same,
+    unless a call ends the run while others wait for a slot (``RunConfig.tools_at_once``).
 
     Args:
         run: the run.
-        calls: each with its tool.
-        take: is given the outcomes.
-        events: carries out nested runs.
+        calls: each call with its tool.
+        take: takes the outcomes.
+        events: carries out sub-runs.
     """
-    asked = [(call, tool, how) for call, tool in calls if isinstance(how := tool.on_invoke_tool, AgentCall)]
-    plain = [each for each in calls if not isinstance(each[1].on_invoke_tool, AgentCall)] if asked else calls
+    of_agents = [
+        (call, tool, how) for call, tool in calls if isinstance(how := tool.on_invoke_tool, AgentCall)
+    ]
+    plain = (
+        [each for each in calls if not isinstance(each[1].on_invoke_tool, AgentCall)] if of_agents else calls
+    )
     batch, noted = _Batch(run, take, calls), len(run.report.errors)
     try:
-        made = consultations(run, asked)
-        if made and not run.stream:
-            await _run_with_agents(batch, plain, made, events)
+        sub_runs = prepare_sub_runs(run, of_agents)
+        if sub_runs and not run.stream:
+            await _run_with_agents(batch, plain, sub_runs, events)
             return
         if plain:
             await _run_plain(batch, plain)
-        for one in made:
+        for one in sub_runs:
             async with aclosing(batch.stream(one, events)) as happening:
                 async for event in happening:
                     yield event
     finally:
-        if asked:
+        if of_agents:
             run.absorb_sub_runs()
         if len(run.report.errors) > noted:
             errors = run.report.errors
@@ -182,22 +186,20 @@ async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> Asyn
 
 
 def _in_call_order(errors: Sequence[Problem], calls: _Calls) -> Sequence[Problem]:
-    """Return what the hooks of tools raised, which is noted as it happens, in the order of the calls."""
+    """Return the problems of this batch, noted when they occurred, in the order of the calls."""
     places = {call["id"]: place for place, (call, _) in enumerate(calls)}
     return sorted(errors, key=lambda each: places.get(each.call_id or "", -1))
 
 
-async def _run_with_agents(
-    batch: _Batch, plain: _Calls, made: Sequence[Consultation], events: Events
-) -> None:
-    """Run tools and agents at the same time; what happens in the agents' runs is not shown."""
+async def _run_with_agents(batch: _Batch, plain: _Calls, sub_runs: Sequence[SubRun], events: Events) -> None:
+    """Run tools and agents at the same time, without the events of the sub-runs."""
     run = batch.run
 
-    async def answer(one: Consultation) -> None:
-        async for _ in _consulted(run, one, batch.take, events):
+    async def answer(one: SubRun) -> None:
+        async for _ in _run_sub(run, one, batch.take, events):
             pass
 
-    works = [(one.call, one.tool, partial(answer, one)) for one in made]
+    works = [(one.call, one.tool, partial(answer, one)) for one in sub_runs]
     if run.config.executor is None:
         await _run_here(batch, [*_works(batch, plain), *works])
         return
@@ -221,7 +223,7 @@ async def _run_here(batch: _Batch, works: Sequence[tuple[ToolCall, Tool, _Work]]
 
 
 async def _run_plain(batch: _Batch, calls: _Calls) -> None:
-    """Run ordinary tools: through the app's executor if there is one."""
+    """Run tools that are not agents, through the app's executor if there is one."""
     run = batch.run
     if (executor := run.config.executor) is None:
         await _run_here(batch, _works(batch, calls))
@@ -246,7 +248,7 @@ async def _run_plain(batch: _Batch, calls: _Calls) -> None:
     ]
     outcomes = await executor.gather(steps, body)
     for (call, tool), recorded in zip(calls, outcomes, strict=True):
-        if call["id"] not in batch.outcomes:  # an engine replayed this step instead of running it
+        if call["id"] not in batch.outcomes:  # the executor replayed this step
             outcome = ToolOutcome.from_envelope(recorded)
             batch.take(call, outcome, bool(recorded.get("stop")))
             emit_now(run, ToolEnds(call, tool, None, outcome))
@@ -268,16 +270,16 @@ async def _invoked(run: Run, call: ToolCall, tool: Tool, take: Take) -> None:
     await emit(run, ToolEnds(call, tool, context, outcome))
 
 
-async def _consulted(run: Run, one: Consultation, take: Take, events: Events) -> AsyncGenerator[RunEvent]:
-    """Let an agent answer one call and take the outcome, unless a call of its own waits for an approval."""
+async def _run_sub(run: Run, one: SubRun, take: Take, events: Events) -> AsyncGenerator[RunEvent]:
+    """Carry out a sub-run and take its outcome; there is none if it waits for an approval."""
     context = _context(run, one.call, one.tool)
     nested = None if one.inner is None else one.inner.run_id
     await emit(run, ToolBegins(one.call, one.tool, context, nested))
     run.calls.begun.add(one.call["id"])
-    run.sub_runs.to_resume.pop(one.call["id"], None)  # not before: a run may end without coming to it
+    run.sub_runs.to_resume.pop(one.call["id"], None)  # not before: the run may end before this call starts
     stop = False
     try:
-        async with aclosing(one.answered(context, events)) as happening:
+        async with aclosing(one.carry_out(context, events)) as happening:
             async for event in happening:
                 yield event
         outcome = one.outcome
@@ -285,7 +287,7 @@ async def _consulted(run: Run, one: Consultation, take: Take, events: Events) ->
         outcome, stop = _stopped(raised), True
     if outcome is None:
         run.calls.begun.discard(one.call["id"])
-        run.budget.tool_calls -= 1  # it is counted when it goes on
+        run.budget.tool_calls -= 1  # it is counted when the run is resumed
         return
     take(one.call, outcome, stop)
     await emit(run, ToolEnds(one.call, one.tool, context, outcome))

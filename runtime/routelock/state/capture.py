@@ -73,7 +73,7 @@ def _document(run: Run) -> RunDocument:
         frames=[*(_stored_frame(frame, numbers) for frame in run.callers), _active_frame(run, numbers)],
         turn=run.turn,
         first_of_turn=run.first_of_turn,
-        sub_run_turns=budget.turns_within,
+        sub_run_turns=budget.sub_run_turns,
         warned_of_many=report.warned_of_many,
         input_count=transcript.input_count,
         items=[replace(item, covers=(), whole=()) for item in transcript.items],

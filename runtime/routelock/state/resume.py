@@ -151,7 +151,7 @@ def _restored(
 
 
 def _restore_counts(run: Run, document: RunDocument) -> None:
-    run.budget.turns_within, run.budget.tool_calls = document.sub_run_turns, document.tool_calls
+    run.budget.sub_run_turns, run.budget.tool_calls = document.sub_run_turns, document.tool_calls
     run.budget.usage, run.budget.usage_by_agent = document.usage, document.usage_by_agent
     run.calls.begun, run.calls.claims = set(document.begun), document.claims
     run.sub_runs.to_resume = document.sub_runs

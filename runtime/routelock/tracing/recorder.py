@@ -1,16 +1,16 @@
-"""Writes what happens in a run to each `Trace` of it, without letting a trace break the run.
+"""Writes the records of a run to its traces; a trace that raises does not break the run.
 
-A message that was shown before is named by its number in later records, so that a trace grows with the run
-and not with its square.
+A message is written once and has a number in later records. So the size of a trace grows with the length of
+the run, and not with its square.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -23,11 +23,10 @@ from routelock.agents.agent import Agent
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import ConfigError
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
-from routelock.handlers.port import Handler, Request, ToolSpec, model_of
+from routelock.handlers.port import Handler, Request, model_of
 from routelock.handoff_request import recordable
 from routelock.handoffs.handoff import Handoff
-from routelock.history.messages import Message, RunItem, ToolCall, is_note, portable
-from routelock.history.notes import unforged
+from routelock.history.messages import ToolCall
 from routelock.run.config import RunConfig, listed
 from routelock.run.emit import (
     HandoffMade,
@@ -48,35 +47,30 @@ from routelock.run.run import Run
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.tool import ToolOutcome
 from routelock.tracing.file import TraceFile
+from routelock.tracing.message_numbers import MessageNumbers
 from routelock.tracing.records import (
     FORMAT,
     AgentTraced,
     EdgeTraced,
     ErrorTraced,
     HandoffTraced,
-    ItemTraced,
     ModelEnded,
     ModelRetried,
     ModelStarted,
     ProblemTraced,
     RunEnded,
     RunStarted,
-    Span,
     TookOver,
     ToolEnded,
     ToolStarted,
-    ToolsTraced,
     TraceRecord,
-    spans,
 )
 
 __all__ = [
-    "Accounted",
-    "Accounts",
+    "ContextHandler",
     "Recorder",
     "Trace",
     "TraceWriter",
-    "Within",
     "agent_traced",
     "error_traced",
     "handoff_traced",
@@ -86,17 +80,17 @@ __all__ = [
 
 
 class TraceWriter(Protocol):
-    """Is given what happens in one run.
+    """Takes the records of one run.
 
-    It may have a method ``inside(call_id)`` as well, which returns a context manager. The tool of that call
-    runs within it; with None for the id, the handler does, each time that it works, but not while its events
-    are shown.
+    It may also have a method ``inside(call_id)`` that returns a context manager. The tool of that call runs
+    in it. If the id is None, the handler does: it is entered for each step of the handler, and left before
+    the step's event is yielded.
     """
 
     def write(self, record: TraceRecord, /) -> None:
-        """Take one record. It must not wait, and must not change what is in it.
+        """Take one record. It must neither block nor change the record.
 
-        One that raises is not asked again in that run; what it raised is on ``RunResult.errors``.
+        A writer that raises gets no more records of the run, and ``RunResult.errors`` has the error.
         """
         ...
 
@@ -105,40 +99,40 @@ class Trace(Protocol):
     """Takes traces of runs, see ``RunConfig.trace``. Any number of runs may use one at the same time."""
 
     def begin(self, start: RunStarted, parent: TraceWriter | None, /) -> TraceWriter:
-        """Return what is given the records of a run that begins.
+        """Return the writer for the records of a run that starts.
 
         Args:
-            start: the first of them; it is not given to the writer again.
-            parent: what this trace returned for the run within which that run is, if there is one.
+            start: the first record; the writer does not get it again.
+            parent: the writer that this trace returned for the outer run, if the run is a sub-run.
         """
         ...
 
 
 class Recorder(Protocol):
-    """Writes what happens in a run to its traces; a run without a trace has none."""
+    """Writes the moments of a run to its traces; a run without a trace has no recorder."""
 
-    def within(self, outer: Recorder, call_id: str) -> None:
-        """Be that of a run which answers a call of another one."""
+    def set_outer(self, outer: Recorder, call_id: str) -> None:
+        """Connect a sub-run's recorder with that of its outer run, and the call that it answers."""
         ...
 
     def write(self, moment: Moment) -> None:
-        """Write what a moment adds, and everything that is new on the run since the last one."""
+        """Write the records of a moment, and those of everything that is new since the last one."""
         ...
 
     def inside(self, call_id: str | None) -> AbstractContextManager[None]:
-        """Return that within which a tool runs, or the handler that makes the model call."""
+        """Return the writers' context managers for the tool of a call, or for the handler if None."""
         ...
 
     def handler(self) -> Handler:
-        """Return the active handler, or one around it that works within what the writers want."""
+        """Return the active handler, wrapped in the writers' context managers if they have any."""
         ...
 
 
-class Within:
-    """A handler that works within a context manager of a trace, entered anew for each of its steps.
+class ContextHandler:
+    """A handler whose steps each run in a context manager of a trace.
 
-    Between them somebody else may have the word, and may read on in another task or never: what was entered
-    in one context could then only be left in another one.
+    The context manager is left before each event is yielded. Otherwise a reader could go on in another task,
+    or never, and it would be left in another context than it was entered in.
     """
 
     def __init__(self, inner: Handler, inside: Callable[[str | None], AbstractContextManager[None]]) -> None:
@@ -147,9 +141,9 @@ class Within:
         self._inside = inside
 
     def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
-        """Answer as the handler does."""
+        """Return the events of the handler."""
         events = self._inner.stream(request)
-        # what is no generator is for `routelock.handlers.retry` to complain about
+        # `routelock.handlers.retry` reports a value that is not a generator
         return self._steps(events) if hasattr(events, "__aiter__") and hasattr(events, "aclose") else events
 
     async def _steps(self, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
@@ -168,19 +162,19 @@ class Within:
 
 
 def error_traced(error: BaseException | None) -> ErrorTraced | None:
-    """Return an exception as it is written."""
+    """Return the record of an exception."""
     return None if error is None else ErrorTraced(type=type(error).__name__, message=error_text(error))
 
 
 def agent_traced(agent: Agent[Any], config: RunConfig) -> AgentTraced:
-    """Return an agent as it is written, with the handlers that the run may reach."""
-    asked = [(tool.name, tool.on_invoke_tool) for tool in agent.all_tools]
+    """Return the record of an agent, with the handlers that the run may reach."""
+    tools = [(tool.name, tool.on_invoke_tool) for tool in agent.all_tools]
     return AgentTraced(
         name=agent.name,
         description=agent.handoff_description or "",
         handlers=[each.name for each in handlers_by_priority(agent, config)],
-        tools=[name for name, _ in asked],
-        agent_tools={name: how.agent.name for name, how in asked if isinstance(how, AgentCall)},
+        tools=[name for name, _ in tools],
+        agent_tools={name: how.agent.name for name, how in tools if isinstance(how, AgentCall)},
         handoffs=[_edge(edge) for edge in agent.edges],
     )
 
@@ -196,7 +190,7 @@ def _edge(edge: Handoff) -> EdgeTraced:
 
 
 def handoff_traced(run_id: str, now: float, record: HandoffRecord) -> HandoffTraced:
-    """Return a transfer as it stands."""
+    """Return the trace record of a handoff, with its present status."""
     return HandoffTraced(
         run=run_id,
         time=now,
@@ -222,7 +216,7 @@ def handoff_traced(run_id: str, now: float, record: HandoffRecord) -> HandoffTra
 
 
 def problem_traced(run_id: str, now: float, problem: Problem) -> ProblemTraced:
-    """Return a problem as it is written."""
+    """Return the trace record of a problem."""
     return ProblemTraced(
         run=run_id,
         time=now,
@@ -235,183 +229,18 @@ def problem_traced(run_id: str, now: float, problem: Problem) -> ProblemTraced:
     )
 
 
-_OWN_WORDS = frozenset(("summary", "filter", "note"))
-"""Kinds of items that are nobody's words in the transcript."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accounted:
-    """What became of the messages of the transcript in one model call, and what is to be written before."""
-
-    unwritten: Sequence[ItemTraced | ToolsTraced]
-    shown: Sequence[Span]
-    removed: Sequence[Span]
-    summarised: Sequence[Span]
-    told: Sequence[Span]
-    tools: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A message that is not in the transcript as it is."""
-
-    message: Message
-    """Held, so that no other message can have its identity."""
-    kind: str
-    stands_for: int | None = None
-    covers: Sequence[int] = ()
-
-
-class Accounts:
-    """The numbers of one run."""
-
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
-        self._written = 0
-        self._numbers: dict[int, int] = {}
-        self._forms: dict[int, _Form] = {}
-        self._systems: dict[str, int] = {}
-        self._offers: list[Sequence[ToolSpec]] = []
-        self._last: tuple[Shown, int, Accounted] | None = None
-        """What the last call was shown, how much was written then, and its account."""
-
-    def new_items(self, items: Sequence[RunItem], now: float) -> Iterable[ItemTraced]:
-        """Return what the transcript has that was not written yet."""
-        new = items[self._written :]
-        self._written = len(items)
-        for item in new:
-            self._numbers[id(item.message)] = item.id
-            yield ItemTraced(
-                run=self._run_id,
-                time=now,
-                id=item.id,
-                kind=item.kind,
-                message=item.message,
-                agent=item.agent,
-                asked_by=item.asked_by,
-            )
-
-    def of_call(
-        self, tools: Sequence[ToolSpec], shown: Shown, view: Sequence[RunItem], now: float
-    ) -> Accounted:
-        """Return what a model call is shown and offered.
-
-        Args:
-            tools: what it is offered.
-            shown: what it is shown.
-            view: of what that was made.
-            now: the time of what is to be written.
-        """
-        found = self._gone_on(tools, shown, now) or self._afresh(tools, shown, view, now)
-        self._last = shown, self._written, found
-        return found
-
-    def _gone_on(self, tools: Sequence[ToolSpec], shown: Shown, now: float) -> Accounted | None:
-        """Return the account of a call that is shown what the last one was, and all that has come since.
-
-        Nearly all calls of a long run are: to look at all messages for each would take ever longer.
-        """
-        if self._last is None:
-            return None
-        before, written, last = self._last
-        if shown.growing is not before.growing or shown.system != before.system:
-            return None
-        new = [self._numbers.get(id(message)) for message in shown.growing[before.count : shown.count]]
-        if new != list(range(written, self._written)):
-            return None
-        unwritten: list[ItemTraced | ToolsTraced] = []
-        offered = self._offer(tools, now, unwritten)
-        seen = spans(range(written, self._written), last.shown)
-        return replace(last, tools=offered, unwritten=unwritten, shown=seen)
-
-    def _afresh(
-        self, tools: Sequence[ToolSpec], call: Shown, view: Sequence[RunItem], now: float
-    ) -> Accounted:
-        unwritten: list[ItemTraced | ToolsTraced] = []
-        shown = [self._number(message, view, now, unwritten) for message in call.messages()]
-        forms = [self._forms[number] for number in shown if number < 0]
-        summarised = {place for form in forms for place in form.covers}
-        there = {*shown, *(form.stands_for for form in forms)}
-        known = there | summarised
-        missing = [place for place in range(self._written) if place not in known]
-        told: set[int] = set()
-        if missing and any(form.kind == "note" for form in forms):
-            told = {item.id for item in view if item.kind not in _OWN_WORDS}.intersection(missing)
-        return Accounted(
-            tools=self._offer(tools, now, unwritten),
-            unwritten=unwritten,
-            shown=spans(shown),
-            removed=spans(place for place in missing if place not in told),
-            summarised=spans(sorted(summarised - there)),
-            told=spans(sorted(told)),
-        )
-
-    def _number(self, message: Message, view: Sequence[RunItem], now: float, unwritten: list[Any]) -> int:
-        known = self._numbers.get(id(message))
-        if known is None and message["role"] == "system":
-            known = self._systems.get(str(message.get("content")))
-        if known is not None:
-            return known
-        number, form = -1 - len(self._forms), _form_of(message, view)
-        self._forms[number], self._numbers[id(message)] = form, number
-        if form.kind == "system":
-            self._systems[str(message.get("content"))] = number
-        unwritten.append(
-            ItemTraced(
-                run=self._run_id,
-                time=now,
-                id=number,
-                kind=form.kind,
-                message=message,
-                covers=spans(form.covers),
-                stands_for=form.stands_for,
-            )
-        )
-        return number
-
-    def _offer(self, specs: Sequence[ToolSpec], now: float, unwritten: list[Any]) -> int | None:
-        if not specs:
-            return None
-        for number, known in enumerate(self._offers):
-            if known is specs or known == specs:
-                return number
-        self._offers.append(specs)
-        number = len(self._offers) - 1
-        unwritten.append(ToolsTraced(run=self._run_id, time=now, id=number, tools=specs))
-        return number
-
-
-def _form_of(message: Message, view: Sequence[RunItem]) -> _Form:
-    """Find out what a message is that is not in the transcript as it is."""
-    for item in view:
-        if item.message is message:
-            return _made_of(message, item, item.kind)
-    for item in view:
-        if item.message["role"] == message["role"] and unforged(portable(item.message)) == message:
-            return _made_of(message, item, "view")
-    if message["role"] == "system":
-        return _Form(message, "system")
-    return _Form(message, "note" if is_note(message) else "view")
-
-
-def _made_of(message: Message, item: RunItem, kind: str) -> _Form:
-    if item.kind in _OWN_WORDS:
-        return _Form(message, item.kind, covers=sorted({each.id for each in item.covers}))
-    return _Form(message, kind, stands_for=item.id)
-
-
 _log = logging.getLogger("routelock.trace")
 
-_PAYLOAD_ROOM = 4000
+_LONGEST_PAYLOAD = 4000
 
 T = TypeVar("T")
 
 
 def traced(run: Run) -> Run:
-    """Return the run, which tells the traces of its settings, if there are any, what happens.
+    """Return the run, with a recorder for the traces of its settings, if there are any.
 
     Raises:
-        ConfigError: a file cannot be made where it is to be.
+        ConfigError: a trace file cannot be written.
     """
     if given := listed(run.config.trace):
         run.recorder = _RunRecorder(run, [_trace(one) for one in given])
@@ -420,38 +249,41 @@ def traced(run: Run) -> Run:
 
 def _trace(given: str | PathLike[str] | Trace) -> Trace:
     trace = TraceFile(given) if isinstance(given, str | PathLike) else given
-    if isinstance(trace, TraceFile) and (why := _cannot_be(Path(trace.path).absolute())):
-        raise ConfigError(f"RunConfig(trace=...): there can be no file {os.fspath(trace.path)!r}: {why}.")
+    if isinstance(trace, TraceFile) and (why := _path_problem(Path(trace.path).absolute())):
+        raise ConfigError(f"RunConfig(trace=...): cannot write the file {os.fspath(trace.path)!r}: {why}.")
     return trace
 
 
-def _cannot_be(path: Path) -> str | None:
-    """Return why a file can neither be made nor be added to. It is not tried: a run may write nothing."""
+def _path_problem(path: Path) -> str | None:
+    """Return why a file cannot be written, or None. No file is created, because a run may write nothing."""
     if not path.parent.is_dir():
         return f"make the folder {path.parent} first"
     if path.is_dir():
         return "it is a folder; name a file in it"
     place, wanted = (path, os.R_OK | os.W_OK) if path.exists() else (path.parent, os.W_OK | os.X_OK)
-    return None if os.access(place, wanted) else f"{place} may not be written by this user"
+    return None if os.access(place, wanted) else f"this user may not write to {place}"
 
 
 class _RunRecorder:
-    """The tracing of one run."""
+    """Recorder of one run."""
 
     def __init__(self, run: Run, traces: Sequence[Trace]) -> None:
         self.run = run
         self.traces = traces
         self.writers: list[TraceWriter | None] = []
+        """One for each trace; None for one that raised."""
         self.outer: _RunRecorder | None = None
         self.outer_call: str | None = None
-        self.accounts = Accounts(run.run_id)
+        self.numbers = MessageNumbers(run.run_id)
         self.handoffs: dict[str, HandoffRecord] = {}
+        """The handoffs as they were written last, by id."""
         self.problems = 0
+        """Number of problems that were written; the next counters are alike."""
         self.repairs = 0
         self.calls = 0
         self.ended = False
 
-    def within(self, outer: Recorder, call_id: str) -> None:
+    def set_outer(self, outer: Recorder, call_id: str) -> None:
         self.outer, self.outer_call = cast(_RunRecorder, outer), call_id
 
     def write(self, moment: Moment) -> None:
@@ -474,7 +306,7 @@ class _RunRecorder:
                 self._handoff_made(moment)
             case RunEnds():
                 self._end(moment.error)
-            case _:  # what is on the run is written with the next moment
+            case _:  # new items of the run are written with the next moment
                 pass
 
     def _begin(self) -> None:
@@ -483,14 +315,15 @@ class _RunRecorder:
         self.writers = [None] * len(self.traces)
         for place, (trace, parent) in enumerate(zip(self.traces, above, strict=True)):
             self.writers[place] = self._safely(partial(trace.begin, start, parent), place)
-        # what was before, if the run goes on from a state, is not written again
+        # the problems, repairs and handoffs of a resumed run were written before
         self.problems, self.repairs = len(self.run.report.errors), len(self.run.report.repairs)
         self.handoffs = {one.id: one for one in self.run.handoffs.records}
         self._catch_up()
 
     def _catch_up(self) -> None:
+        """Write the items, handoffs and problems that are new since the last time."""
         run = self.run
-        for item in self.accounts.new_items(run.transcript.items, self._now()):
+        for item in self.numbers.new_items(run.transcript.items, self._now()):
             self._write(item)
         for one in run.handoffs.records:
             if self.handoffs.get(one.id) is not one:
@@ -504,8 +337,8 @@ class _RunRecorder:
         self._catch_up()
         run, now = self.run, self._now()
         self.calls += 1
-        seen = self.accounts.of_call(request.tools, shown, run.frame.view.items, now)
-        for record in seen.unwritten:
+        messages = self.numbers.of_call(request.tools, shown, run.frame.view.items, now)
+        for record in messages.unwritten:
             self._write(record)
         repairs, self.repairs = run.report.repairs[self.repairs :], len(run.report.repairs)
         schema = request.output_schema
@@ -518,12 +351,12 @@ class _RunRecorder:
                 agent=run.frame.agent.name,
                 handler=run.frame.handler.name,
                 **model_of(run.frame.handler),
-                shown=seen.shown,
-                removed=seen.removed,
-                summarised=seen.summarised,
-                told=seen.told,
+                shown=messages.shown,
+                removed=messages.removed,
+                summarised=messages.summarised,
+                told=messages.told,
                 repairs=repairs,
-                tools=seen.tools,
+                tools=messages.tools,
                 tool_choice=request.tool_choice,
                 settings=request.settings,
                 output_schema=None if schema is None else schema.schema,
@@ -598,18 +431,19 @@ class _RunRecorder:
     def _enter(
         self, stack: ExitStack, place: int, inside: Callable[[], AbstractContextManager[object]]
     ) -> None:
-        within = inside()
-        leave = within.__exit__
-        within.__enter__()
+        manager = inside()
+        leave = manager.__exit__
+        manager.__enter__()
         stack.push(partial(self._leave, place, leave))
 
     def _leave(self, place: int, leave: Callable[..., object], *raised: object) -> None:
-        """Leave what was entered; None, whatever that returns, so what the run raised goes on."""
+        """Leave a context manager of a writer, and ignore its result: it cannot suppress an exception."""
         self._safely(partial(leave, *raised), place)
 
     def handler(self) -> Handler:
         inner = self.run.frame.handler
-        return Within(inner, self.inside) if any(hasattr(one, "inside") for one in self.writers) else inner
+        has_contexts = any(hasattr(one, "inside") for one in self.writers)
+        return ContextHandler(inner, self.inside) if has_contexts else inner
 
     def _handoff_made(self, made: HandoffMade) -> None:
         self._catch_up()
@@ -622,7 +456,7 @@ class _RunRecorder:
                 shaped_by=made.shaped_by,
                 before=made.before,
                 after=made.after,
-                payload=None if payload is None else preview(redact(recordable(payload)), _PAYLOAD_ROOM),
+                payload=None if payload is None else preview(redact(recordable(payload)), _LONGEST_PAYLOAD),
             )
         )
 
@@ -659,14 +493,14 @@ class _RunRecorder:
             if writer is not None:
                 self._safely(partial(writer.write, record), place)
 
-    def _safely(self, tell: Callable[[], T], place: int) -> T | None:
-        """Tell a writer something; one that raises is told nothing more, and the run goes on."""
+    def _safely(self, action: Callable[[], T], place: int) -> T | None:
+        """Call a writer; if it raises, it gets no more records, and the run goes on."""
         try:
-            return tell()
+            return action()
         except Exception as error:
             self.writers[place] = None
             log(self.run, _log, logging.ERROR, "a trace raised", error=error)
-            what = f"the trace raised {type(error).__name__} and was given up: {error_text(error)}"
+            what = f"the trace raised {type(error).__name__} and gets no more records: {error_text(error)}"
             self.run.problem("hook", what, error=error)
             return None
 
