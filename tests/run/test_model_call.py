@@ -63,7 +63,7 @@ async def test_a_reply_is_kept_though_its_usage_is_none() -> None:
     result = await Runner.run(Agent("A", model=Yields(done)), "Hi")
     assert result.final_output == "Hi."
     (warning,) = result.warnings
-    assert "no routelock.Usage" in warning
+    assert "not a routelock.Usage" in warning
 
 
 @pytest.mark.every_loop

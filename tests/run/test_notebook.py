@@ -133,13 +133,13 @@ def test_what_went_wrong_is_shown_and_so_is_a_partial_result() -> None:
     assert any("There is no tool named 'nothing'" in text for text in page.words[-1:])
 
 
-def test_calls_that_wait_for_a_person_are_shown() -> None:
+def test_calls_that_wait_for_approval_are_shown() -> None:
     @function_tool(needs_approval=True)
     def pay(amount: int) -> str:
         return "paid"
 
     agent = Agent("clerk", model=ScriptedHandler([call("pay", {"amount": 40})]), tools=[pay])
-    assert 'for a word on pay({"amount": 40}) of clerk' in shown(Runner.run_sync(agent, "Pay!")).words
+    assert 'for approval of pay({"amount": 40}) by clerk' in shown(Runner.run_sync(agent, "Pay!")).words
 
 
 def test_images_are_named_and_not_shown() -> None:

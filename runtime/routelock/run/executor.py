@@ -1,8 +1,8 @@
-"""The seam: each model call and each tool call of a run passes through its `Executor`, if it has one.
+"""`Executor`: carries out the model and tool calls of a run, such as an engine for durable runs.
 
-Without one the loop calls the functions itself. A durable engine wraps the same calls without the core
-knowing: a `Call`'s key is a function of the run's state, its args are JSON, and what a tool step gives
-back is JSON too, so it can be recorded and replayed in another process.
+Without an executor, the loop calls the functions directly. An engine can record the same calls and replay
+them in another process: the key of a `Call` depends only on the state of the run, and its arguments and the
+outcome of a tool step are JSON.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ __all__ = ["Call", "Executor", "InProcess", "Outcome"]
 
 
 Outcome = Mapping[str, Any]
-"""What a tool step gave, as JSON: ``{"ok": {...}}`` or ``{"err": {"type", "message", "retryable"}}``, and
-``"stop"`` if the run is to end with it. A failure is an outcome, never an exception: an engine that
-replays could not raise the original class again."""
+"""Outcome of a tool step as JSON: ``{"ok": {...}}`` or ``{"err": {"type", "message", "retryable"}}``, with
+``"stop"`` if it ends the run. A failure is an outcome and not an exception, because a replay could not raise
+the original class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One step of a run.
-
-    ``key`` is unique in the run ``run_id`` and the same whenever the run is replayed, such as
-    ``"t3.tool.charge.call_2"``. ``op`` names the kind of step and ``args`` its JSON arguments, so an
-    engine that cannot carry a closure can look the body up by name.
-    """
+    """One step of a run: a model call or a tool call."""
 
     run_id: str
     key: str
+    """Unique in the run and the same at each replay, such as ``"t3.tool.charge.call_2"``."""
     op: str
+    """Kind of the step, ``"model"`` or ``"tool"``. An engine that cannot store a function can find it by
+    ``op`` and ``args``."""
     args: Mapping[str, Any]
+    """Arguments as JSON."""
     timeout: float | None = None
+    """Timeout of the tool in seconds; None for no limit."""
 
 
 class Executor(Protocol):
@@ -46,29 +46,29 @@ class Executor(Protocol):
     def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        """Run a model step and pass its events on; replaying, yield the recorded `MessageDone` alone."""
+        """Run a model step and yield its events; a replay yields only the recorded `MessageDone`."""
         ...
 
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        """Run tool steps at the same time and return their outcomes in the order of the calls."""
+        """Run tool steps concurrently and return their outcomes in the order of the calls."""
         ...
 
 
 class InProcess:
-    """Carries out each step as a run without an executor does: no journal, no queue, just the function."""
+    """Calls the functions directly, as a run without an executor does."""
 
     def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        """Return the body's own events."""
+        """Return the events of the body."""
         return body(call)
 
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        """Run one call directly and several in a task group."""
+        """Run the calls concurrently."""
 
         async def made(call: Call) -> Outcome:
             return await body(call)

@@ -1,4 +1,4 @@
-"""From what an agent or a run names as its model and handlers to the one that answers."""
+"""Selects the handler that answers for an agent in a run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ __all__ = [
 
 
 def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = ()) -> Handler:
-    """Return the handler that answers for an agent: the run's model if it names one, else its default.
+    """Return the handler that answers for an agent: the run's model if it has one, else the default.
 
-    If that has failed in this run, its replacement answers, see ``RunConfig.fallback``.
+    Args:
+        agent: the agent.
+        config: settings of the run.
+        failed: names of handlers that failed in this run; another one replaces them
+            (``RunConfig.fallback``).
 
     Raises:
         ConfigError: as `check_model` says.
-        NoHandlerError: none of its handlers is open to whoever is asking.
+        NoHandlerError: the scopes of the run allow none of the agent's handlers.
     """
-    plain = config.model is None and not (config.scopes or failed)
-    known: Handler | None = agent.cache.get(handler_for) if plain else None
+    is_cached = config.model is None and not (config.scopes or failed)
+    known: Handler | None = agent.cache.get(handler_for) if is_cached else None
     if known is not None:
         return known
     check_model(agent, config)
@@ -45,7 +49,7 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
             "See RunConfig(scopes=...)."
         )
     chosen = next((each for each in handlers if each.name not in failed), handlers[0])
-    if plain and not isinstance(chosen.handler, str):
+    if is_cached and not isinstance(chosen.handler, str):
         agent.cache[handler_for] = chosen.handler
     return load(chosen)
 
@@ -57,9 +61,9 @@ def default_name(agent: Agent[Any], config: RunConfig) -> str:
 
 
 def handlers_by_priority(agent: Agent[Any], config: RunConfig) -> Sequence[RegisteredHandler]:
-    """Return the handlers that a run may reach, the default first, the others as fallback goes on.
+    """Return the handlers that a run may reach, in the order in which fallback tries them.
 
-    The run's own model takes the place of the first.
+    The first is the default; the run's own model replaces it.
     """
     if config.model is None and not config.scopes:
         return agent.open_handlers
@@ -71,12 +75,12 @@ def handlers_by_priority(agent: Agent[Any], config: RunConfig) -> Sequence[Regis
 
 
 def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
-    """Return the handler of that name, for a run that is to start with it.
+    """Return the handler that ``RunConfig(handler=...)`` names, for the start of a run.
 
-    It is one of the agent's own, or one that it hands over to.
+    It is one of the agent's own, or the target of one of its handoffs.
 
     Raises:
-        ConfigError: the agent has none of that name, or not for whoever is asking.
+        ConfigError: the agent has no handler of that name, or the run's scopes do not allow it.
     """
     if (found := find_handler(agent, name, config)) is not None:
         return found
@@ -88,7 +92,7 @@ def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
 
 
 def find_handler(agent: Agent[Any], name: str, config: RunConfig) -> Handler | None:
-    """Return the handler of that name which an agent has or hands over to, if the run may reach it."""
+    """Return the agent's handler of a name, or the target of a handoff, if the run may reach it."""
     for each in handlers_by_priority(agent, config):
         if each.name == name:
             return load(each)
@@ -100,9 +104,9 @@ def find_handler(agent: Agent[Any], name: str, config: RunConfig) -> Handler | N
 
 
 def next_handler(agent: Agent[Any], failed: str, tried: Collection[str], config: RunConfig) -> Handler | None:
-    """Return who answers after a handler that failed: the next by priority that was not tried yet.
+    """Return the next handler by priority after one that failed, or None if all were tried.
 
-    After the last of them, and after a handler that is none of the agent's own, that is its default.
+    After the last one, and after a handler that is not the agent's own, the search starts at the default.
     """
     handlers = handlers_by_priority(agent, config)
     place = next((place for place, each in enumerate(handlers, 1) if each.name == failed), 0)
@@ -116,11 +120,11 @@ def load(registered: RegisteredHandler) -> Handler:
 
 
 def check_model(agent: Agent[Any], config: RunConfig) -> None:
-    """Make sure that something can answer for an agent.
+    """Check that an agent has a model or a handler.
 
     Raises:
-        NoHandlerError: neither the agent nor the run names a model or a handler.
-        ConfigError: what is named is neither a model string nor a handler.
+        NoHandlerError: neither the agent nor the run has one.
+        ConfigError: the model is neither a model string nor a handler.
     """
     model = agent.model if config.model is None else config.model
     if model is None and not agent.registered.handlers:
@@ -136,7 +140,7 @@ def check_model(agent: Agent[Any], config: RunConfig) -> None:
 
 
 def _bundled(model: str) -> Handler:
-    # The one upward import: the core must load without litellm, which costs seconds and 160 MB.
+    # an upward import: the core must load without litellm, which costs seconds and 160 MB
     from routelock_providers.litellm.handler import LiteLLM  # noqa: PLC0415
 
     return LiteLLM(model)

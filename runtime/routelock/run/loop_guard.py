@@ -57,8 +57,8 @@ class Progress:
     """Turns in a row without progress."""
     names: dict[str, None] = field(default_factory=lambda: {})
     """Names of the tools called in these turns, in order."""
-    told: int | None = None
-    """The value of ``idle`` when the model was told; it is told once."""
+    nudged_at: int | None = None
+    """The value of ``idle`` when the model was told that it repeats itself, which happens once."""
     mistakes: int = 0
     """Turns in a row with nothing but mistakes."""
     empty_replies: int = 0
@@ -75,8 +75,8 @@ class Progress:
                 progress.
         """
         results, requests = list(results), list(requests)
-        found, asked = _by_call(results), _by_call(requests)
-        made = {*found, *asked}
+        found, requested = _by_call(results), _by_call(requests)
+        made = {*found, *requested}
         new = [call for call, answer in found.items() if self.answers.get(call) != answer]
         if new:
             self._note_progress(made, new)
@@ -96,13 +96,13 @@ class Progress:
         self.names |= dict.fromkeys(names)
         for call in made:
             self.times[call] = self.times.get(call, 0) + 1
-        if self.told is None and all(self.times[call] >= _NUDGE_AT for call in made):
-            self.told = self.idle
+        if self.nudged_at is None and all(self.times[call] >= _NUDGE_AT for call in made):
+            self.nudged_at = self.idle
 
     def _reset_counts(self) -> None:
         self.times.clear()
         self.names.clear()
-        self.idle, self.told = 0, None
+        self.idle, self.nudged_at = 0, None
 
     def is_repeated(self, source: str, target: str, given: str = "") -> bool:
         """Whether this handoff was already made since the last progress.
@@ -139,12 +139,12 @@ class Progress:
     @property
     def needs_nudge(self) -> bool:
         """Whether the model is to be told after this turn that it repeats itself."""
-        return self.told is not None and self.told == self.idle
+        return self.nudged_at is not None and self.nudged_at == self.idle
 
     @property
     def is_stuck(self) -> bool:
         """Whether the run has made no progress for too many turns after the model was told."""
-        return self.told is not None and self.idle - self.told >= _TURNS_AFTER_NUDGE
+        return self.nudged_at is not None and self.idle - self.nudged_at >= _TURNS_AFTER_NUDGE
 
     @property
     def repeated_tools(self) -> str:

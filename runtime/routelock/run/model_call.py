@@ -1,4 +1,4 @@
-"""One model call: within its time, through the app's executor; what arrives is noted in the run."""
+"""One model call: its time limits, the app's executor, and what the run notes of each event."""
 
 from __future__ import annotations
 
@@ -36,72 +36,72 @@ __all__ = ["Check", "call_model", "note"]
 
 
 Check = Callable[[], Awaitable[None]]
-"""Judges the input; it raises if that must not be answered."""
+"""Checks the input of an agent while the model call is made; it raises if the input is refused."""
 
 
 def call_model(run: Run, request: Request, shown: Shown, check: Check | None) -> AsyncGenerator[HandlerEvent]:
-    """Make the model call: through the app's executor and within its time, where there is such a thing.
+    """Make the model call, through the executor and within the time limits that the run has.
 
-    Each event that arrives is to be noted (`note`) before anything else is done with it.
+    The reader has to pass each event to `note` before it does anything else with it.
 
     Args:
         run: the run.
-        request: what the handler is given.
+        request: the request for the handler.
         shown: the messages in it.
-        check: judges the input meanwhile; before it is done nothing of the reply is yielded.
+        check: checks the input meanwhile; no event of the reply is yielded before it has passed.
 
     Raises:
-        Exception: what ``check`` raises, or the handler.
+        Exception: the error of ``check``, or of the handler.
     """
     if run.callers and run.config.executor is None:
         time_left(run.callers, run.active_name)  # skip the call if the caller's deadline has passed
     run.begin_call(request, shown)
     events = _events(run, request)
-    return events if check is None else _once_judged(run, events, check)
+    return events if check is None else _after_check(run, events, check)
 
 
 @dataclass(frozen=True, slots=True)
-class _Apart:
-    """A handler that is asked with copies: whatever it does to them, the run stays as it is."""
+class _CopyingHandler:
+    """A handler that gets a copy of each request, so that it cannot change the run."""
 
     inner: Handler
 
     @property
     def name(self) -> str:
-        """That of the handler."""
+        """Name of the handler."""
         return self.inner.name
 
     def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
-        """Ask the handler."""
+        """Return the events of the handler."""
         return self.inner.stream(copy_of(request))
 
 
-def _answering(run: Run) -> Handler:
-    """Return the handler, within what a trace wants around it; a function of the app's is given copies."""
+def _active_handler(run: Run) -> Handler:
+    """Return the active handler, wrapped for the traces; a function of the app gets copies."""
     handler = run.frame.handler if run.recorder is None else run.recorder.handler()
-    return _Apart(handler) if isinstance(run.frame.handler, FunctionHandler) else handler
+    return _CopyingHandler(handler) if isinstance(run.frame.handler, FunctionHandler) else handler
 
 
-async def _once_judged(
+async def _after_check(
     run: Run, events: AsyncGenerator[HandlerEvent], check: Check
 ) -> AsyncGenerator[HandlerEvent]:
-    """Yield nothing of what arrives until the input has been judged.
+    """Run the check beside the model call, and yield the events once it has passed.
 
-    The group is closed before anything is yielded. Only this task reads the events: what they hold open
-    belongs to the task that began to read them.
+    The task group is closed before the first event is yielded. Only this task reads the events, because
+    cancel scopes in their generator belong to the task that started it.
     """
     held: list[HandlerEvent] = []
     refusals: list[Exception] = []
     failed: Exception | None = None
-    judged = anyio.Event()
+    checked = anyio.Event()
     async with aclosing(events):
         try:
             async with open_group() as group:
-                group.start_soon(_judge, check, judged, refusals, group.cancel_scope)
+                group.start_soon(_check, check, checked, refusals, group.cancel_scope)
                 try:
-                    while not judged.is_set() and (event := await anext(events, None)) is not None:
+                    while not checked.is_set() and (event := await anext(events, None)) is not None:
                         held.append(event)
-                except Exception as error:  # the input is judged all the same
+                except Exception as error:  # the check goes on and may refuse the input
                     failed = error
             if refusals:
                 raise refusals[0]
@@ -117,28 +117,28 @@ async def _once_judged(
 
 
 def _count_refused(run: Run, held: Sequence[HandlerEvent]) -> None:
-    """Count what a reply took that must not be shown: its input was refused."""
+    """Count the usage of a reply that must not be shown, because its input was refused."""
     with suppress(RoutelockError):
         for event in held:
             note(run, event)
     run.refuse_reply()
 
 
-async def _judge(
-    check: Check, judged: anyio.Event, refusals: list[Exception], reading: anyio.CancelScope
+async def _check(
+    check: Check, checked: anyio.Event, refusals: list[Exception], reading: anyio.CancelScope
 ) -> None:
     try:
         await check()
-    except Exception as error:  # raised in a group, it would come together with a cancellation
+    except Exception as error:  # a task group would wrap it in an exception group
         refusals.append(error)
         reading.cancel()
-    judged.set()
+    checked.set()
 
 
 def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
     def made() -> AsyncGenerator[HandlerEvent]:
-        # within the step, so that an engine which replays knows whether time was up
-        return _in_time(run, attempts(_answering(run), request, run.config.retry, run.begin_attempt))
+        # the time limit is part of the step, so that a replay has the same timeout
+        return _in_time(run, attempts(_active_handler(run), request, run.config.retry, run.begin_attempt))
 
     if (executor := run.config.executor) is None:
         return made()
@@ -148,7 +148,9 @@ def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
 
 def _step_key(run: Run) -> str:
     key = f"t{run.turn}.model.{run.frame.agent.name}"
-    if earliest_deadline(run.callers) < inf:  # if time is over, that is one step, and the turn is not counted
+    if (
+        earliest_deadline(run.callers) < inf
+    ):  # a step that times out is not a turn: the next needs another key
         key = f"{key}~{len(run.callers)}"
     return f"{key}.{run.frame.handler.name}" if run.failed_handlers else key
 
@@ -170,33 +172,33 @@ def _step_arguments(run: Run, request: Request) -> dict[str, Any]:
 
 
 def _in_time(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
-    """Let the model call take no longer than the run allows, and no longer than the callers wait."""
+    """Limit the model call to the run's ``turn_timeout`` and to the deadlines of the callers."""
     if (seconds := run.config.turn_timeout) is not None:
         late = ProviderTimeout(
             f"Handler {run.frame.handler.name!r} gave no complete reply in turn {run.turn} within "
             f"{seconds:g} s, the turn_timeout of the run."
         )
         events = in_time(events, seconds, late)
-    return _in_patience(run, events) if run.callers else events
+    return _before_deadline(run, events) if run.callers else events
 
 
-def _in_patience(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
-    """Let the model call take no longer than the callers wait."""
+def _before_deadline(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
+    """Limit the model call to the deadlines of the callers."""
     seconds, late = time_left(run.callers, run.active_name)
     return events if isinf(seconds) else in_time(events, seconds, late)
 
 
 def note(run: Run, event: HandlerEvent) -> bool:
-    """Note what arrives, so that nothing is lost however the call ends; return whether the reader gets it."""
+    """Note an event in the run, so that a cut-off call loses nothing; return whether it is streamed."""
     if isinstance(event, TextDelta):
-        return _noted_text(run, event.text)
+        return _note_text(run, event.text)
     if isinstance(event, MessageDone):
         if run.model_call.reply is not None:
             name = run.frame.handler.name
             raise HandlerError(f"Handler {name!r} yielded two MessageDone in turn {run.turn}.")
-        if isinstance(run.frame.handler, FunctionHandler):  # it may keep what it gave, and edit it
+        if isinstance(run.frame.handler, FunctionHandler):  # the app may keep the message and edit it
             event = replace(event, message=detached(event.message))
-        run.model_call.reply = _counted(run, event)
+        run.model_call.reply = _with_valid_usage(run, event)
         return False
     if isinstance(event, AttemptFailed):
         run.problem("provider", f"attempt {event.attempt} failed: {event.error}", error=event.error)
@@ -204,15 +206,15 @@ def note(run: Run, event: HandlerEvent) -> bool:
     elif not isinstance(cast(object, event), ReasoningDelta | ToolCallDelta):
         raise HandlerError(
             f"Handler {run.frame.handler.name!r} yielded a {type(event).__name__} in turn {run.turn}, not "
-            "one of routelock's events. routelock.function_handler makes them of text, chunks and messages."
+            "a routelock event. routelock.function_handler converts text, chunks and messages to events."
         )
     elif not run.model_call.text:
-        run.model_call.text.append("")  # nothing to keep, but something was shown
+        run.model_call.text.append("")  # marks that a delta was shown
     return True
 
 
-def _noted_text(run: Run, text: object) -> bool:
-    if text is None:  # the content of many a vendor's chunk
+def _note_text(run: Run, text: object) -> bool:
+    if text is None:  # the content of some vendors' chunks
         return False
     if not isinstance(text, str):
         raise HandlerError(
@@ -223,12 +225,12 @@ def _noted_text(run: Run, text: object) -> bool:
     return True
 
 
-def _counted(run: Run, done: MessageDone) -> MessageDone:
-    """Return a reply whose usage is one; what it said must not be lost because of what it cost."""
+def _with_valid_usage(run: Run, done: MessageDone) -> MessageDone:
+    """Return the reply, without its usage if that is not valid: the message must not be lost."""
     if done.usage is None or is_usage(done.usage):
         return done
     run.warn(
-        f"turn {run.turn}: handler {run.frame.handler.name!r} gave {done.usage!r:.80} as its usage, which is "
-        "no routelock.Usage of numbers, so it is unknown what the call took"
+        f"turn {run.turn}: handler {run.frame.handler.name!r} gave {done.usage!r:.80} as usage, which is not "
+        "a routelock.Usage of numbers, so the usage of the call is unknown"
     )
     return replace(done, usage=None)

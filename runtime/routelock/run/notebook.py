@@ -1,6 +1,6 @@
-"""What a notebook shows of a result: the graph with who spoke, what it took, and what was said and done.
+"""The notebook view of a result: the graph with the agents that were active, the usage, and the messages.
 
-HTML without scripts, links or styles of its own. Whatever users, models and tools wrote is escaped and cut.
+The HTML has no scripts, links or style sheets. Texts of users, models and tools are escaped and cut.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _WHO, _WHAT = f"{_CELL};min-width:7em;max-width:16em", f"{_CELL};width:100%;max-
 def result_html(result: RunResult[Any]) -> str:
     """Return a result as HTML, for ``RunResult._repr_html_``.
 
-    It begins with the last message of the input. Of long texts the beginning is shown, and of very long runs
-    the end; ``result.items`` has all of it.
+    The view begins with the last message of the input. It shows the beginning of long texts and the end of
+    very long runs; ``result.items`` has everything.
     """
     first = max(result.input_count - 1, len(result.items) - _MOST_ROWS, 0)
     rows = [_row(item) for item in result.items[first:]]
     if first > max(result.input_count - 1, 0):
         rows.insert(0, _cells("", f"({first} items before)"))
     rows += [
-        _cells("waits", f"for a word on {each.name}({each.arguments}) of {each.agent}")
+        _cells("waits", f"for approval of {each.name}({each.arguments}) by {each.agent}")
         for each in result.interruptions
     ]
     rows += [_cells("problem", f"{each.agent}: {each.message}") for each in result.errors]
@@ -47,17 +47,17 @@ def result_html(result: RunResult[Any]) -> str:
 
 def _head(result: RunResult[Any]) -> str:
     usage, turns = result.usage, len(result.calls)
-    told = (
+    parts = (
         _shown(result.last_agent.name),
         f"{turns} turn{'s' * (turns != 1)}",
         f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out",
         "cost unknown" if usage.cost is None else f"${usage.cost:.4f}",
     )
-    return f"<b>{escape(result.stop_reason)}</b>: {', '.join(told)}"
+    return f"<b>{escape(result.stop_reason)}</b>: {', '.join(parts)}"
 
 
 def _picture(result: RunResult[Any]) -> str:
-    """Return the graph that the next run begins in, if there is more than one agent in it."""
+    """Return the graph of the next run as SVG; empty if it has one agent only."""
     outline = outline_of(result.next_agent)
     used = [(each.source, each.target) for each in result.handoffs if each.taken]
     return outline_svg(outline, active=result.last_agent.name, used=used) if len(outline.nodes) > 1 else ""

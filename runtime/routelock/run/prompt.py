@@ -29,7 +29,7 @@ RECOMMENDED_PROMPT_PREFIX = (
     "suited to the request, hand over by calling its transfer tool, named transfer_to_<agent>. Transfers "
     "happen in the background: do not mention them to the user."
 )
-"""Explains transfers to a model."""
+"""Prompt section that explains transfers to a model."""
 
 
 def prompt_with_handoff_instructions(prompt: str) -> str:
@@ -38,10 +38,10 @@ def prompt_with_handoff_instructions(prompt: str) -> str:
 
 
 async def instructions(run: Run) -> str:
-    """Return the active agent's own instructions at this moment.
+    """Return the active agent's instructions; a function is called with the context of now.
 
     Raises:
-        CallbackError: they are a function that raised or gave something else than text.
+        CallbackError: the function raised or did not return text.
     """
     if run.frame.agent.instructions is None or isinstance(run.frame.agent.instructions, str):
         return run.frame.agent.instructions or ""
@@ -54,7 +54,7 @@ async def instructions(run: Run) -> str:
 
 
 async def system_message(run: Run, offered: Offer) -> Message | None:
-    """Return the active agent's system prompt, with what the last handoff and the run add to it."""
+    """Return the active agent's system prompt, with the sections of its skills, the run and the handoff."""
     own = run.frame.agent.instructions
     prompt = own if isinstance(own, str) else await instructions(run)
     if run.frame.agent.sections:
@@ -71,10 +71,10 @@ async def system_message(run: Run, offered: Offer) -> Message | None:
 
 
 def _payload_note(run: Run) -> str:
-    """Return what the agent is told of the data that came with a transfer, written once per transfer.
+    """Return the prompt section about the handoff payload, which is written once per handoff.
 
-    Data that cannot be read is passed over; tools find it in the shared memory as it is. Whoever
-    sent it knows it, when in charge again.
+    A payload that cannot be read has no section; tools find it in the shared memory. The agent that sent the
+    payload gets no section either.
     """
     if run.frame.payload_note is None:
         payload, problem = payload_of(run.memory.shared)
@@ -91,7 +91,7 @@ def _payload_note(run: Run) -> str:
 
 
 def rode_along(run: Run) -> bool:
-    """Whether the payload came with a transfer of this run, and not with one of the run around it."""
+    """Whether the payload came with a handoff of this run, and not of its outer run."""
     if not run.sub_runs.depth:
         return True
     around = run.memory.scopes[0].outer if run.memory.scopes else run.memory.shared
@@ -99,9 +99,9 @@ def rode_along(run: Run) -> bool:
 
 
 async def _sections(run: Run, offered: Offer) -> list[str]:
-    """Return the prompts of the agent's skills, and of the handlers that may take over from its default.
+    """Return the prompt sections of the agent's skills, and of handlers that may replace its default.
 
-    Who is in charge makes no difference to them: a prompt that stays the same keeps caches warm.
+    They do not depend on the active handler, because prompt caches need a constant prompt.
     """
     edges = [route for route in offered.routes.values() if isinstance(route, Handoff)]
     reachable = {edge.to_handler.name for edge in edges if edge.to_handler}

@@ -1,4 +1,4 @@
-"""How a run starts: all that can be checked before a model call, the graph of its agents, and its state."""
+"""Starts a run: checks its arguments, collects the graph of its agents, and makes the `Run`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ __all__ = ["DEFAULT_MAX_TURNS", "first_frame", "input_items", "is_state", "run_g
 
 
 def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
-    """Return every agent of the run by name, after checking that each can answer and be found.
+    """Return every agent of the run by name, after a check of each.
 
-    Agents that are called as tools are not of the run but have runs of their own; these are checked, too.
+    Agents that are called as tools are checked as well. They are not in the graph, because they have runs of
+    their own.
 
     Raises:
-        ConfigError: two agents have one name, one has no model, a handoff names no agent, or a tool of
-            the caller's is named like a handoff. All of it is in one message.
+        ConfigError: two agents have the same name, an agent has no model, a handoff names an unknown agent,
+            or an external tool is named like a handoff. One message lists all problems.
     """
     wrong: list[ConfigError] = []
     graph = _checked(agent, config, {tool_name(tool) for tool in config.external_tools}, wrong)
@@ -80,7 +81,7 @@ def _check_edges(
         if edge.tool_name in taken:
             wrong.append(
                 ConfigError(
-                    f"The caller's tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
+                    f"The external tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
                     "give it another name."
                 )
             )
@@ -103,10 +104,10 @@ def start(
     *,
     stream: bool,
 ) -> Run:
-    """Check everything that can be checked before a model call, and return the state of a new run.
+    """Return a new run, or one that is restored from a `RunState`, after all checks that need no model.
 
     Raises:
-        ConfigError: all that is wrong.
+        ConfigError: an argument, a setting or an agent is wrong; the message lists all problems of agents.
     """
     _check_arguments(agent, max_turns, hooks, config)
     config, max_turns = _limited(config or _DEFAULTS, max_turns)
@@ -135,26 +136,26 @@ def start(
 
 
 def first_frame(agent: Agent[Any], config: RunConfig, items: Iterable[RunItem]) -> Frame:
-    """Return the frame of the agent with which a run begins."""
+    """Return the frame of the agent that a run begins with."""
     default = handler_for(agent, config)
     handler = default if config.handler is None else named(agent, config.handler, config)
     return Frame(agent=agent, handler=handler, default_handler=default.name, view=View(items))
 
 
 def is_state(input: object) -> TypeIs[RunState]:
-    """Whether a run is to go on from there.
+    """Whether the input of a run is a `RunState`.
 
-    A state can exist only if its module was imported, so `sys.modules` is looked at.
+    A RunState can exist only if its module was imported, so this checks `sys.modules`.
     """
     states = sys.modules.get("routelock.state.run_state")
     return states is not None and isinstance(input, states.RunState)
 
 
 def with_trace(run: Run) -> Run:
-    """Return the run, which tells the traces of its settings, if there are any, what happens.
+    """Return the run, with a recorder if its settings have a trace.
 
     Raises:
-        ConfigError: a file cannot be made where it is to be.
+        ConfigError: a trace file cannot be written.
     """
     if run.config.trace is None:
         return run
@@ -164,7 +165,7 @@ def with_trace(run: Run) -> Run:
 
 
 def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int | None]:
-    """Let the smaller win where the limits and the options beside them say the same."""
+    """Return the settings and ``max_turns``, each with the smaller one of limit and option."""
     if (limits := config.limits) is None:
         return config, max_turns
     handoffs = _smaller(limits.handoffs, config.max_handoffs, _DEFAULTS.max_handoffs)
@@ -174,14 +175,14 @@ def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int |
 
 
 def _smaller(limit: N | None, option: N | None, default: N | None = None) -> N | None:
-    """Return the smaller one of those that say something; the default of an option says it to no limit."""
+    """Return the smaller one of a limit and an option; an option at its default does not count."""
     if limit is None:
         return option
     return limit if option is None or option == default else min(limit, option)
 
 
 def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
-    """Return the items that a run begins with, and the ids of the calls in them."""
+    """Return the items of the input, and the ids of the calls in them."""
     if isinstance(input, str):
         return [RunItem(id=0, kind="input", message={"role": "user", "content": input})], set()
     if not (items := input_items(to_messages(input))):
@@ -190,7 +191,7 @@ def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
 
 
 def _graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
-    """Return the agents of the run, checked; for an agent whose run says nothing about them, only once."""
+    """Return the checked agents of the run; the graph is cached if no setting of the run affects it."""
     if config.model is not None or config.agents or config.external_tools:
         return run_graph(agent, config)
     known: Mapping[str, Agent[Any]] | None = agent.cache.get(run_graph)
@@ -200,7 +201,7 @@ def _graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
 
 
 def input_items(messages: Iterable[Message]) -> list[RunItem]:
-    """Make the first items of a transcript; one from an earlier run still knows its family, or a nudge."""
+    """Return input messages as items; messages of an earlier run keep their provider family and kind."""
     return [item_of(message, place, "input") for place, message in enumerate(messages)]
 
 

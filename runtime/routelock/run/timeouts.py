@@ -1,4 +1,4 @@
-"""Time limits for generators, without a cancel scope that is open while they yield."""
+"""Time limits for async generators, without a cancel scope that is open while they yield."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 async def in_time(events: AsyncGenerator[T], seconds: float, late: Exception) -> AsyncGenerator[T]:
-    """Pass events on until their making has taken that long; what the reader does in between is free.
+    """Yield events until the time limit; the time that the reader takes does not count.
 
-    The scope is a new one for each event: one around all of them would be open while we yield.
+    Each event has a cancel scope of its own, because one for all events would be open during a yield.
 
     Args:
-        events: closed in the end.
-        seconds: for all of them together.
-        late: raised when the time is over.
+        events: the events; the generator is closed at the end.
+        seconds: time limit for all events together.
+        late: error to raise at the time limit.
     """
     left, nothing = seconds, object()
     async with aclosing(events):

@@ -230,7 +230,7 @@ def _stored_progress(seen: Progress) -> StoredProgress:
         refused=seen.refused,
         idle=seen.idle,
         names=[*seen.names],
-        told=seen.told,
+        told=seen.nudged_at,
         mistakes=seen.mistakes,
         empty_replies=seen.empty_replies,
         over_limit=seen.over_limit,

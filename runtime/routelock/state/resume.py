@@ -167,7 +167,7 @@ def _progress(seen: StoredProgress) -> Progress:
         refused=seen.refused,
         idle=seen.idle,
         names=dict.fromkeys(seen.names),
-        told=seen.told,
+        nudged_at=seen.told,
         mistakes=seen.mistakes,
         empty_replies=seen.empty_replies,
         over_limit=seen.over_limit,
