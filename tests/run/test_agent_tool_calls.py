@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.asyncio_only
-async def test_a_nested_run_that_is_cancelled_from_within_is_a_failure() -> None:
+async def test_sub_run_cancelled_from_within_is_a_failure() -> None:
     """Nobody cancelled the run, so it must not end as if somebody had."""
 
     async def broken(request: Request) -> str:
@@ -54,7 +54,7 @@ async def test_a_run_can_be_cancelled_as_asyncio_does_it() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_of_several_complaints_the_first_in_call_order_comes_out() -> None:
+async def test_first_failed_assertion_in_call_order_is_raised() -> None:
     """The others are its notes: nothing is swallowed."""
 
     async def complain(request: Request) -> str:
@@ -86,7 +86,7 @@ async def test_a_skill_may_bring_an_agent_as_a_tool() -> None:
     assert stranger.result.calls[0].tools == ()
 
 
-async def test_the_agent_of_an_offered_tool_may_go_on_to_be_handed_over_to() -> None:
+async def test_agent_tool_may_be_a_handoff_target_too() -> None:
     """Asking and handing over are two ways to one agent."""
     b = agent("B", "asked", "in charge")
     made = agent("A", ask("b"), call("transfer_to_b"), tools=[b.as_tool(), look_up], handoffs=[b])
@@ -96,7 +96,7 @@ async def test_the_agent_of_an_offered_tool_may_go_on_to_be_handed_over_to() -> 
     assert ended.result.usage_by_agent["B"].requests == 2
 
 
-async def test_an_agent_beside_a_transfer_is_answered_before_it_is_made() -> None:
+async def test_agent_tool_beside_a_handoff_is_answered_first() -> None:
     def make() -> Agent[Any]:
         boss = agent("boss", "I take over.")
         calls = [call("transfer_to_boss"), ask("helper")]
@@ -107,7 +107,7 @@ async def test_an_agent_beside_a_transfer_is_answered_before_it_is_made() -> Non
     assert ended.result.final_output == "I take over."
 
 
-async def test_an_agent_beside_a_call_of_the_callers_tool_is_answered_before_the_run_ends() -> None:
+async def test_agent_tool_beside_an_external_tool_is_answered_first() -> None:
     mine = {"type": "function", "function": {"name": "mine", "parameters": {}}}
     calls = [call("mine", id="m"), ask("helper")]
     ended = await both(lambda: manager(calls, helper=agent("helper", "42")), external_tools=[mine])
@@ -136,7 +136,7 @@ async def test_a_handoff_that_returns_may_happen_on_either_side() -> None:
     assert ended.result.usage.requests == 7
 
 
-async def test_a_retried_call_of_a_nested_agent_is_shown_and_counted() -> None:
+async def test_retry_in_a_sub_run_is_shown_and_counted() -> None:
     ended = await both(lambda: manager(ask(), "Ok.", helper=agent("helper", ConnectionFailed("reset"), "42")))
     (inner,) = ended.result.nested.values()
     assert "attempt_failed" in [e.event.type for e in ended.events if isinstance(e, NestedEvent)]
@@ -145,7 +145,7 @@ async def test_a_retried_call_of_a_nested_agent_is_shown_and_counted() -> None:
     assert ended.result.usage.requests == 3 + (inner.usage.requests - 1)
 
 
-async def test_a_manager_that_gets_the_same_answer_again_and_again_is_told_so() -> None:
+async def test_manager_with_repeated_answers_is_nudged() -> None:
     """Loop safety sees agents like other tools."""
 
     def make() -> Agent[Any]:
@@ -156,7 +156,7 @@ async def test_a_manager_that_gets_the_same_answer_again_and_again_is_told_so() 
     assert len(ended.result.nested) < 9
 
 
-async def test_two_runs_may_use_one_manager_at_the_same_time() -> None:
+async def test_two_concurrent_runs_may_use_one_manager() -> None:
     """Nothing of a run is on an agent or its tool."""
 
     async def echo(request: Request) -> str:

@@ -46,7 +46,7 @@ async def test_a_transfer_is_declined_and_the_source_goes_on(watched: bool) -> N
     assert answers_of(second) == ["This call was not approved: Not B."]
 
 
-async def test_a_transfer_that_is_often_declined_is_no_mistake_of_the_models() -> None:
+async def test_denied_handoffs_are_not_mistakes_of_the_model() -> None:
     b = agent("B")
     asks = [call("transfer_to_b", id=f"t{n}") for n in range(4)]
     a = agent("A", *asks, "Mine.", handoffs=[handoff(b, needs_approval=True)])
@@ -57,7 +57,7 @@ async def test_a_transfer_that_is_often_declined_is_no_mistake_of_the_models() -
 
 
 @pytest.mark.parametrize("what", ["tool", "transfer"])
-async def test_who_asks_for_the_declined_again_and_again_is_told_and_stopped(what: str) -> None:
+async def test_repeated_denied_calls_are_nudged_and_stopped(what: str) -> None:
     asked = [call("pay" if what == "tool" else "transfer_to_target", {}, id=f"c{n}") for n in range(20)]
     target = agent("target")
     source = agent(
@@ -75,7 +75,7 @@ async def test_who_asks_for_the_declined_again_and_again_is_told_and_stopped(wha
     assert len(requests(source)) == 6
 
 
-async def test_a_transfer_beside_a_call_that_waits_is_not_made() -> None:
+async def test_handoff_beside_a_waiting_call_is_not_carried_out() -> None:
     till = Till()
     b = agent("B")
     a = agent("A", [PAY, call("transfer_to_b", id="t")], "Mine.", tools=[till.tool()], handoffs=[b])
@@ -99,10 +99,10 @@ async def test_code_cannot_get_round_the_approval() -> None:
     )
     result = await run(a, "Hi")
     assert result.final_output == "Mine."
-    assert "needs somebody's approval" in answers_of(result)[0]
+    assert "needs an approval" in answers_of(result)[0]
 
 
-async def test_a_capability_does_not_get_round_the_approval_of_the_declared_way() -> None:
+async def test_handoff_by_capability_needs_the_declared_approval() -> None:
     target = agent("target", "Mine.", capabilities=["sql"])
     ways = [handoff(target, needs_approval=True), handoff(capabilities_required=["sql"])]
     source = agent("source", call("transfer_to_agent_with_sql", id="t"), "No.", handoffs=ways)

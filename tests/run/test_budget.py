@@ -122,7 +122,7 @@ async def test_the_answer_that_goes_over_is_the_answer() -> None:
     assert result.final_output == "Done."
 
 
-async def test_a_reply_that_calls_too_much_makes_none_of_its_calls() -> None:
+async def test_reply_over_the_call_limit_makes_no_calls() -> None:
     a = agent("A", [LOOK, LOOK, LOOK], tools=[look_up])
     with pytest.raises(BudgetExceeded, match="0 of 2 tool calls are made") as caught:
         await Runner.run(a, "Hi", run_config=RunConfig(limits=Limits(tool_calls=2)))
@@ -186,7 +186,7 @@ async def test_an_unknown_price_is_no_limit() -> None:
 
 
 @pytest.mark.parametrize("limits", [None, Limits(tokens=100), Limits(cost=5)])
-async def test_nothing_is_said_of_prices_that_are_known_or_do_not_matter(limits: Limits | None) -> None:
+async def test_known_or_irrelevant_prices_cause_no_warning(limits: Limits | None) -> None:
     price = None if limits is None or limits.cost is None else 0.01
     model = ScriptedHandler([reply("Done.", usage=Usage(requests=1, cost=price))])
     result = await Runner.run(Agent("A", model=model), "Hi", run_config=RunConfig(limits=limits))
@@ -203,7 +203,7 @@ async def test_attempts_that_failed_are_requests() -> None:
         await Runner.run(a, "Hi", run_config=settings)
 
 
-async def test_no_more_attempts_are_made_than_there_may_be_requests() -> None:
+async def test_attempts_stop_at_the_request_limit() -> None:
     async def at_once(seconds: float) -> None:
         pass
 
@@ -215,7 +215,7 @@ async def test_no_more_attempts_are_made_than_there_may_be_requests() -> None:
     assert caught.value.result.usage.requests == 2
 
 
-async def test_a_run_that_goes_on_has_used_what_it_had_used() -> None:
+async def test_resumed_run_keeps_its_earlier_usage() -> None:
     a = busy()
     result = await Runner.run(a, "Hi", run_config=RunConfig(limits=Limits(tool_calls=1), on_limit="return"))
     state = RunState.from_json(result.state().to_json(), agents=[a])

@@ -104,7 +104,7 @@ async def test_one_approval_carries_out_one_call_in_a_session() -> None:
     assert (till.paid, len(second.interruptions)) == (1, 1)
 
 
-async def test_one_approval_carries_out_one_call_of_an_agent_that_was_asked() -> None:
+async def test_one_approval_allows_one_call_in_a_sub_run() -> None:
     till = Till()
     boss = agent(
         "boss",
@@ -124,7 +124,7 @@ async def test_decision_is_gone_once_its_call_is_done() -> None:
     assert not second.state().document.decisions
 
 
-async def test_decision_on_a_call_of_an_asked_agent_is_gone_once_it_is_done() -> None:
+async def test_decision_in_a_sub_run_is_used_once() -> None:
     till = Till()
     asked = clerk(till, twice("p", "q"))
     boss = agent(
@@ -152,7 +152,7 @@ async def test_decision_for_all_calls_of_a_tool_stays() -> None:
     assert (till.paid, len(second.state().document.decisions)) == (2, 1)
 
 
-async def test_what_waits_in_one_run_is_not_approved_in_another() -> None:
+async def test_approval_in_one_run_does_not_hold_in_another() -> None:
     """The two calls are the same to the letter."""
     till = Till()
     mine, others = clerk(till, twice("p")), clerk(till, twice("p"))
@@ -233,7 +233,7 @@ async def test_half_a_character_in_a_name_is_replaced(watched: bool) -> None:
 
 
 @WATCHED
-async def test_half_a_character_in_arguments_is_written_as_json_does(watched: bool) -> None:
+async def test_surrogate_half_in_arguments_is_escaped_as_json(watched: bool) -> None:
     """It is the same JSON, so the tool refuses it as it would have: no call is made of what was repaired."""
     asked = call("pay", id="p")
     asked["function"]["arguments"] = '{"amount": 5, "x": "\ud83d"}'
@@ -246,7 +246,7 @@ async def test_half_a_character_in_arguments_is_written_as_json_does(watched: bo
     assert (till.paid, result.interruptions) == (0, ())
 
 
-async def test_state_of_a_run_with_half_a_character_says_what_the_run_says() -> None:
+async def test_state_keeps_a_surrogate_half_as_the_run_does() -> None:
     asked = call("pay", {"amount": 5}, id=HALF)
     reply = {
         "role": "assistant",
@@ -301,7 +301,7 @@ def test_every_reply_that_is_taken_can_be_written(turns: list[list[tuple[str, st
 
 @examples(40)
 @given(st.lists(st.sampled_from(["approve", "reject", "neither"]), min_size=3, max_size=3), st.booleans())
-async def test_a_state_read_and_written_again_is_the_same_bytes(words: list[str], always: bool) -> None:
+async def test_state_round_trip_keeps_the_bytes(words: list[str], always: bool) -> None:
     asks = clerk(Till(), twice("p", "q", "r"))
     state = (await Runner.run(asks, "Pay.")).state()
     for one, word in zip(state.interruptions, words, strict=True):

@@ -218,7 +218,7 @@ class _CancelsAtTheEnd(RunHooks):
         await anyio.lowlevel.checkpoint()
 
 
-async def test_a_finished_tool_is_kept_when_its_hook_is_cancelled() -> None:
+async def test_finished_tool_is_kept_when_its_hook_is_cancelled() -> None:
     """The tool did its work, so the next run must know."""
     scope, stage = anyio.CancelScope(), Stage()
     stream = Runner.run_streamed(SCENES["one tool"].agent(stage), "Hi", hooks=_CancelsAtTheEnd(scope))
@@ -241,7 +241,7 @@ def lingering(ends: Callable[[], Any], usage: Usage | None) -> Handler:
     return function_handler(answer, name="lingering")
 
 
-async def test_a_complete_reply_is_kept_when_its_handler_is_cancelled_afterwards() -> None:
+async def test_complete_reply_is_kept_when_its_handler_is_cancelled() -> None:
     """What was received is counted and kept, the calls included."""
     scope = anyio.CancelScope()
 
@@ -258,7 +258,7 @@ async def test_a_complete_reply_is_kept_when_its_handler_is_cancelled_afterwards
     assert stream.result.warnings == ()
 
 
-async def test_text_that_was_shown_is_kept_when_the_stream_is_left() -> None:
+async def test_streamed_text_is_kept_when_the_stream_is_closed() -> None:
     """Half a reply is a message of its own, and says so."""
     stream = Runner.run_streamed(SCENES["answer"].agent(Stage()), "Hi")
     async with stream:
@@ -271,7 +271,7 @@ async def test_text_that_was_shown_is_kept_when_the_stream_is_left() -> None:
     assert stream.result.stop_reason == "unfinished"
 
 
-async def test_half_a_call_is_dropped_and_the_words_before_it_stay() -> None:
+async def test_partial_call_is_dropped_and_the_text_before_kept() -> None:
     """No tool runs and none is stored before its call is complete."""
     stage = Stage()
     stream = Runner.run_streamed(SCENES["one tool"].agent(stage), "Hi")

@@ -124,7 +124,7 @@ async def test_cancelled_as_a_task_at_every_step(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_cancelled_after_any_number_of_turns_of_the_event_loop(way: str) -> None:
+async def test_run_can_be_cancelled_at_any_event_loop_step(way: str) -> None:
     """Wherever the tasks of tools and agents stand then, and their threads."""
     for k in range(0, MOST, STRIDE):
         before, office, kept = len(anyio.get_running_tasks()), Office(), list[RunResult[Any]]()

@@ -169,7 +169,7 @@ async def test_of_those_that_tripped_the_first_declared_counts(kind: str) -> Non
 
 
 @each_kind
-async def test_what_one_of_them_sets_is_seen_by_nothing_else(kind: str) -> None:
+async def test_context_variable_of_one_check_stays_in_it(kind: str) -> None:
     seen: list[str] = []
 
     async def ask() -> bool:
@@ -210,7 +210,7 @@ async def test_what_is_no_failure_comes_out_as_it_is(kind: str) -> None:
         await run(kind, [fine, abort])
 
 
-async def test_a_function_that_is_not_async_is_done_before_the_next_is_asked() -> None:
+async def test_sync_check_ends_before_the_next_starts() -> None:
     asked: list[str] = []
 
     def strict(context: Any, owner: Any, value: Any) -> GuardrailResult:
@@ -227,7 +227,7 @@ async def test_a_function_that_is_not_async_is_done_before_the_next_is_asked() -
     assert asked == ["strict"]
 
 
-async def test_of_two_answers_of_a_tools_guardrails_the_first_declared_counts() -> None:
+async def test_first_declared_tool_guardrail_answer_counts() -> None:
     go = anyio.Event()
 
     def objecting(text: str) -> Any:
@@ -247,7 +247,7 @@ async def test_of_two_answers_of_a_tools_guardrails_the_first_declared_counts() 
     assert [message.get("content") for message in result.messages if message["role"] == "tool"] == ["first"]
 
 
-async def test_who_is_cancelled_meanwhile_leaves_none_behind() -> None:
+async def test_cancelled_run_leaves_no_check_running() -> None:
     ended: list[str] = []
     asked = 0
 

@@ -239,7 +239,7 @@ async def test_whatever_it_is_that_ends_the_run(how: Any, kind: type[Exception],
 
 
 @each_way
-async def test_a_tool_that_takes_too_long_is_the_end_as_well(stream: bool) -> None:
+async def test_tool_timeout_can_end_the_run(stream: bool) -> None:
     @tool(timeout=0.001, on_error="raise")
     async def late() -> str:
         """Take too long."""
@@ -267,7 +267,7 @@ async def test_arguments_that_are_to_end_the_run_do(stream: bool) -> None:
 
 
 @each_way
-async def test_an_unknown_name_that_is_to_end_the_run_lets_nothing_begin(stream: bool) -> None:
+async def test_unknown_tool_that_ends_the_run_starts_no_call(stream: bool) -> None:
     office = Office()
     made = calling("work", "nonsense", tools=office.tools())
     error = await error_of(made, stream=stream, raise_on={"unknown_tool"})
@@ -319,7 +319,7 @@ async def test_a_run_that_goes_on_knows_what_was_done(stream: bool) -> None:
 
 
 @each_way
-async def test_an_agent_that_waited_goes_on_though_the_run_ends(stream: bool) -> None:
+async def test_waiting_sub_run_is_kept_when_the_run_ends(stream: bool) -> None:
     """It was begun in the run before."""
     office = Office()
     office.waits.set()
@@ -351,7 +351,7 @@ async def test_a_wiring_mistake_ends_the_run_as_well() -> None:
     assert answers_of(error.result)[0] == CUT_OFF
 
 
-async def test_a_journal_does_not_begin_again_what_a_recorded_failure_ended() -> None:
+async def test_journal_does_not_restart_calls_after_a_recorded_failure() -> None:
     """The process died in the grace: what ended the run is written down, and the other call is not."""
     written: dict[str, str] = {}
 
@@ -375,7 +375,7 @@ async def test_a_journal_does_not_begin_again_what_a_recorded_failure_ended() ->
     assert "is not known" in answers_of(second.result)[0]
 
 
-async def test_an_executor_that_goes_one_by_one_begins_no_more() -> None:
+async def test_sequential_executor_starts_no_further_call() -> None:
     class OneByOne(InProcess):
         async def gather(self, calls: Any, body: Any) -> list[Outcome]:
             return [await body(each) for each in calls]

@@ -92,7 +92,7 @@ class Reason(str):
         return super().__getitem__(key)
 
 
-async def test_nothing_is_formatted_when_nobody_listens() -> None:
+async def test_log_lines_are_not_formatted_when_the_level_is_off() -> None:
     """A line that is not wanted costs a question."""
     logger = logging.getLogger("routelock.handoff")
     before = logger.level
@@ -142,7 +142,7 @@ async def test_a_log_that_fails_ends_no_run() -> None:
 
 
 @pytest.mark.usefixtures("broken")
-async def test_a_log_that_fails_beside_a_callback_that_fails_ends_no_run() -> None:
+async def test_failing_log_beside_a_failing_callback_ends_no_run() -> None:
     """The callback's failure is answered as if there were no log."""
 
     def raising(request: Any) -> Any:

@@ -112,7 +112,7 @@ async def test_after_a_tools_answer_it_is_asked_about() -> None:
     assert played.kinds.count("empty_reply") == 1
 
 
-async def test_what_is_asked_is_the_last_message_and_the_empty_one_is_not_shown() -> None:
+async def test_nudge_replaces_the_empty_reply_in_the_request() -> None:
     one = looking("", "It is on its way.")
     await Runner.run(one, "Hi")
     shown = requests(one)[2].messages
@@ -126,7 +126,7 @@ async def test_a_call_instead_of_words_is_fine() -> None:
     assert played.result.final_output == "Both are on their way."
 
 
-async def test_the_second_in_a_row_ends_the_run_with_what_there_is() -> None:
+async def test_second_empty_reply_in_a_row_ends_the_run() -> None:
     played = await both(lambda: looking("", "", "Never said."))
     assert isinstance(played.error, LoopDetected)
     assert "'A' gave an empty reply in turn 3, after it was told" in str(played.error)
@@ -136,7 +136,7 @@ async def test_the_second_in_a_row_ends_the_run_with_what_there_is() -> None:
     assert played.kinds.count("empty_reply") == 2
 
 
-async def test_two_that_are_not_in_a_row_are_each_asked_about() -> None:
+async def test_separate_empty_replies_are_each_nudged() -> None:
     other = call("look_up", {"order": 2})
     played = await both(lambda: looking("", other, "", "Both are on their way."))
     assert played.result.final_output == "Both are on their way."
@@ -158,14 +158,14 @@ async def test_after_bouncing_back_the_first_agent_is_asked() -> None:
     assert (played.result.final_output, played.result.last_agent.name) == ("A answers.", "A")
 
 
-async def test_one_of_each_agent_is_not_two_in_a_row() -> None:
+async def test_empty_replies_are_counted_per_agent() -> None:
     played = await both(
         lambda: agent("A", LOOK, "", TO_B, handoffs=[agent("B", "", "B answers.")], tools=[look_up])
     )
     assert played.result.final_output == "B answers."
 
 
-async def test_whoever_was_asked_something_is_asked_again_before_the_answer_goes_back() -> None:
+async def test_empty_answer_to_a_caller_is_nudged_first() -> None:
     asked = handoff(agent("B", "", "B."), return_to_caller=True)
     result = await Runner.run(agent("A", TO_B, "A answers.", handoffs=[asked]), "Hi")
     assert (result.final_output, answers_of(result)) == ("A answers.", ["B."])
@@ -218,7 +218,7 @@ async def test_no_turn_is_left_to_ask_in() -> None:
     assert isinstance(played.error, MaxTurnsExceeded)
 
 
-async def test_an_empty_reply_where_an_object_is_due_is_corrected_as_a_wrong_one() -> None:
+async def test_empty_reply_with_an_output_type_is_invalid_output() -> None:
     class Order(BaseModel):
         number: int
 
@@ -256,7 +256,7 @@ async def test_no_run_goes_round_on_nothing(script: list[str]) -> None:
     assert [False, False] not in [said[place : place + 2] for place in range(len(said) - 2)]
 
 
-async def test_a_thought_that_was_cut_is_no_answer_and_said_to_be_one() -> None:
+async def test_cut_reasoning_alone_is_an_empty_reply() -> None:
     """As a model with ``<think>`` tags leaves it that runs out of tokens before it has closed them."""
     played = await both(lambda: Agent("A", model=ScriptedHandler([reply("", reasoning="I wonder")])))
     assert played.result.final_output == ""

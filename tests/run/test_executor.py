@@ -31,7 +31,7 @@ async def play(scene: Scene, executor: Executor, stage: Stage) -> tuple[dict[str
     return facts(result), ""
 
 
-async def test_every_call_passes_with_a_key_that_says_what_it_is() -> None:
+async def test_every_call_reaches_the_executor_with_its_key() -> None:
     recording = Recording()
     await play(SCENES["chain"], recording, Stage())
     assert [(step.key, step.op, step.run_id) for step in recording.calls] == [
@@ -64,7 +64,7 @@ async def test_a_run_that_is_repeated_makes_the_same_calls(scene: str) -> None:
 
 
 @pytest.mark.parametrize("scene", sorted(SCENES.keys() - {"retried", "failing"}))
-async def test_a_replayed_run_gives_the_same_result_and_runs_nothing(scene: str) -> None:
+async def test_replayed_run_has_the_same_result_and_runs_nothing(scene: str) -> None:
     recording, stage = Recording(), Stage()
     expected = await play(SCENES[scene], recording, Stage())
     assert await play(SCENES[scene], Replaying(recording), stage) == expected
@@ -80,7 +80,7 @@ async def test_one_executor_can_serve_many_runs() -> None:
     assert recording.journal.keys() == {("one", "t1.model.A"), ("two", "t1.model.A")}
 
 
-async def test_a_model_step_says_all_that_the_model_is_asked() -> None:
+async def test_arguments_of_a_model_step_have_the_whole_request() -> None:
     recording = Recording()
     agent = Agent("A", "Be brief.", model=ScriptedHandler(["Hi"], name="h"), model_settings={"seed": 7})
     await Runner.run(agent, "Hello", run_config=RunConfig(executor=recording))

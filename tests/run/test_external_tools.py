@@ -99,7 +99,7 @@ async def test_every_agent_is_offered_them() -> None:
     assert played.result.last_agent.name == "B"
 
 
-async def test_they_win_over_an_own_tool_of_the_same_name() -> None:
+async def test_external_tool_replaces_an_own_tool_of_that_name() -> None:
     mine = {"type": "function", "function": {"name": "add", "description": "Mine."}}
     played = await asked(added(1, id="c"), external_tools=[mine])
     assert [made["id"] for made in played.result.pending] == ["c"]
@@ -107,7 +107,7 @@ async def test_they_win_over_an_own_tool_of_the_same_name() -> None:
 
 
 @pytest.mark.parametrize("reachable", [True, False])
-async def test_one_that_is_named_like_a_handoff_is_refused_before_any_call(reachable: bool) -> None:
+async def test_external_tool_named_like_a_handoff_is_refused(reachable: bool) -> None:
     """Whether of the first agent or of one that comes later: a transfer would never happen."""
     c = Agent("C", model=ScriptedHandler([]))
     b = Agent("B", model=ScriptedHandler([]), handoffs=[c])
@@ -118,7 +118,7 @@ async def test_one_that_is_named_like_a_handoff_is_refused_before_any_call(reach
         Runner.run_streamed(agent, "Hi", run_config=config)
 
 
-async def test_one_that_is_named_like_an_exposed_handler_is_refused() -> None:
+async def test_external_tool_named_like_an_exposed_handler_is_refused() -> None:
     agent = guide(handlers=[Voice("s", expose=True)])
     config = RunConfig(external_tools=[{"type": "function", "function": {"name": "transfer_to_s"}}])
     with pytest.raises(ConfigError, match="is named like a handoff"):
@@ -185,7 +185,7 @@ async def test_broken_arguments_are_the_callers_to_judge() -> None:
     assert played.result.errors == ()
 
 
-async def test_a_missing_id_is_made_up_and_the_same_everywhere() -> None:
+async def test_missing_call_id_is_the_same_everywhere() -> None:
     made: Any = {"type": "function", "function": {"name": "where", "arguments": "{}"}}
     script: list[Any] = [MessageDone(message={"role": "assistant", "content": None, "tool_calls": [made]})]
     played = await asked(script)
@@ -224,7 +224,7 @@ async def test_the_last_turn_will_do() -> None:
     assert played.error is None
 
 
-async def test_an_own_tool_that_ends_the_run_ends_it_with_its_error() -> None:
+async def test_own_tool_beside_it_can_end_the_run() -> None:
     def fail(context: Any, arguments: str) -> str:
         raise ValueError("broken")
 
@@ -237,7 +237,7 @@ async def test_an_own_tool_that_ends_the_run_ends_it_with_its_error() -> None:
     assert tool_messages(played.result)["w"] == NO_ANSWER
 
 
-async def test_an_unknown_tool_beside_it_ends_the_run_if_it_says_so() -> None:
+async def test_unknown_tool_beside_it_can_end_the_run() -> None:
     played = await asked([call("where"), call("nothing")], raise_on=["unknown_tool"])
     assert isinstance(played.error, ModelBehaviorError)
     assert played.result.pending == ()
@@ -251,7 +251,7 @@ def with_b(*replies: Any) -> Agent[Any]:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-async def test_a_transfer_in_the_same_reply_is_answered_and_not_made(order: int) -> None:
+async def test_handoff_beside_an_external_call_is_not_carried_out(order: int) -> None:
     """Who would be asked next is not who made the call."""
     played = await asked([call("where", id="w"), call("transfer_to_b", id="t")][::order], make=with_b)
     assert played.result.last_agent.name == "A"
@@ -261,7 +261,7 @@ async def test_a_transfer_in_the_same_reply_is_answered_and_not_made(order: int)
     assert any(isinstance(event, HandoffFailed) for event in played.events)
 
 
-async def test_a_request_in_the_same_reply_is_answered_and_not_made() -> None:
+async def test_handoff_request_beside_it_is_not_carried_out() -> None:
     def make(*replies: Any) -> Agent[Any]:
         ask = Tool(name="ask", on_invoke_tool=lambda context, arguments: HandoffRequest("s", reason="why"))
         return guide(*replies, tools=[ask], handlers=[Voice("s")])
@@ -273,7 +273,7 @@ async def test_a_request_in_the_same_reply_is_answered_and_not_made() -> None:
     assert (outcome(record), record.reason) == ("not_taken", "why")
 
 
-async def test_the_callback_of_a_transfer_that_is_not_made_is_not_called() -> None:
+async def test_skipped_handoff_does_not_call_its_callback() -> None:
     seen: list[Any] = []
 
     def make(*replies: Any) -> Agent[Any]:
@@ -333,7 +333,7 @@ async def test_answers_that_are_missing_are_filled_in(given_: list[str]) -> None
     assert texts == {call_id: "done" if call_id in given_ else NO_ANSWER for call_id in ("w", "c")}
 
 
-async def test_an_answer_to_what_nobody_asked_does_no_harm() -> None:
+async def test_result_for_an_unknown_call_is_ignored() -> None:
     played = await asked(call("where", id="w"))
     result, _ = await resume(played.result, answers(("w", "here"), ("other", "what?")))
     assert result.final_output == "Turn left."
@@ -396,7 +396,7 @@ async def test_a_replayed_run_ends_with_the_same_calls() -> None:
     assert [step.key for step in recording.calls if step.op == "tool"] == ["t1.tool.add.call_1_1"]
 
 
-async def test_a_run_that_is_cancelled_before_its_end_has_nothing_pending() -> None:
+async def test_cancelled_run_has_no_pending_calls() -> None:
     """The caller was not told to act."""
     scope = anyio.CancelScope()
 
@@ -420,7 +420,7 @@ async def test_turns_before_it_count_as_always() -> None:
     assert isinstance(played.error, MaxTurnsExceeded)
 
 
-async def test_a_mistake_beside_it_does_not_end_the_run_with_an_error() -> None:
+async def test_mistake_beside_it_does_not_end_the_run() -> None:
     """The caller is asked first; whether the model mends its ways shows later."""
     played = await asked([call("where"), call("nothing")], max_mistakes=1)
     assert played.result.stop_reason == "requires_action"
@@ -434,7 +434,7 @@ async def test_what_is_pending_may_be_edited() -> None:
     assert said[0]["function"]["arguments"] == '{"x": 1}'
 
 
-async def test_the_callers_tools_are_no_foreign_calls_to_anybody() -> None:
+async def test_external_calls_are_shown_as_calls_to_every_agent() -> None:
     """Whoever is in charge can call them, so another agent's call of one is shown, and not told in a note."""
     model = ScriptedHandler([call("transfer_to_b"), call("where", id="w"), "Done."])
     a = Agent("a", model=model, handoffs=[Agent("b", model=model)])

@@ -199,7 +199,7 @@ async def test_what_it_took_is_counted(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", FAILURES)
-async def test_the_next_run_goes_on_with_what_the_caller_saw(what: str) -> None:
+async def test_next_run_continues_from_the_callers_view(what: str) -> None:
     target, _ = FAILURES[what]
     made = team(target(), "I do it myself.", "Again.")
     first = await Runner.run(made, "Hi", max_turns=20)
@@ -256,7 +256,7 @@ async def test_the_innermost_caller_is_told() -> None:
     assert [record.status for record in played.result.handoffs] == ["COMPLETED", "FAILED"]
 
 
-async def test_a_failure_may_pass_through_all_who_wait() -> None:
+async def test_failure_can_pass_through_all_callers() -> None:
     def three() -> Agent[Any]:
         c = Agent("C", model=ScriptedHandler([ProviderError("down")], name="C"))
         again = ProviderError("also down")
@@ -269,7 +269,7 @@ async def test_a_failure_may_pass_through_all_who_wait() -> None:
     assert played.result.final_output == "I do it myself."
 
 
-async def test_an_agent_that_was_handed_on_to_fails_for_the_caller() -> None:
+async def test_failure_after_a_further_handoff_reaches_the_caller() -> None:
     def three() -> Agent[Any]:
         c = Agent("C", model=ScriptedHandler([ProviderError("down")], name="C"))
         return team(agent("B", call("transfer_to_c", id="c"), handoffs=[c]))
@@ -313,7 +313,7 @@ async def test_places_are_given_back() -> None:
     assert (capacity.free("B"), capacity.free("C")) == (1, 1)
 
 
-async def test_a_place_is_free_again_while_the_run_goes_on() -> None:
+async def test_failed_target_releases_its_slot() -> None:
     capacity, free = Capacity({"B": 1, "C": 1}), list[Any]()
 
     @tool
@@ -345,7 +345,7 @@ async def test_its_silence_is_not_held_against_the_caller() -> None:
     assert played.result.final_output == "Now I speak."
 
 
-async def test_a_mistake_before_an_answer_is_not_held_against_the_caller() -> None:
+async def test_mistakes_of_the_target_do_not_count_for_the_caller() -> None:
     def made() -> Agent[Any]:
         b = agent("B", "no number", "no number either", "7", output_type=int)
         return team(b, call("nothing"), "Seven.")
@@ -398,7 +398,7 @@ async def test_a_turn_that_failed_counts() -> None:
         await Runner.run(made, "Hi", max_turns=2)
 
 
-async def test_calls_that_it_had_left_are_answered_and_wait_no_more() -> None:
+async def test_open_calls_of_a_failed_target_are_answered() -> None:
     """One tool waits for an approval while another one stops the target: it cannot be approved any more."""
 
     def made() -> Agent[Any]:
@@ -434,7 +434,7 @@ async def test_raise_on_ends_the_run() -> None:
     assert played.result.handoffs[0].status is HandoffStatus.FAILED
 
 
-async def test_raise_on_ends_the_run_of_one_that_is_too_slow() -> None:
+async def test_raise_on_ends_the_run_on_a_timeout() -> None:
     async def never(request: Request) -> str:
         await anyio.sleep_forever()
         return ""
@@ -444,7 +444,7 @@ async def test_raise_on_ends_the_run_of_one_that_is_too_slow() -> None:
         await Runner.run(team(b, run_timeout=0.02), "Hi", run_config=RunConfig(raise_on=["failed_handoff"]))
 
 
-async def test_a_mistake_of_the_target_that_is_to_end_the_run_does() -> None:
+async def test_raise_on_ends_the_run_on_a_targets_mistake() -> None:
     played = await both(lambda: team(agent("B", call("nothing"))), raise_on=["unknown_tool"])
     assert isinstance(played.error, ModelBehaviorError)
     arguments = call("look_up", {"order": "x"})
@@ -472,7 +472,7 @@ async def test_the_time_of_the_run_ends_it() -> None:
         )
 
 
-async def test_a_limit_of_a_run_within_its_handler_is_its_failure() -> None:
+async def test_limit_of_a_run_in_a_handler_is_a_failure() -> None:
     async def asks(request: Request) -> str:
         inner = agent("inner", *[call("look_up", {"order": n}) for n in range(9)], tools=[look_up])
         return (await Runner.run(inner, "Hi", max_turns=2)).final_output
@@ -549,7 +549,7 @@ async def test_a_resumed_target_may_fail(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("what", FAILURES)
-async def test_a_run_that_failed_for_it_goes_on_where_it_stood(what: str) -> None:
+async def test_run_ended_by_a_target_can_be_resumed(what: str) -> None:
     """The caller was told, and then the run was left: nothing of the target's turn is taken up again."""
     target, why = FAILURES[what]
     made = team(target())

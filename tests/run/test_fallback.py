@@ -189,7 +189,7 @@ async def test_a_prompt_that_raises_is_not_fallen_back_from() -> None:
     ],
     ids=["text", "empty text", "reasoning", "call", "whole reply"],
 )
-async def test_after_the_first_token_nobody_else_is_asked(shown: list[HandlerEvent]) -> None:
+async def test_no_fallback_after_the_first_token(shown: list[HandlerEvent]) -> None:
     """The reader would see two answers."""
     played = await falling([*shown, ServerFailed("cut")], "Backup.")
     assert isinstance(played.error, ServerFailed)
@@ -272,7 +272,7 @@ async def test_a_refused_call_costs_nothing_and_is_counted() -> None:
     assert not played.result.usage.estimated
 
 
-async def test_a_call_of_which_nobody_knows_is_counted_as_an_estimate() -> None:
+async def test_call_without_usage_counts_as_an_estimate() -> None:
     played = await falling(ProviderTimeout("slow"), "Backup.")
     assert (played.result.usage.requests, played.result.usage.estimated) == (2, True)
 
@@ -326,14 +326,14 @@ async def test_the_last_error_is_raised_when_all_fail() -> None:
     assert played.result.usage.requests == 2
 
 
-async def test_an_odd_exception_at_the_end_is_a_handler_error() -> None:
+async def test_unexpected_exception_at_the_end_is_a_handler_error() -> None:
     played = await falling(ServerFailed("one"), ZeroDivisionError("two"))
     assert isinstance(played.error, HandlerError)
     assert "'h1'" in str(played.error)
     assert isinstance(played.error.__cause__, ZeroDivisionError)
 
 
-async def test_a_handler_alone_has_nobody_to_fall_back_to() -> None:
+async def test_single_handler_has_no_fallback() -> None:
     assert isinstance((await falling(ServerFailed("down"))).error, ServerFailed)
 
 
@@ -359,7 +359,7 @@ async def test_the_backup_is_retried_as_well() -> None:
     assert kinds(played)[-2:] == ["fallback", "provider"]
 
 
-async def test_a_stream_that_was_declared_void_is_fallen_back_from() -> None:
+async def test_void_stream_allows_a_fallback() -> None:
     """``Retry(mid_stream=True)`` told the reader that what was shown does not count."""
     retry = Retry(attempts=2, mid_stream=True, sleep=QUICK.sleep)
     first = [TextDelta("Hel"), ConnectionFailed("cut")]
@@ -424,7 +424,7 @@ async def test_a_forced_tool_is_forced_for_the_backup_too() -> None:
 # -- families --
 
 
-async def test_what_one_vendor_wrote_for_itself_is_not_shown_to_the_backup() -> None:
+async def test_provider_data_is_not_shown_to_the_backup() -> None:
     def make() -> Agent[Any]:
         private = {"content": "Let me add.", "tool_calls": [ADD], "reasoning_content": "secret"}
         private["thinking_blocks"] = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
@@ -465,7 +465,7 @@ def asks(target: Any) -> Tool:
     return Tool(name="ask", on_invoke_tool=lambda context, arguments: HandoffRequest(target, input={"n": 1}))
 
 
-async def test_the_default_answers_for_a_handler_that_was_handed_over_to() -> None:
+async def test_default_replaces_a_failed_handoff_handler() -> None:
     def make() -> Agent[Any]:
         guest = Voice("guest", InvalidRequest("down"))
         default = Voice("h0", call("transfer_to_guest"), "I do it myself.")
@@ -476,7 +476,7 @@ async def test_the_default_answers_for_a_handler_that_was_handed_over_to() -> No
     assert [made.handler for made in played.result.calls] == ["h0", "guest", "h0"]
 
 
-async def test_the_next_by_priority_answers_for_a_handler_of_the_agent() -> None:
+async def test_next_handler_by_priority_replaces_a_failed_one() -> None:
     """Not the default: that one has handed over."""
 
     def make() -> Agent[Any]:
@@ -499,7 +499,7 @@ async def test_what_was_passed_along_reaches_the_stand_in() -> None:
     assert played.asked("h2")[0].handoff_input == {"n": 1}
 
 
-async def test_an_agent_that_takes_over_falls_back_to_its_own() -> None:
+async def test_handoff_target_falls_back_to_its_own_handlers() -> None:
     def make() -> Agent[Any]:
         b = Agent("B", handlers=[Voice("b0", InvalidRequest("down")), Voice("b1", "B's backup.")])
         return Agent("A", handlers=[Voice("h0", call("transfer_to_b")), Voice("h1", "never")], handoffs=[b])
@@ -507,7 +507,7 @@ async def test_an_agent_that_takes_over_falls_back_to_its_own() -> None:
     assert (await fall(make)).result.final_output == "B's backup."
 
 
-async def test_a_failure_of_one_agents_handler_is_not_held_against_anothers_of_that_name() -> None:
+async def test_failed_handler_does_not_count_for_another_agents() -> None:
     """They may be two models that are called the same."""
 
     def make() -> Agent[Any]:
@@ -518,7 +518,7 @@ async def test_a_failure_of_one_agents_handler_is_not_held_against_anothers_of_t
     assert (await fall(make)).result.final_output == "B's own h0."
 
 
-async def test_an_agent_that_is_returned_to_is_answered_for_by_its_backup() -> None:
+async def test_caller_keeps_its_backup_after_a_return() -> None:
     """It stays for the rest of the run: who is down is not asked again after each detour."""
 
     def make() -> Agent[Any]:
@@ -542,7 +542,7 @@ async def test_the_runs_model_falls_back_to_the_agents_others() -> None:
     assert result.final_output == "Backup."
 
 
-async def test_a_run_that_starts_at_a_handler_falls_back_from_there() -> None:
+async def test_fallback_begins_at_the_handler_of_the_run() -> None:
     played = await falling("never", InvalidRequest("down"), "Next.", handler="h1")
     assert played.result.final_output == "Next."
 
@@ -550,7 +550,7 @@ async def test_a_run_that_starts_at_a_handler_falls_back_from_there() -> None:
 # -- the text is shown --
 
 
-async def test_a_streamed_run_shows_the_whole_text_of_a_backup_that_does_not_stream() -> None:
+async def test_streamed_run_shows_the_text_of_a_plain_backup() -> None:
     async def whole(request: Any) -> str:
         return "The whole answer."
 
@@ -574,7 +574,7 @@ async def test_a_streamed_run_shows_the_whole_text_of_a_backup_that_does_not_str
     ],
     ids=["nothing", "reasoning", "a part", "empty text", "all", "a call that was not made"],
 )
-async def test_a_streamed_run_shows_the_whole_text_whatever_the_handler_showed(events: list[Any]) -> None:
+async def test_streamed_run_always_shows_the_whole_text(events: list[Any]) -> None:
     """Joined, the text deltas are the final text."""
     done = MessageDone(message={"role": "assistant", "content": "The answer."})
     played = await both(lambda: Agent("A", model=Voice("v", [*events, done])))
@@ -595,7 +595,7 @@ async def test_what_was_shown_is_not_shown_again() -> None:
     assert TextDelta("Let me see.") in seen
 
 
-async def test_a_text_that_is_not_what_was_shown_is_not_repaired() -> None:
+async def test_text_that_differs_from_its_deltas_is_kept() -> None:
     """Two texts joined would be a third one; the complete message says what counts."""
     seen = await events_of(
         TextDelta("Foo"), MessageDone(message={"role": "assistant", "content": "Bar and more."})
@@ -695,7 +695,7 @@ async def test_a_stream_may_be_left_at_the_fallback() -> None:
     assert [made.handler for made in stream.result.calls] == ["h0"]
 
 
-async def test_an_error_of_the_reader_is_not_taken_for_the_handlers() -> None:
+async def test_error_of_the_reader_causes_no_fallback() -> None:
     agent = team("One two.", "Backup.")
     stream = Runner.run_streamed(agent, "Hi", run_config=RunConfig(fallback=True))
 

@@ -55,7 +55,7 @@ async def play(start: Agent[Any], stream: bool = False, **config: Any) -> RunRes
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_caller_gets_the_output_as_the_answer_to_its_call(stream: bool) -> None:
+async def test_output_is_the_result_of_the_callers_call(stream: bool) -> None:
     a, b = team()
     result = await play(a, stream)
     assert (result.final_output, result.last_agent) == ("It is 42.", a)
@@ -67,7 +67,7 @@ async def test_streamed_and_plain_are_the_same() -> None:
     assert facts(await play(team()[0])) == facts(await play(team()[0], stream=True))
 
 
-async def test_the_caller_sees_nothing_of_how_the_answer_came_about() -> None:
+async def test_caller_does_not_see_the_targets_work() -> None:
     b = Agent(
         "B", model=ScriptedHandler([call("look_up", {"order": 7}), "On its way."], name="B"), tools=[look_up]
     )
@@ -77,7 +77,7 @@ async def test_the_caller_sees_nothing_of_how_the_answer_came_about() -> None:
     assert answers_of(result) == ["order 7 is on its way", "On its way."]
 
 
-async def test_the_call_is_answered_once_and_what_is_left_is_input_for_the_next_run() -> None:
+async def test_answered_call_is_valid_input_for_the_next_run() -> None:
     a, _ = team()
     first = await play(a)
     again = first.to_input_list()
@@ -86,20 +86,20 @@ async def test_the_call_is_answered_once_and_what_is_left_is_input_for_the_next_
     assert [text_of(message) for message in again if message["role"] == "assistant"][-1] == "It is 42."
 
 
-async def test_the_next_run_shows_the_caller_nothing_that_it_did_not_see() -> None:
+async def test_next_run_hides_the_targets_work_from_the_caller() -> None:
     a, _ = team(TO_B, "It is 42.", "Again.")
     first = await play(a)
     await Runner.run(a, [*first.to_input_list(), HI])
     assert [message["role"] for message in shown(a, 2)] == ["user", "assistant", "tool", "assistant", "user"]
 
 
-async def test_what_was_said_before_an_answer_came_is_input_for_the_next_run() -> None:
+async def test_unfinished_answer_is_input_for_the_next_run() -> None:
     b = agent("B", call("look_up", {"order": 7}), tools=[look_up])
     first = await Runner.run(team(b=b)[0], "Hi", max_turns=2, run_config=RunConfig(on_limit="return"))
     assert "order 7 is on its way" in [text_of(message) for message in first.to_input_list()]
 
 
-async def test_the_events_say_who_speaks() -> None:
+async def test_events_name_the_active_agent() -> None:
     a, _ = team()
     async with Runner.run_streamed(a, "Hi") as stream:
         events = [event async for event in stream]
@@ -113,7 +113,7 @@ async def test_the_events_say_who_speaks() -> None:
     ]
 
 
-async def test_tools_beside_it_are_answered_before_and_stand_where_they_were_called() -> None:
+async def test_tools_beside_it_keep_the_call_order() -> None:
     both = [TO_B, call("look_up", {"order": 7}, id="l")]
     b = agent("B", "Forty-two.")
     a = agent("A", both, "Done.", tools=[look_up], handoffs=[handoff(b, return_to_caller=True)])
@@ -121,7 +121,7 @@ async def test_tools_beside_it_are_answered_before_and_stand_where_they_were_cal
     assert sorted(str(m.get("tool_call_id")) for m in shown(a, 1) if m["role"] == "tool") == ["l", "t"]
 
 
-async def test_the_caller_is_told_which_of_its_transfers_were_not_made() -> None:
+async def test_caller_learns_which_handoffs_were_skipped() -> None:
     """It goes on, so it must not take what it asked for beside this one for never asked, or for done."""
     b, c = agent("B", "Forty-two."), agent("C")
     asks = [call("transfer_to_b", id="t"), call("transfer_to_c", id="u")]
@@ -134,7 +134,7 @@ async def test_the_caller_is_told_which_of_its_transfers_were_not_made() -> None
     assert len(shown(b)) == 2  # who was asked sees a note of that one transfer, and the question
 
 
-async def test_a_filter_shapes_what_the_target_sees_and_not_what_the_caller_does() -> None:
+async def test_filter_changes_the_targets_view_only() -> None:
     a, b = team(preserve_context=False)
     await play(a)
     assert shown(b) == [HI]
@@ -150,7 +150,7 @@ async def test_callers_may_wait_for_callers() -> None:
     assert answers_of(result) == ["C.", "B after C."]
 
 
-async def test_who_is_handed_on_to_answers_the_caller() -> None:
+async def test_target_of_a_further_handoff_answers_the_caller() -> None:
     c = agent("C", "From C.")
     a, _ = team(TO_B, "Done.", b=agent("B", call("transfer_to_c"), handoffs=[c]))
     result = await play(a)
@@ -200,7 +200,7 @@ async def test_the_record_says_that_the_work_is_done() -> None:
     assert (record.status, record.tokens) == (HandoffStatus.COMPLETED, 15)
 
 
-async def test_who_waits_keeps_its_place() -> None:
+async def test_waiting_caller_keeps_its_capacity_slot() -> None:
     capacity, free = Capacity({"B": 1, "C": 1}), []
 
     def look(context: Any) -> str:
@@ -217,7 +217,7 @@ async def test_who_waits_keeps_its_place() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_error_of_the_target_is_told_to_the_caller(stream: bool) -> None:
+async def test_caller_is_told_of_the_targets_error(stream: bool) -> None:
     b = Agent("B", model=ScriptedHandler([ProviderError("down")]))
     a, _ = team(TO_B, "I do it myself.", b=b)
     result = await play(a, stream)
@@ -234,7 +234,7 @@ async def test_turns_are_counted_over_all() -> None:
         await Runner.run(a, "Hi", max_turns=2)
 
 
-async def test_the_targets_output_guardrails_hold_and_the_runs_wait_for_the_end() -> None:
+async def test_targets_guardrails_check_its_answer_and_the_runs_do_not() -> None:
     seen: list[str] = []
 
     def watch(context: Any, who: Any, output: Any) -> GuardrailResult:
@@ -305,7 +305,7 @@ async def test_giving_up_is_an_event() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_who_has_waited_longest_goes_on() -> None:
+async def test_caller_with_the_earliest_deadline_goes_on() -> None:
     c = Agent("C", model=function_handler(_never))
     b = agent("B", call("transfer_to_c", id="c"), "B.", handoffs=[handoff(c, return_to_caller=True)])
     a, _ = team(TO_B, "A.", b=b, run_timeout=0.05)
@@ -322,7 +322,7 @@ async def test_who_has_waited_longest_goes_on() -> None:
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("stream", [False, True])
-async def test_nobody_waits_longer_for_a_consent_than_for_the_answer(stream: bool) -> None:
+async def test_deadline_of_the_caller_limits_the_acceptance_too(stream: bool) -> None:
     """B asks C, who never says yes or no; A goes on when its patience is over."""
 
     async def undecided(request: HandoffRequest) -> None:
@@ -342,7 +342,7 @@ async def test_nobody_waits_longer_for_a_consent_than_for_the_answer(stream: boo
 
 
 @pytest.mark.virtual_time
-async def test_a_turn_in_which_nobody_is_asked_any_more_does_not_count() -> None:
+async def test_turn_without_a_model_call_does_not_count() -> None:
     async def slow(context: Any, agent: Agent[Any]) -> str:
         await anyio.sleep(0.1)
         return "Be brief."

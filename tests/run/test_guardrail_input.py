@@ -128,9 +128,7 @@ KINDS: dict[str, tuple[Callable[[Models], Agent[Any]], Callable[[Models], Awaita
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_input_guardrail_is_given_what_the_model_is_shown(
-    kind: str, stream: bool, beside: bool
-) -> None:
+async def test_input_guardrail_gets_the_models_messages(kind: str, stream: bool, beside: bool) -> None:
     make, begin, config = KINDS[kind]
     models = Models(Judge())
     of_run = Judge()
@@ -204,7 +202,7 @@ async def test_the_question_stands_last_though_calls_stay_calls(
     assert_valid(list(result.calls[-1].messages))
 
 
-async def test_a_handler_that_takes_over_again_is_shown_what_it_was_shown() -> None:
+async def test_returning_handler_sees_the_same_messages() -> None:
     default = Voice("m", LOOK, TO_B, TO_B, priority=1, expose=True)
     specialist = Voice("b", LOOK, call("transfer_to_m"), "Done.", expose=True)
     agent = Agent("a", handlers=[default, specialist], tools=[look_up])
@@ -236,7 +234,7 @@ def told_of(messages: list[Message]) -> list[str]:
     return [json.loads(line[2:])["called"] for note in notes for line in note.splitlines()[1:]]
 
 
-async def test_calls_of_another_agents_run_are_told_in_a_note() -> None:
+async def test_calls_of_another_agents_run_become_a_note() -> None:
     """Though nothing was handed over: the app chose who answers."""
     shown = await shown_to(Agent("b", model=ScriptedHandler(["Hello."])), await before())
     assert told_of(shown) == ["look_up", "invented"]
@@ -244,7 +242,7 @@ async def test_calls_of_another_agents_run_are_told_in_a_note() -> None:
     assert shown[-1:] == HI
 
 
-async def test_the_same_agent_is_shown_its_calls_as_it_made_them() -> None:
+async def test_agent_sees_its_own_calls_as_calls() -> None:
     """Also the one of a tool that there is not, and one that is gone."""
     given = await before()
     for tools in ([look_up], []):
@@ -259,14 +257,14 @@ async def test_a_tool_that_both_agents_have_stays_a_call() -> None:
     assert [call_["function"]["name"] for message in shown for call_ in calls_of(message)] == ["look_up"]
 
 
-async def test_a_tool_of_the_callers_stays_a_call_for_every_agent() -> None:
+async def test_external_call_stays_a_call_for_every_agent() -> None:
     external = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
     config = RunConfig(external_tools=[external])
     agent = Agent("b", model=ScriptedHandler(["Hello."]))
     assert told_of(await shown_to(agent, await before(), run_config=config)) == ["invented"]
 
 
-async def test_a_target_of_a_later_run_is_told_of_all_calls() -> None:
+async def test_target_in_a_later_run_sees_all_calls_noted() -> None:
     c = Agent("c", model=ScriptedHandler(["Hello."]))
     b = Agent("b", model=ScriptedHandler([call("transfer_to_c")]), handoffs=[c])
     result = await Runner.run(b, await before())
@@ -274,7 +272,7 @@ async def test_a_target_of_a_later_run_is_told_of_all_calls() -> None:
     assert [note.count("called") for note in notes] == [2, 0]
 
 
-async def test_with_shown_calls_those_of_before_are_shown_as_well() -> None:
+async def test_earlier_calls_are_shown_as_calls_on_request() -> None:
     shown = await shown_to(Agent("b", model=ScriptedHandler(["Hello."])), await before(), run_config=SHOWN)
     assert told_of(shown) == []
 

@@ -79,7 +79,7 @@ async def test_a_run_starts_at_the_handler_that_it_names() -> None:
     assert (played.result.final_output, played.result.last_handler) == ("H.", "h")
 
 
-async def test_that_is_for_this_run_and_its_first_agent_only() -> None:
+async def test_run_handler_holds_for_the_first_agent_only() -> None:
     b = Agent("B", model=Voice("b", "B."), handlers=[Voice("h")])
     agent = Agent("A", model=Voice("m", "M."), handlers=[Voice("h", call("transfer_to_b"))], handoffs=[b])
     assert (await Runner.run(agent, "Hi", run_config=RunConfig(handler="h"))).last_handler == "b"
@@ -91,12 +91,12 @@ async def test_a_handler_that_the_run_names_must_be_there() -> None:
         Runner.run_streamed(Agent("A", model=Voice("m")), "Hi", run_config=RunConfig(handler="x"))
 
 
-async def test_an_agent_with_nothing_to_answer_is_told_so_before_anything() -> None:
+async def test_agent_without_a_handler_fails_before_any_call() -> None:
     with pytest.raises(NoHandlerError, match="Agent 'A' has no model"):
         Runner.run_streamed(Agent("A"), "Hi")
 
 
-async def test_an_agent_that_takes_over_starts_at_its_own_default() -> None:
+async def test_handoff_target_starts_at_its_own_default() -> None:
     def make() -> Agent[Any]:
         b = Agent("B", handlers=[Voice("b2"), Voice("b1", "B1.", priority=1)])
         return Agent("A", model=Voice("m", call("transfer_to_b")), handoffs=[b])
@@ -159,14 +159,14 @@ async def test_an_exposed_default_is_a_way_back() -> None:
     assert played.result.final_output == "M again."
 
 
-async def test_a_handler_that_is_exposed_and_declared_is_offered_once_as_declared() -> None:
+async def test_exposed_and_declared_handler_is_offered_once() -> None:
     one = Voice("one", expose=True)
     edge = handoff(one, tool_name_override="go")
     agent = Agent("A", model=Voice("m"), handlers=[one], handoffs=[edge])
     assert [each.tool_name for each in agent.edges] == ["go"]
 
 
-async def test_two_that_would_be_offered_by_one_name_are_refused() -> None:
+async def test_two_handlers_with_one_tool_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="are all offered as 'transfer_to_a_b'"):
         Agent("A", handlers=[Voice("a b", expose=True), Voice("a-b", expose=True)])
 
@@ -195,7 +195,7 @@ async def test_the_defaults_own_is_left_out() -> None:
     assert "default's own" not in str(system)
 
 
-async def test_the_system_prompt_is_the_same_in_every_turn_whoever_is_in_charge() -> None:
+async def test_system_prompt_is_the_same_for_every_handler() -> None:
     """A prompt cache is worth money; who speaks is no reason to lose it."""
 
     def make() -> Agent[Any]:
@@ -223,7 +223,7 @@ async def test_it_is_the_same_where_a_run_starts_elsewhere() -> None:
     assert systems(played) == ["\n\n".join(PARTS)]
 
 
-async def test_it_is_the_same_with_handlers_that_are_only_handed_off_to() -> None:
+async def test_system_prompt_is_the_same_with_handoff_handlers() -> None:
     def make() -> Agent[Any]:
         x = Voice("x", call("transfer_to_y"), prompt="X.")
         y = Voice("y", call("ask"), prompt="Y.")
@@ -235,7 +235,7 @@ async def test_it_is_the_same_with_handlers_that_are_only_handed_off_to() -> Non
     assert set(systems(played)) == {"Be A.\n\nX.\n\nY."}
 
 
-async def test_it_is_the_same_with_a_handler_that_nobody_knew_before() -> None:
+async def test_system_prompt_is_the_same_with_an_unknown_handler() -> None:
     """A guest is not of the agent; its prompt told nobody when to go there."""
 
     def make() -> Agent[Any]:
@@ -245,7 +245,7 @@ async def test_it_is_the_same_with_a_handler_that_nobody_knew_before() -> None:
     assert set(systems(await both(make))) == {"\n\n".join(PARTS)}
 
 
-async def test_a_handler_that_is_registered_and_handed_off_to_is_described_once() -> None:
+async def test_registered_handoff_handler_is_described_once() -> None:
     def make() -> Agent[Any]:
         s = Voice("s", prompt="Knows.")
         edges = [handoff(s), handoff(s, tool_name_override="again")]
@@ -254,7 +254,7 @@ async def test_a_handler_that_is_registered_and_handed_off_to_is_described_once(
     assert systems(await both(make)) == ["Be A.\n\nKnows."]
 
 
-async def test_a_handoff_that_is_not_on_offer_brings_no_prompt() -> None:
+async def test_handoff_that_is_not_offered_adds_no_prompt() -> None:
     def make() -> Agent[Any]:
         edge = handoff(Voice("s", prompt="Knows."), is_enabled=False)
         return Agent("A", "Be A.", model=Voice("m", "Hi"), handoffs=[edge])
@@ -311,7 +311,7 @@ async def test_a_skills_prompt_of_nothing_leaves_no_gap() -> None:
 
 
 @pytest.mark.parametrize("wrong", [lambda context, agent: 1 / 0, lambda context, agent: 5])
-async def test_a_skills_prompt_that_raises_ends_the_run_and_says_whose_it_is(wrong: Any) -> None:
+async def test_failing_prompt_of_a_skill_names_the_skill(wrong: Any) -> None:
     played = await both(lambda: with_skill(wrong))
     assert isinstance(played.error, CallbackError)
     assert "A prompt of 'prompting', a skill of agent 'A'" in str(played.error)
@@ -354,7 +354,7 @@ async def test_an_agents_hooks_see_its_own_model_calls() -> None:
     assert hooks.seen == [("start", "A", 1, 1), ("end", "A", "", 1)]
 
 
-async def test_hooks_of_run_agent_and_skills_are_told_in_this_order() -> None:
+async def test_hooks_of_run_agent_and_skills_have_this_order() -> None:
     """Skills' hooks by priority."""
     seen: list[str] = []
 
@@ -380,7 +380,7 @@ async def test_hooks_of_run_agent_and_skills_are_told_in_this_order() -> None:
     assert seen == ["run", "agent", "first", "second"]
 
 
-async def test_a_skills_hook_that_raises_ends_nothing_and_is_on_the_result() -> None:
+async def test_failing_hook_of_a_skill_is_a_problem() -> None:
     seen: list[str] = []
 
     class Broken(Skill):
@@ -398,7 +398,7 @@ async def test_a_skills_hook_that_raises_ends_nothing_and_is_on_the_result() -> 
 
 
 @pytest.mark.parametrize("count", [2, 5])
-async def test_runs_at_the_same_time_do_not_see_each_others_handlers(count: int) -> None:
+async def test_concurrent_runs_do_not_share_handlers(count: int) -> None:
     """In webagents user B was answered by the specialist that A chose."""
     outputs: dict[int, tuple[Any, str]] = {}
 
@@ -430,7 +430,7 @@ async def test_runs_at_the_same_time_do_not_see_each_others_handlers(count: int)
     assert outputs == {number: odd if number % 2 else even for number in range(1, count + 1)}
 
 
-async def test_the_handlers_of_a_run_are_loaded_from_nothing_but_the_agent() -> None:
+async def test_handlers_are_loaded_from_the_agent_only() -> None:
     """Two runs, one after the other, of one agent whose only state is its declaration."""
     agent = Agent(
         "A",
@@ -448,7 +448,7 @@ async def test_what_a_handler_used_is_added_up() -> None:
     assert {name: used.requests for name, used in played.result.usage_by_handler.items()} == {"m": 3}
 
 
-async def test_a_run_may_start_at_a_handler_that_is_only_handed_over_to() -> None:
+async def test_run_may_start_at_a_handoff_handler() -> None:
     """So that a run which waited for its caller goes on where it was."""
     voice = ScriptedHandler(["Hello."], name="voice")
     agent = Agent("A", model=ScriptedHandler([], name="m"), handoffs=[voice])

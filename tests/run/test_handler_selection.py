@@ -27,7 +27,7 @@ def test_the_runs_model_comes_before_the_agents() -> None:
     assert handler_for(agent, RunConfig(model=script)) is script
 
 
-def test_a_model_string_is_answered_for_by_the_bundled_provider() -> None:
+def test_model_string_uses_the_bundled_provider() -> None:
     """The one import upward, and it is lazy."""
     handler = handler_for(Agent("A", model="openai/gpt-4o"), RunConfig())
     assert type(handler).__module__.startswith("routelock_providers.")
@@ -41,7 +41,7 @@ def test_checking_a_model_string_loads_nothing(config: RunConfig) -> None:
     ]
 
 
-def test_without_a_model_the_error_says_where_to_name_one() -> None:
+def test_missing_model_error_says_where_to_set_it() -> None:
     with pytest.raises(NoHandlerError, match=r"Agent 'A' has no model.*RunConfig\(model=\.\.\.\)"):
         handler_for(Agent("A"), RunConfig())
 
@@ -53,7 +53,7 @@ class Half:
 
 
 @pytest.mark.parametrize("model", [function, 5, Half(), ScriptedHandler])
-def test_what_is_no_handler_is_refused_with_what_to_do(model: Any) -> None:
+def test_invalid_handler_is_refused_with_advice(model: Any) -> None:
     with pytest.raises(ConfigError, match=r"must be a model string or a handler.*function_handler"):
         handler_for(Agent("A", model=model), RunConfig())
 

@@ -91,7 +91,7 @@ async def test_a_request_switches_to_a_handler_of_the_agent() -> None:
     assert played.statuses == [("A", "specialist", "taken")]
 
 
-async def test_the_specialist_is_shown_the_conversation_with_the_call_answered() -> None:
+async def test_specialist_sees_the_call_with_its_result() -> None:
     played = await both(lambda: to_specialist("Done."))
     assert list(played.asked("specialist")[0].messages) == [
         {"role": "system", "content": "Be A."},
@@ -135,7 +135,7 @@ async def test_the_switch_streams_on_in_the_same_iterator() -> None:
     assert after == ["One", " two", " three."]
 
 
-async def test_a_request_switches_to_a_handler_given_as_the_object() -> None:
+async def test_request_may_name_a_handler_object() -> None:
     """It need not be registered anywhere."""
     played = await both(
         lambda: desk(call("ask"), tools=[asks(HandoffRequest(Voice("guest", "Guest here.")))])
@@ -156,14 +156,14 @@ async def test_a_request_switches_to_an_agent_of_the_graph() -> None:
     assert played.statuses == [("A", "C", "taken")]
 
 
-async def test_a_request_switches_to_an_agent_of_the_runs_settings() -> None:
+async def test_request_may_name_an_agent_of_the_config() -> None:
     c = Agent("C", model=ScriptedHandler(["C here."]))
     agent = desk(call("ask"), tools=[asks(HandoffRequest("C"))])
     result = await Runner.run(agent, "Hi", run_config=RunConfig(agents=[c]))
     assert result.last_agent is c
 
 
-async def test_a_request_switches_to_an_agent_given_as_the_object() -> None:
+async def test_request_may_name_an_agent_object() -> None:
     """A stranger to the graph, and so are those it knows."""
 
     def make() -> Agent[Any]:
@@ -185,7 +185,7 @@ async def test_an_agent_that_is_switched_to_is_announced() -> None:
     assert updates == ["A", "B"]
 
 
-async def test_a_handler_wins_over_an_agent_of_the_same_name() -> None:
+async def test_handler_is_preferred_to_an_agent_of_that_name() -> None:
     """It is the nearer one."""
 
     def make() -> Agent[Any]:
@@ -261,7 +261,7 @@ async def test_a_declared_handoff_counts_for_the_agent_itself() -> None:
     assert seen == ["A", "A"]
 
 
-async def test_a_declared_handoff_by_name_counts_for_the_agent_itself() -> None:
+async def test_handoff_declared_by_name_applies_to_the_agent() -> None:
     seen: list[Any] = []
 
     def make() -> Agent[Any]:
@@ -284,7 +284,7 @@ async def test_a_declared_handoff_counts_although_it_is_not_offered() -> None:
     assert (await both(make)).result.final_output == "B here."
 
 
-async def test_another_agent_of_the_same_name_is_not_mistaken_for_the_declared_one() -> None:
+async def test_same_named_agent_is_not_the_declared_one() -> None:
     def make() -> Agent[Any]:
         b = Agent("B", model=Voice("b", "The declared one."))
         other = Agent("B", model=Voice("other", "The other one."))
@@ -295,7 +295,7 @@ async def test_another_agent_of_the_same_name_is_not_mistaken_for_the_declared_o
     assert "another agent of this run is named 'B'" in played.answers[0]
 
 
-async def test_another_handler_of_the_same_name_is_not_mistaken_for_the_declared_one() -> None:
+async def test_same_named_handler_is_not_the_declared_one() -> None:
     def make() -> Agent[Any]:
         other = Voice("b", "The one that was given.")
         return desk(
@@ -305,7 +305,7 @@ async def test_another_handler_of_the_same_name_is_not_mistaken_for_the_declared
     assert (await both(make)).result.final_output == "The one that was given."
 
 
-async def test_a_handoff_that_decides_late_is_given_what_the_tool_passed() -> None:
+async def test_handoff_with_a_target_function_gets_the_tools_input() -> None:
     """Not the arguments of the tool, which follow another schema."""
     seen: list[str] = []
 
@@ -360,7 +360,7 @@ async def test_text_is_shown_to_the_model_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("text", ["__HANDOFF_REQUEST__:specialist", "<handoff>specialist</handoff>"])
-async def test_a_model_or_user_that_writes_a_request_writes_text(text: str) -> None:
+async def test_request_written_as_text_is_only_text(text: str) -> None:
     played = await both(lambda: to_specialist(first=reply(text)), text)
     assert (played.result.final_output, played.result.last_handler) == (text, "model")
 
@@ -399,7 +399,7 @@ async def test_no_text_ever_switches(text: str) -> None:
     assert (result.last_handler, result.handoffs) == ("model", ())
 
 
-async def test_a_request_in_a_tool_result_counts_with_its_usage() -> None:
+async def test_request_in_a_tool_result_keeps_its_usage() -> None:
     used = Usage(input_tokens=3)
     value = ToolResult(HandoffRequest("specialist"), usage=used)
     played = await both(lambda: to_specialist("Done.", value=value))
@@ -446,7 +446,7 @@ def two_requests(*more: Any, **options: Any) -> Agent[Any]:
     return desk([call("ask1"), ADD, call("ask2")], *more, tools=tools, handlers=handlers, **options)
 
 
-async def test_of_two_requests_the_first_in_call_order_is_taken() -> None:
+async def test_first_request_in_call_order_is_taken() -> None:
     played = await both(two_requests)
     assert played.result.final_output == "One."
     assert played.answers == [
@@ -457,14 +457,14 @@ async def test_of_two_requests_the_first_in_call_order_is_taken() -> None:
     assert sorted(played.statuses) == [("A", "s1", "taken"), ("A", "s2", "not_taken")]
 
 
-async def test_of_two_requests_none_is_taken_if_the_run_says_so() -> None:
+async def test_two_requests_can_be_rejected() -> None:
     played = await both(lambda: two_requests("Model again."), multiple_handoffs="reject")
     assert played.result.final_output == "Model again."
     assert [status for _, _, status in played.statuses] == ["not_taken", "not_taken"]
     assert played.result.errors == ()
 
 
-async def test_the_records_of_requests_keep_reason_and_input_whatever_became_of_them() -> None:
+async def test_every_request_record_has_reason_and_input() -> None:
     played = await both(lambda: two_requests("Model again."), multiple_handoffs="reject")
     assert [(record.reason, record.input) for record in played.result.handoffs] == [("one", None), (None, 2)]
     assert {record.requested_by for record in played.result.handoffs} == {"tool"}
@@ -478,7 +478,7 @@ def request_and_transfer(order: int, *more: Any) -> Agent[Any]:
 
 
 @pytest.mark.parametrize(("order", "output"), [(1, "Specialist."), (-1, "B here.")])
-async def test_a_request_and_a_models_transfer_stand_in_one_line(order: int, output: str) -> None:
+async def test_request_and_transfer_compete_in_call_order(order: int, output: str) -> None:
     played = await both(lambda: request_and_transfer(order))
     assert played.result.final_output == output
     assert sorted(outcome(record) for record in played.result.handoffs) == ["not_taken", "taken"]
@@ -486,14 +486,14 @@ async def test_a_request_and_a_models_transfer_stand_in_one_line(order: int, out
 
 
 @pytest.mark.parametrize("order", [1, -1])
-async def test_a_request_and_a_models_transfer_are_both_refused_if_the_run_says_so(order: int) -> None:
+async def test_request_and_transfer_can_both_be_rejected(order: int) -> None:
     played = await both(lambda: request_and_transfer(order, "Again."), multiple_handoffs="reject")
     assert [outcome(record) for record in played.result.handoffs] == ["not_taken"] * 2
     assert played.result.final_output == "Again."
     assert all(answer.startswith("Several transfers were asked for at once") for answer in played.answers)
 
 
-async def test_a_request_that_is_not_taken_stays_in_the_targets_view_with_its_answer() -> None:
+async def test_skipped_request_stays_in_the_targets_view() -> None:
     """It is the call of a tool that ran, and its effects are real."""
     played = await both(two_requests)
     assert (
@@ -501,7 +501,7 @@ async def test_a_request_that_is_not_taken_stays_in_the_targets_view_with_its_an
     )
 
 
-async def test_an_unknown_request_beside_a_good_one_does_not_count_as_two() -> None:
+async def test_unknown_request_beside_a_good_one_is_ignored() -> None:
     def make() -> Agent[Any]:
         tools = [asks(HandoffRequest("nobody"), "ask1"), asks(HandoffRequest("s"), "ask2")]
         return desk([call("ask1"), call("ask2")], tools=tools, handlers=[Voice("s", "S here.")])
@@ -542,7 +542,7 @@ class Named:
     name = "named"
 
 
-async def test_a_target_that_cannot_answer_is_an_error_of_the_tool() -> None:
+async def test_target_without_a_model_is_a_tool_error() -> None:
     """The run goes on: it is the tool's mistake, and the model may know another way."""
     value = HandoffRequest(Named())
     played = await both(lambda: to_specialist(value=value))
@@ -550,7 +550,7 @@ async def test_a_target_that_cannot_answer_is_an_error_of_the_tool() -> None:
     assert "has no stream method" in played.answers[0]
 
 
-async def test_a_target_with_an_odd_scope_is_an_error_of_the_tool() -> None:
+async def test_target_with_an_invalid_scope_is_a_tool_error() -> None:
     odd: Any = 5
     played = await both(lambda: to_specialist(value=HandoffRequest(Voice("v", scope=odd))))
     assert played.result.final_output == "Model again."
@@ -583,7 +583,7 @@ async def test_a_callback_that_raises_refuses_the_request() -> None:
     assert isinstance(problem.error, LookupError)
 
 
-async def test_a_failed_request_ends_the_run_if_it_says_so() -> None:
+async def test_failed_request_can_end_the_run() -> None:
     played = await both(lambda: to_specialist(value=HandoffRequest("A")), raise_on=["failed_handoff"])
     assert isinstance(played.error, HandoffError)
     assert played.statuses == [("A", "A", "failed")]
@@ -646,7 +646,7 @@ async def test_the_answer_may_be_the_tools_own() -> None:
     assert played.answers == ["I ask the expert."]
 
 
-async def test_a_failed_request_keeps_reason_and_input_on_its_record() -> None:
+async def test_record_of_a_failed_request_has_reason_and_input() -> None:
     value = HandoffRequest("A", input=1, reason="why")
     (record,) = (await both(lambda: to_specialist(value=value))).result.handoffs
     assert (outcome(record), record.input, record.reason) == ("failed", 1, "why")
@@ -678,7 +678,7 @@ async def test_a_handoff_can_lead_back_to_the_default() -> None:
     assert [made.handler for made in played.result.calls] == ["model", "s1", "s2", "model"]
 
 
-async def test_the_default_is_the_agent_again_after_it_came_back() -> None:
+async def test_default_handler_is_active_again_after_a_return() -> None:
     """The same speaker has the same name, or the loop guard would not know it."""
     played = await both(lambda: chained("s1", "model", "s2"))
     assert [source for source, _, _ in played.statuses] == ["A", "s1", "A"]
@@ -783,7 +783,7 @@ async def test_a_replayed_run_switches_again_without_running_a_tool(make: Callab
     assert first.last_handler == again.last_handler
 
 
-async def test_a_replayed_run_finds_an_agent_that_was_given_as_the_object() -> None:
+async def test_replay_finds_an_agent_given_as_an_object() -> None:
     recording = Recording()
 
     def make() -> Agent[Any]:
@@ -797,7 +797,7 @@ async def test_a_replayed_run_finds_an_agent_that_was_given_as_the_object() -> N
         assert result.final_output == "B here."
 
 
-async def test_only_a_handoff_that_the_tool_asked_for_is_in_the_journal() -> None:
+async def test_journal_has_only_requested_handoffs() -> None:
     recording = Recording()
     config = RunConfig(executor=recording, run_id="r")
     await Runner.run(to_specialist("Done.", first=[call("ask"), ADD]), "Hi", run_config=config)
@@ -822,7 +822,7 @@ async def test_an_engine_may_run_a_request_again() -> None:
 # -- cancelled in between --
 
 
-async def test_a_run_that_is_cancelled_between_tool_and_transfer_says_so() -> None:
+async def test_run_cancelled_before_a_requested_handoff_records_it() -> None:
     scope = anyio.CancelScope()
 
     async def on_handoff(context: RunContext[Any]) -> None:
@@ -879,7 +879,7 @@ async def test_failed_and_refused_requests_are_announced() -> None:
     assert [(event.source, event.target) for event in failed] == [("A", "s2")]
 
 
-async def test_a_handler_is_given_what_its_handoff_declares_to_take() -> None:
+async def test_handler_gets_the_input_of_its_handoff() -> None:
     def make() -> Agent[Any]:
         edge = handoff(Voice("s", "Done."), input_type=Ticket)
         return desk(call("transfer_to_s", {"number": 7}), handoffs=[edge])
@@ -888,7 +888,7 @@ async def test_a_handler_is_given_what_its_handoff_declares_to_take() -> None:
     assert played.result.handoffs[0].input == Ticket(number=7)
 
 
-async def test_the_input_guardrails_of_an_agent_that_is_switched_to_hold() -> None:
+async def test_input_guardrails_of_a_requested_target_hold() -> None:
     def make() -> Agent[Any]:
         b = Agent("B", model=Voice("b"), input_guardrails=[lambda *_: GuardrailResult(True)])
         return desk(call("ask"), tools=[asks(HandoffRequest(b))])
@@ -910,17 +910,17 @@ async def test_a_request_to_a_handler_starts_no_agent_anew() -> None:
     assert seen == ["guardrail"]
 
 
-async def test_output_guardrails_and_types_of_the_agent_hold_for_its_handlers() -> None:
+async def test_agents_output_rules_hold_for_its_handlers() -> None:
     played = await both(lambda: to_specialist('{"number": 7}', output_type=Ticket))
     assert played.result.final_output == Ticket(number=7)
 
 
-async def test_a_specialist_is_asked_again_about_an_output_that_does_not_fit() -> None:
+async def test_specialist_corrects_an_invalid_output() -> None:
     played = await both(lambda: to_specialist("seven", '{"number": 7}', output_type=Ticket))
     assert [made.handler for made in played.result.calls] == ["model", "specialist", "specialist"]
 
 
-async def test_the_answer_to_a_request_is_the_answer_to_a_tool() -> None:
+async def test_result_of_a_request_is_a_tool_result() -> None:
     """Filters that drop handoffs keep what tools did."""
     played = await both(lambda: to_specialist("Done.", first=[call("ask"), ADD]))
     assert [item.kind for item in played.result.new_items] == ["model", "tool", "tool", "model"]
@@ -935,7 +935,7 @@ async def test_a_refused_request_is_no_mistake_of_the_model() -> None:
     assert played.result.final_output == "Model again."
 
 
-async def test_several_requests_at_once_are_no_mistake_of_the_model() -> None:
+async def test_several_requests_are_not_a_mistake() -> None:
     played = await both(lambda: two_requests_only("Model again."), multiple_handoffs="reject", max_mistakes=1)
     assert played.result.final_output == "Model again."
 
@@ -946,7 +946,7 @@ def two_requests_only(*more: Any) -> Agent[Any]:
     return desk([call("ask1"), call("ask2")], *more, tools=tools, handlers=handlers)
 
 
-async def test_a_request_that_is_refused_again_and_again_ends_the_run() -> None:
+async def test_repeatedly_refused_request_ends_the_run() -> None:
     """No mistake of the model, but no way on either."""
 
     def make() -> Agent[Any]:
@@ -963,7 +963,7 @@ async def test_a_request_that_is_refused_again_and_again_ends_the_run() -> None:
     assert [item.kind for item in played.result.new_items].count("nudge") == 1
 
 
-async def test_a_handoff_that_decides_late_is_given_an_empty_object_for_nothing() -> None:
+async def test_handoff_with_a_target_function_gets_an_empty_object() -> None:
     seen: list[str] = []
 
     def make() -> Agent[Any]:
@@ -979,7 +979,7 @@ async def test_a_handoff_that_decides_late_is_given_an_empty_object_for_nothing(
 
 
 @pytest.mark.parametrize("reason", [None, "the tool's"])
-async def test_the_reason_of_a_declared_handoff_is_recorded_unless_the_tool_has_one(
+async def test_reason_of_the_tool_precedes_the_declared_one(
     reason: str | None,
 ) -> None:
     def make() -> Agent[Any]:
@@ -990,7 +990,7 @@ async def test_the_reason_of_a_declared_handoff_is_recorded_unless_the_tool_has_
     assert record.reason == (reason or "declared")
 
 
-async def test_a_stranger_and_those_it_knows_may_name_one_another() -> None:
+async def test_agents_outside_the_graph_may_name_each_other() -> None:
     def make() -> Agent[Any]:
         d = Agent("D", model=Voice("d", call("transfer_to_c")), handoffs=["C"])
         stranger = Agent("C", model=Voice("c", call("transfer_to_d"), "C again."), handoffs=[d])
@@ -1015,7 +1015,7 @@ async def test_requests_that_differ_are_not_the_same_request_again() -> None:
     assert (await both(make)).result.final_output == "I do it myself."
 
 
-async def test_the_events_of_a_switch_say_from_where_to_where() -> None:
+async def test_events_name_source_and_target_of_a_request() -> None:
     played = await both(lambda: chained("s1", "s2"))
     kinds = (HandoffRequested, HandoffOccurred)
     ways = [(event.type, event.source, event.target) for event in played.events if isinstance(event, kinds)]

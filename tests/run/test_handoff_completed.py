@@ -84,7 +84,7 @@ async def test_handing_on_completes_the_work() -> None:
     ]
 
 
-async def test_returning_completes_the_work_and_then_the_caller_goes_on() -> None:
+async def test_return_completes_the_handoff_first() -> None:
     """The one says how the work ended, the other what the caller's call is answered."""
     events = await told(pair("Ok.", return_to_caller=True)[0])
     assert events[2:-1] == [
@@ -94,7 +94,7 @@ async def test_returning_completes_the_work_and_then_the_caller_goes_on() -> Non
 
 
 @pytest.mark.virtual_time
-async def test_those_that_a_caller_no_longer_waits_for_have_failed() -> None:
+async def test_handoffs_after_a_timeout_have_failed() -> None:
     async def forever(request: Any) -> str:
         await anyio.sleep_forever()
         return ""
@@ -121,7 +121,7 @@ async def test_an_error_is_told_before_it_is_raised() -> None:
     assert isinstance(events[-1], RoutelockError)
 
 
-async def test_with_a_filter_that_breaks_no_work_begins_and_it_has_failed() -> None:
+async def test_handoff_with_a_broken_filter_has_failed() -> None:
     def broken(data: Any) -> Any:
         raise ValueError("no")
 
@@ -149,7 +149,7 @@ def to_itself_and_back(*, turns: int) -> Agent[Any]:
 
 
 @pytest.mark.parametrize("on_limit", ["raise", "return"])
-async def test_at_a_limit_the_work_has_neither_succeeded_nor_failed(on_limit: Any) -> None:
+async def test_handoff_at_a_limit_stays_accepted(on_limit: Any) -> None:
     events = await told(to_itself_and_back(turns=9), max_turns=3, on_limit=on_limit)
     assert events[2:-1] == [done("A", "B", status=HandoffStatus.ACCEPTED)]
     assert not events[2].success
@@ -168,7 +168,7 @@ async def test_a_run_whose_time_is_up_tells_it_too() -> None:
     assert isinstance(events[-1], RunTimeout)
 
 
-async def test_when_the_caller_has_to_go_on_the_work_is_not_done() -> None:
+async def test_handoff_of_a_waiting_run_stays_accepted() -> None:
     tool = {"type": "function", "function": {"name": "theirs", "parameters": {"type": "object"}}}
     a = agent("A", TO_B, handoffs=[agent("B", call("theirs"))])
     events = await told(a, external_tools=[tool])
@@ -208,7 +208,7 @@ def costing(*tokens: int) -> list[Any]:
     return [reply("Ok.", usage=Usage(requests=1, input_tokens=each)) for each in tokens]
 
 
-async def test_what_an_agent_costs_that_the_target_asks_is_the_hops() -> None:
+async def test_usage_of_an_agent_tool_counts_for_the_handoff() -> None:
     """A hop is what the run paid because of it."""
     helper = Agent("helper", model=ScriptedHandler(costing(100)))
     asking = reply("", calls=[call("helper", {"input": "?"})], usage=Usage(requests=1, input_tokens=10))
@@ -227,7 +227,7 @@ async def test_what_failed_attempts_cost_is_the_hops() -> None:
     assert record.usage.requests == 2
 
 
-async def test_what_a_hop_has_cost_until_an_error_is_the_hops() -> None:
+async def test_usage_before_an_error_counts_for_the_handoff() -> None:
     b = Agent("B", model=ScriptedHandler([ConnectionFailed("no", retryable=False)]))
     with pytest.raises(RoutelockError) as raised:
         await Runner.run(agent("A", TO_B, handoffs=[b]), "Hi", run_config=RunConfig(retry=QUICK))
@@ -282,7 +282,7 @@ async def costs(steps: list[str], end: str) -> Any:
     steps=st.lists(st.sampled_from(["on", "ask", "back", "retry", "unknown"]), max_size=8),
     end=st.sampled_from(["done", "error"]),
 )
-async def test_the_hops_and_what_came_before_cost_what_the_run_cost(steps: list[str], end: str) -> None:
+async def test_usage_of_handoffs_adds_up_to_the_runs(steps: list[str], end: str) -> None:
     """Nothing is counted twice, nothing is left out, however the run goes and ends."""
     result = await costs(steps, end)
     own = [name for name in result.usage_by_agent if name == "n0" or name.startswith("helper_0")]

@@ -33,7 +33,7 @@ def keep(context: RunContext[Any], what: str) -> str:
 # -- on_handoff_request --
 
 
-async def test_a_policy_sees_who_asks() -> None:
+async def test_policy_sees_the_source() -> None:
     seen: list[RunContext[Any]] = []
 
     async def policy(request: HandoffRequest, context: RunContext[Any]) -> HandoffResponse | None:
@@ -48,7 +48,7 @@ async def test_a_policy_sees_who_asks() -> None:
     assert (last.agent, last.turn, last.run_id) == ("A", 1, "r")
 
 
-async def test_a_policy_sees_the_apps_object_and_the_shared_memory() -> None:
+async def test_policy_sees_context_and_shared_memory() -> None:
     seen: list[Any] = []
 
     def policy(request: HandoffRequest, context: RunContext[Any]) -> None:
@@ -61,7 +61,7 @@ async def test_a_policy_sees_the_apps_object_and_the_shared_memory() -> None:
     assert seen == [("mine", {"cart": 1})]
 
 
-async def test_a_policy_sees_no_more_of_the_memory_than_the_target() -> None:
+async def test_policy_sees_the_targets_memory_only() -> None:
     seen: list[Any] = []
 
     def policy(request: HandoffRequest, context: RunContext[Any]) -> None:
@@ -102,7 +102,7 @@ def test_what_can_be_called_with_neither_is_refused(name: str) -> None:
 # -- on_handoff_received --
 
 
-async def test_the_target_is_told_of_the_run_when_it_has_taken_over() -> None:
+async def test_on_handoff_of_the_target_gets_the_run_context() -> None:
     seen: list[Any] = []
 
     async def received(snapshot: HandoffContext, context: RunContext[Any]) -> None:
@@ -153,7 +153,7 @@ async def test_what_is_no_dict_is_told() -> None:
     assert "shared_memory['tool_state'] is a list, not a dict" in result.warnings[0]
 
 
-async def test_a_policy_that_raises_has_declined_with_the_context_too() -> None:
+async def test_failing_policy_with_context_refuses() -> None:
     def policy(request: HandoffRequest, context: RunContext[Any]) -> None:
         raise KeyError("broken")
 

@@ -50,7 +50,7 @@ def line(steps: list[list[str]]) -> list[Agent[Any]]:
 
 @pytest.mark.asyncio_only
 @given(steps=st.lists(STEPS, min_size=1, max_size=4))
-async def test_a_target_sees_one_note_and_no_transfer_and_the_user_has_the_last_word(
+async def test_target_sees_one_note_and_the_users_message_last(
     steps: list[list[str]],
 ) -> None:
     """Whatever happened on the way to it."""
@@ -101,7 +101,7 @@ async def test_a_target_that_fails_has_not_answered(when: str, returns: bool) ->
     assert not ended.success
 
 
-async def test_of_a_target_that_cannot_be_made_the_caller_is_told() -> None:
+async def test_caller_is_told_of_a_failed_target() -> None:
     """Its call has the error as its answer, and it stays in charge."""
 
     def make() -> Agent[Any]:
@@ -116,7 +116,7 @@ async def test_of_a_target_that_cannot_be_made_the_caller_is_told() -> None:
 
 
 @pytest.mark.parametrize("when", ["first call", "mid-stream"])
-async def test_of_an_agent_that_fails_as_a_tool_the_caller_is_told(when: str) -> None:
+async def test_caller_is_told_of_a_failed_agent_tool(when: str) -> None:
     """Its call has the error as its answer, and it stays in charge."""
 
     def make() -> Agent[Any]:
@@ -135,7 +135,7 @@ async def test_of_an_agent_that_fails_as_a_tool_the_caller_is_told(when: str) ->
 
 @pytest.mark.asyncio_only
 @given(looks=st.lists(st.integers(1, 3), min_size=1, max_size=5), switched=st.booleans())
-async def test_each_request_of_an_agent_begins_with_its_last_one(looks: list[int], switched: bool) -> None:
+async def test_each_request_of_an_agent_extends_its_last(looks: list[int], switched: bool) -> None:
     """So a provider's prompt cache holds: the same tools, the same messages, and more at the end."""
     c = agent("C", "C.")
     to_c = handoff(c, return_to_caller=True)
@@ -152,7 +152,7 @@ async def test_each_request_of_an_agent_begins_with_its_last_one(looks: list[int
         assert (after.tools, after.settings) == (before.tools, before.settings)
 
 
-async def test_what_was_read_from_the_cache_is_told_for_each_hop() -> None:
+async def test_cached_tokens_are_counted_per_handoff() -> None:
     cached = Usage(requests=1, input_tokens=100, cached_tokens=80)
     b = agent("B", reply("Done.", usage=cached))
     result = await Runner.run(agent("A", call("transfer_to_b"), handoffs=[b]), "Hi")
@@ -161,7 +161,7 @@ async def test_what_was_read_from_the_cache_is_told_for_each_hop() -> None:
 
 @pytest.mark.asyncio_only
 @given(path=st.lists(st.sampled_from(["on", "back"]), max_size=5))
-async def test_the_input_guardrails_of_an_agent_run_each_time_it_is_entered(path: list[str]) -> None:
+async def test_input_guardrails_run_at_each_entry(path: list[str]) -> None:
     """As often as it becomes the active one, and not once more."""
     seen: list[str] = []
 
@@ -188,7 +188,7 @@ async def test_the_input_guardrails_of_an_agent_run_each_time_it_is_entered(path
     assert seen == entered
 
 
-async def test_a_guardrail_of_a_target_that_is_entered_again_can_still_stop_it() -> None:
+async def test_guardrail_can_stop_a_target_at_its_second_entry() -> None:
     """The second time, too."""
     visits: list[int] = []
 

@@ -58,7 +58,7 @@ async def record_of(*, b: Says | None = None, **options: Any) -> HandoffRecord:
 # -- what was answered --
 
 
-async def test_one_that_is_accepted_has_an_answer_by_whoever_accepts() -> None:
+async def test_accepted_handoff_has_a_response_of_its_target() -> None:
     response = (await record_of(b=saying(HandoffResponse.accept()))).response
     assert response == HandoffResponse(status=Status.ACCEPTED, handoff_id="h-r-1", from_agent="B")
     assert response is not None
@@ -72,7 +72,7 @@ async def test_saying_nothing_is_an_answer_too() -> None:
     assert (response.accepted, response.from_agent) == (True, "B")
 
 
-async def test_who_is_not_asked_has_not_answered() -> None:
+async def test_target_that_was_not_requested_has_no_response() -> None:
     """Accepted all the same."""
     response = (await record_of()).response
     assert response is not None
@@ -89,7 +89,9 @@ async def test_who_is_not_asked_has_not_answered() -> None:
     ],
     ids=["rejected", "pending", "expired", "raised"],
 )
-async def test_who_declined_and_why(said: Any, status: HandoffStatus, why: str) -> None:
+async def test_response_names_the_refusing_target_and_reason(
+    said: Any, status: HandoffStatus, why: str
+) -> None:
     record = await record_of(b=saying(said))
     assert record.response == HandoffResponse(
         status=status, handoff_id=record.id, rejection_reason=why, from_agent="B"
@@ -99,7 +101,7 @@ async def test_who_declined_and_why(said: Any, status: HandoffStatus, why: str) 
 
 
 @pytest.mark.virtual_time
-async def test_an_answer_that_did_not_come_is_nobodys() -> None:
+async def test_missing_response_names_no_target() -> None:
     async def slow(request: HandoffRequest) -> None:
         await anyio.sleep_forever()
 
@@ -128,7 +130,7 @@ async def test_of_several_the_one_that_takes_over_has_answered() -> None:
     assert record.passed_over == (("B", "no"),)
 
 
-async def test_when_none_of_several_agrees_it_is_nobodys_word() -> None:
+async def test_refusal_of_all_targets_names_no_target() -> None:
     """Each of theirs is in passed_over."""
 
     def make() -> Agent[Any]:
@@ -141,14 +143,14 @@ async def test_when_none_of_several_agrees_it_is_nobodys_word() -> None:
     assert (record.response.from_agent, record.response.rejection_reason) == ("", NONE_AVAILABLE)
 
 
-async def test_one_that_was_not_tried_is_declined_by_the_run() -> None:
+async def test_untried_handoff_is_refused_by_the_run() -> None:
     a = agent("A", [TO_B, call("transfer_to_c", id="u")], handoffs=[agent("B", "B."), agent("C")])
     second = (await Runner.run(a, "Hi")).handoffs[1]
     assert second.response is not None
     assert (second.response.status, second.response.from_agent) == (Status.REJECTED, "")
 
 
-async def test_what_else_the_target_says_is_kept_in_a_copy() -> None:
+async def test_metadata_of_a_response_is_copied() -> None:
     """HandoffResponse.metadata: what an auditor may want to know."""
     said = {"on_duty": ["Ada"]}
     record = await record_of(b=saying(HandoffResponse.accept(metadata=said)))
@@ -164,7 +166,7 @@ async def test_an_answer_that_is_filed_elsewhere_keeps_its_number() -> None:
     assert (record.id, record.response.handoff_id) == ("h-r-1", "ticket-7")
 
 
-async def test_the_answer_stays_what_it_was_when_the_work_fails() -> None:
+async def test_response_is_unchanged_when_the_work_fails() -> None:
     a = agent("A", TO_B, handoffs=[agent("B", ValueError("no"), on_handoff_request=saying(None))])
     with pytest.raises(RoutelockError) as raised:
         await Runner.run(a, "Hi")
@@ -177,7 +179,7 @@ async def test_the_answer_stays_what_it_was_when_the_work_fails() -> None:
 # -- what was asked --
 
 
-async def test_what_a_tool_says_for_those_who_decide_reaches_them_and_the_record() -> None:
+async def test_metadata_of_a_tool_reaches_policies_and_record() -> None:
     """HandoffRequest.priority, metadata and context_snapshot."""
     seen: list[HandoffRequest] = []
 
@@ -234,7 +236,7 @@ async def cut(a: Agent[Any], reached: anyio.Event, *, stream: bool, **settings: 
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_one_that_is_cancelled_while_it_is_decided_is_on_record(stream: bool) -> None:
+async def test_handoff_cancelled_during_decision_is_recorded(stream: bool) -> None:
     b = Undecided()
     target = agent("B", on_handoff_request=b)
     a = agent("A", TO_B, handoffs=[handoff(target, reason="Billing")])
@@ -272,7 +274,7 @@ async def test_those_beside_it_are_on_record_as_ever() -> None:
 
 
 @pytest.mark.parametrize("last", [HandoffRequested, ToolOutput, ToolCalled])
-async def test_one_before_which_the_stream_is_left_is_on_record(last: type[Any]) -> None:
+async def test_handoff_of_a_closed_stream_is_recorded(last: type[Any]) -> None:
     """The model asked for it; whether the run had come to it or not."""
 
     @function_tool
@@ -313,7 +315,7 @@ async def test_those_that_a_tool_asked_for_are_there_once(last: type[Any]) -> No
     assert told == [("t", "tool", Status.FAILED), ("u", "model", Status.REJECTED)]
 
 
-async def test_one_that_a_tool_asked_for_while_another_was_running_is_on_record() -> None:
+async def test_request_beside_a_running_tool_is_recorded() -> None:
     asked = anyio.Event()
 
     @function_tool
@@ -339,7 +341,7 @@ async def test_one_that_a_tool_asked_for_while_another_was_running_is_on_record(
 
 
 @pytest.mark.virtual_time
-async def test_one_that_the_runs_time_is_up_for_is_on_record() -> None:
+async def test_handoff_at_the_run_timeout_is_recorded() -> None:
     a = agent("A", TO_B, handoffs=[agent("B", on_handoff_request=Undecided())])
     with pytest.raises(RoutelockError) as raised:
         await Runner.run(a, "Hi", run_config=RunConfig(timeout=0.05))
@@ -348,7 +350,7 @@ async def test_one_that_the_runs_time_is_up_for_is_on_record() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_one_that_a_tools_time_is_up_for_is_on_record() -> None:
+async def test_request_at_a_tool_timeout_is_recorded() -> None:
     """In the nested run; the outer one goes on."""
     helper = agent("helper", TO_B, handoffs=[agent("B", on_handoff_request=Undecided())])
     a = agent("A", call("helper", {"input": "?"}, id="n"), "Mine.", tools=[helper.as_tool(timeout=0.05)])
@@ -357,7 +359,7 @@ async def test_one_that_a_tools_time_is_up_for_is_on_record() -> None:
     assert [each.error for each in result.nested["n"].handoffs] == [UNDECIDED]
 
 
-async def test_one_before_which_an_error_ends_the_run_says_which() -> None:
+async def test_handoff_skipped_by_an_error_names_it() -> None:
     class Engine:
         """It loses its disk before the tools have run."""
 
@@ -380,7 +382,7 @@ async def test_one_before_which_an_error_ends_the_run_says_which() -> None:
     assert (record.status, record.error) == (Status.FAILED, "the turn ended before: OSError: disk full")
 
 
-async def test_one_that_is_cancelled_while_the_view_is_made_was_not_taken() -> None:
+async def test_handoff_cancelled_in_its_filter_was_not_taken() -> None:
     filtering = anyio.Event()
 
     async def slow(data: HandoffInputData) -> HandoffInputData:

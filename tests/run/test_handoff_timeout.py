@@ -114,7 +114,7 @@ async def test_the_events_say_so() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_an_agent_that_is_handed_on_to_has_the_same_time() -> None:
+async def test_deadline_holds_for_a_further_handoff() -> None:
     made = team(agent("B", call("transfer_to_c"), handoffs=[slow("C")]))
     result = await play(made)
     assert result.final_output == "I do it myself."
@@ -134,7 +134,7 @@ async def test_raise_on_ends_the_run() -> None:
         await play(team(slow()), raise_on=["failed_handoff"])
 
 
-async def test_an_answer_within_an_answer_goes_to_who_waits_for_it() -> None:
+async def test_nested_answer_goes_to_its_own_caller() -> None:
     """Z waits for A, which hands over to B for good: what B says answers Z."""
     a = team(agent("B", "B here."), seconds=60.0)
     z = agent("Z", call("transfer_to_a", id="a"), "Z here.", handoffs=[handoff(a, return_to_caller=True)])
@@ -144,7 +144,7 @@ async def test_an_answer_within_an_answer_goes_to_who_waits_for_it() -> None:
     assert_valid(result.to_input_list())
 
 
-async def test_one_that_stands_by_answers_who_waits_for_it() -> None:
+async def test_standby_agent_answers_the_waiting_caller() -> None:
     z = agent(
         "Z", call("transfer_to_a", id="a"), "Z here.", handoffs=[handoff(team(slow()), return_to_caller=True)]
     )
@@ -246,7 +246,7 @@ async def test_it_goes_on_in_another_process(answers: bool) -> None:
     assert_valid(result.to_input_list())
 
 
-async def test_a_state_taken_after_it_was_given_up_goes_on_with_the_source() -> None:
+async def test_state_after_a_timeout_resumes_with_the_source() -> None:
     made = team(slow())
     with anyio.fail_after(60):
         async with Runner.run_streamed(made, "Hi") as stream:

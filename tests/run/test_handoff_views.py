@@ -53,7 +53,7 @@ async def test_a_transfer_copies_no_message() -> None:
     assert [message["role"] for message in foreign] == ["system", "user"]  # its prompt, and the note
 
 
-async def test_a_run_that_ended_before_the_target_spoke_is_told_of_to_it_afterwards() -> None:
+async def test_target_sees_a_note_of_an_earlier_unfinished_run() -> None:
     a, _ = pair()
     config = RunConfig(on_limit="return")
     first = await Runner.run(a, "Hi", max_turns=1, run_config=config)
@@ -62,7 +62,7 @@ async def test_a_run_that_ended_before_the_target_spoke_is_told_of_to_it_afterwa
     assert '"handed over to": "B"' in text_of(second.calls[0].messages[1])
 
 
-async def test_the_target_can_be_shown_everything_with_the_transfer_answered() -> None:
+async def test_target_can_see_the_answered_transfer_call() -> None:
     a, b = pair()
     result = await Runner.run(a, "Hi", run_config=SHOWN)
     assert shown(b) == [
@@ -122,7 +122,7 @@ async def test_a_filter_may_be_any_function(each: HandoffInputFilter) -> None:
     assert len(result.items) == 4
 
 
-async def test_a_filter_knows_who_hands_over_to_whom_and_why() -> None:
+async def test_filter_gets_source_target_and_reason() -> None:
     """Openai-agents' filters cannot know."""
     seen: list[HandoffInputData] = []
 
@@ -152,7 +152,7 @@ async def test_a_filter_knows_who_hands_over_to_whom_and_why() -> None:
     assert [item.kind for item in data.all_items] == ["input", "model", "tool", "model", "handoff"]
 
 
-async def test_a_replacement_of_the_new_items_changes_the_view_and_not_the_transcript() -> None:
+async def test_filtered_items_change_only_the_view() -> None:
     a, b = pair(input_filter=lambda data: data.clone(input_items=()))
     result = await Runner.run(a, "Hi")
     assert shown(b) == [HI]
@@ -176,7 +176,7 @@ async def test_what_a_filter_hid_stays_hidden_from_later_agents() -> None:
     assert "on its way" in json.dumps(result.messages)
 
 
-async def test_a_filter_may_break_pairs_and_the_view_is_valid_all_the_same() -> None:
+async def test_view_is_valid_after_a_filter_breaks_pairs() -> None:
     """No orphan goes to a provider, each repair is told, the transcript stays whole."""
     a, b = pair(input_filter=lambda data: data.clone(new_items=data.new_items[1:]))
     result = await Runner.run(a, "Hi")
@@ -206,7 +206,7 @@ async def test_a_filter_that_hides_everything_leaves_the_reason(inputs: Any) -> 
     assert shown(b) == [{"role": "user", "content": "Wants a refund."}]
 
 
-async def test_a_filter_that_hides_everything_for_no_reason_leaves_something_to_answer() -> None:
+async def test_view_is_never_empty_after_a_filter() -> None:
     a, b = pair(input_filter=keep_last(0))
     result = await Runner.run(a, "Hi")
     assert shown(b) == [{"role": "user", "content": "Please continue."}]
@@ -258,7 +258,7 @@ async def test_the_cause_of_a_broken_filter_is_chained() -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-async def test_a_broken_filter_is_noted_on_the_transfer_that_it_broke() -> None:
+async def test_record_names_the_error_of_a_broken_filter() -> None:
     """Not on the one beside it that was not taken."""
     b, c = agent("B"), agent("C")
     a = agent("A", [TO_B, call("transfer_to_c")], handoffs=[handoff(b, input_filter=_raises), c])
@@ -306,7 +306,7 @@ def _what_applied(messages: list[Message]) -> str:
         ({"nest_handoff_history": False}, {"nest_handoff_history": True}, "all"),
     ],
 )
-async def test_the_edge_comes_before_the_run_and_filters_before_nesting(
+async def test_edge_precedes_run_and_filters_precede_nesting(
     edge: dict[str, Any], run: dict[str, Any], applied: str
 ) -> None:
     a, b = pair(**edge)
@@ -314,7 +314,7 @@ async def test_the_edge_comes_before_the_run_and_filters_before_nesting(
     assert _what_applied(shown(b)) == applied
 
 
-async def test_without_context_the_target_sees_its_prompt_and_the_last_user_message() -> None:
+async def test_target_without_context_sees_the_last_user_message() -> None:
     a, b = pair(preserve_context=False)
     before: list[Message] = [
         HI,
@@ -329,7 +329,7 @@ async def test_without_context_the_target_sees_its_prompt_and_the_last_user_mess
     assert len(result.items) == 6
 
 
-async def test_without_context_and_without_a_user_message_the_reason_is_shown() -> None:
+async def test_target_without_context_sees_at_least_the_reason() -> None:
     a, b = pair(preserve_context=False, reason="Wants a refund.")
     await Runner.run(a, [{"role": "assistant", "content": "Hello."}])
     assert shown(b) == [{"role": "user", "content": "Wants a refund."}]
@@ -464,7 +464,7 @@ def _chain(hops: list[tuple[dict[str, Any], list[Any], bool]]) -> Agent[Any]:
         st.tuples(st.sampled_from(SHAPINGS), st.sampled_from(STEPS), st.booleans()), min_size=1, max_size=5
     )
 )
-async def test_however_a_run_is_shaped_each_view_is_valid_and_the_transcript_whole(
+async def test_every_view_is_valid_and_every_transcript_complete(
     hops: list[tuple[dict[str, Any], list[Any], bool]],
 ) -> None:
     """No filter, nesting or mixture of transfers poisons a request or the history."""
@@ -490,7 +490,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-async def test_hostile_text_is_kept_byte_for_byte_and_stays_what_it_was(text: str) -> None:
+async def test_hostile_text_is_kept_unchanged(text: str) -> None:
     """Of a user, a model, a tool and a reason, over two nested handoffs and into the next run."""
 
     @function_tool

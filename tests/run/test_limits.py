@@ -217,7 +217,7 @@ async def test_a_circle_of_three_stops_as_well() -> None:
     assert sum(outcome(record) == "taken" for record in result.handoffs) <= 4
 
 
-async def test_who_is_told_may_still_answer() -> None:
+async def test_nudged_model_may_still_answer() -> None:
     result = await Runner.run(pair([TO_B, TO_B, "A answers."], [TO_A]), "Hi")
     assert (result.final_output, result.stop_reason) == ("A answers.", "done")
 
@@ -274,7 +274,7 @@ def nudges(result: RunResult[Any]) -> list[Problem]:
     return [problem for problem in result.errors if problem.kind == "loop"]
 
 
-async def test_the_same_call_with_the_same_result_is_nudged_and_then_stopped() -> None:
+async def test_repeated_call_is_nudged_and_then_stopped() -> None:
     """First a word to the model, then a typed stop with the best partial result."""
     agent = Agent("A", model=ScriptedHandler([call("clock")] * 20), tools=[clock])
     result = await stopped(agent, LoopDetected)
@@ -355,7 +355,7 @@ async def test_a_circle_through_two_handlers_is_stopped() -> None:
     assert result.usage.requests <= 4
 
 
-async def test_asking_for_the_same_answer_again_and_again_is_stopped() -> None:
+async def test_repeated_question_to_an_agent_is_stopped() -> None:
     """With ``return_to_caller`` too: an answer that is known is nothing new."""
     b = Agent("B", model=ScriptedHandler(["The same."] * 9))
     edge = handoff(b, return_to_caller=True)
@@ -461,7 +461,7 @@ def crowded(handoffs: int, *, name: str = "A", last: Any = "I know myself.") -> 
     )
 
 
-async def test_more_than_five_handoffs_are_warned_of_once_per_run() -> None:
+async def test_many_offered_handoffs_cause_one_warning() -> None:
     result = await Runner.run(crowded(6), "Hi")
     assert [warning.split(",")[0] for warning in result.warnings] == ["agent 'A' is offered 6 handoffs"]
 
@@ -546,7 +546,7 @@ async def test_how_many_mistakes_are_allowed_can_be_set() -> None:
         await Runner.run(agent, "Hi", run_config=RunConfig(max_mistakes=1))
 
 
-async def test_asking_for_several_transfers_again_and_again_is_a_mistake() -> None:
+async def test_repeated_multiple_transfers_are_a_mistake() -> None:
     both = [TO_B, call("transfer_to_c")]
     targets = [Agent(name, model=ScriptedHandler([])) for name in ("B", "C")]
     agent = Agent("A", model=ScriptedHandler([both] * 9), handoffs=targets)
@@ -564,7 +564,7 @@ async def test_a_failing_tool_is_no_mistake_of_the_model() -> None:
     assert (await Runner.run(Agent("A", model=script, tools=[down]), "Hi")).final_output == "It is down."
 
 
-async def test_a_transfer_whose_target_fails_again_and_again_ends_the_run() -> None:
+async def test_repeatedly_failing_target_ends_the_run() -> None:
     """Bounded, typed, and never taken for an answer."""
 
     def no(context: Any) -> None:
@@ -576,7 +576,7 @@ async def test_a_transfer_whose_target_fails_again_and_again_ends_the_run() -> N
         await Runner.run(agent, "Hi")
 
 
-async def test_the_limit_of_a_run_within_is_not_the_limit_of_this_run() -> None:
+async def test_limit_of_an_inner_run_is_not_the_outer_runs() -> None:
     """A failure inside must not look like a success outside."""
     inner = Agent("inner", model=ScriptedHandler([call("count", {"number": 1})]), tools=[count])
 
@@ -589,7 +589,7 @@ async def test_the_limit_of_a_run_within_is_not_the_limit_of_this_run() -> None:
     assert caught.value.result.last_agent is outer
 
 
-async def test_a_limit_that_is_a_result_says_which_it_was() -> None:
+async def test_returned_result_names_the_limit() -> None:
     agent = Agent("A", model=ScriptedHandler([call("count", {"number": 1})]), tools=[count])
     result = await Runner.run(agent, "Hi", max_turns=1, run_config=RunConfig(on_limit="return"))
     assert [(each.kind, type(each.error)) for each in result.errors] == [("limit", MaxTurnsExceeded)]

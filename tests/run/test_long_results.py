@@ -40,7 +40,7 @@ def giving(value: Any, **options: Any) -> Tool:
 
 
 @given(text=st.text(max_size=80), most=st.integers(1, 60))
-def test_a_cut_text_is_the_beginning_and_says_what_is_missing(text: str, most: int) -> None:
+def test_cut_text_says_how_much_is_missing(text: str, most: int) -> None:
     """What is left and what is missing is the whole, and never more than allowed is shown."""
     whole, shown = to_text(text), to_text(text, most)
     if len(whole) <= most:
@@ -66,7 +66,7 @@ def test_nothing_is_cut_inside_a_letter(letter: str) -> None:
         assert not "\U0001f3fb" <= rest[0] <= "\U0001f3ff", most
 
 
-def test_text_that_is_nothing_but_accents_is_cut_all_the_same() -> None:
+def test_text_of_combining_characters_is_cut() -> None:
     assert to_text("\u0301" * 100, 50).startswith("\u0301" * 50 + NOTICE)
 
 
@@ -120,7 +120,7 @@ def test_a_limit_that_shows_nothing_is_a_configuration_error(most: int) -> None:
         giving("", max_result=most)
 
 
-async def test_the_transcript_the_event_and_the_next_request_have_the_same() -> None:
+async def test_transcript_event_and_request_have_the_same_text() -> None:
     def make() -> Agent[Any]:
         return agent("A", call("read"), "Done.", tools=[giving("0123456789abc", max_result=10)])
 

@@ -51,7 +51,7 @@ async def test_an_answer_ends_the_run() -> None:
     )
 
 
-async def test_tool_calls_are_run_and_the_model_is_asked_again() -> None:
+async def test_tool_results_are_shown_to_the_model() -> None:
     script = ScriptedHandler([call("add", {"a": 1, "b": 2}), "It is 3."])
     result = await Runner.run(Agent("A", model=script, tools=[add]), "1 + 2?")
     assert roles(result.messages) == ["user", "assistant", "tool", "assistant"]
@@ -59,7 +59,7 @@ async def test_tool_calls_are_run_and_the_model_is_asked_again() -> None:
     assert result.final_output == "It is 3."
 
 
-async def test_a_transfer_makes_the_target_answer_with_its_own_tools_and_prompt() -> None:
+async def test_target_answers_with_its_own_tools_and_prompt() -> None:
     """The target brings its own instructions, tools and handoffs."""
     model = ScriptedHandler(["B here."])
     target = Agent("B", "You are B.", model=model, tools=[add], handoffs=["A"])
@@ -96,7 +96,7 @@ async def test_tools_in_the_same_reply_run_before_the_transfer() -> None:
     assert shown[-1] == {"role": "user", "content": "Hi"}
 
 
-async def test_of_two_transfers_the_first_is_made_and_the_second_answered() -> None:
+async def test_first_of_two_transfers_is_carried_out() -> None:
     """The target is the first, and nothing of the second is in its view."""
     result = await Runner.run(SCENES["transfer"].agent(Stage()), "Hi")
     assert [(record.target, outcome(record)) for record in result.handoffs] == [
@@ -135,7 +135,7 @@ async def test_an_unknown_tool_is_answered_with_what_there_is() -> None:
     assert result.last_agent.name == "A"
 
 
-async def test_a_tool_of_the_previous_agent_is_unknown_to_the_next() -> None:
+async def test_tools_of_the_source_are_unknown_to_the_target() -> None:
     """Its call is in the history, but it was not offered."""
     model = ScriptedHandler([call("add", {"a": 1, "b": 1}), "Fine."])
     target = Agent("B", model=model)
@@ -188,7 +188,7 @@ async def test_broken_arguments_never_run_a_tool(arguments: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", "{}", "null", " "])
-async def test_a_transfer_without_arguments_takes_what_models_send_for_nothing(arguments: str) -> None:
+async def test_transfer_without_input_accepts_empty_arguments(arguments: str) -> None:
     """Providers differ in how they write no arguments."""
     target = Agent("B", model=ScriptedHandler(["B here."]))
     agent = Agent("A", model=ScriptedHandler([call("transfer_to_b", arguments)]), handoffs=[target])
@@ -220,7 +220,7 @@ async def test_one_failing_tool_does_not_lose_its_siblings() -> None:
 # -- structured output --
 
 
-async def test_the_schema_of_the_output_is_part_of_every_request() -> None:
+async def test_every_request_has_the_output_schema() -> None:
     script = ScriptedHandler([call("add", {"a": 1, "b": 1}), '{"x": 2}'])
     agent = Agent("A", model=script, tools=[add], output_type=Point)
     result = await Runner.run(agent, "Hi")
@@ -231,7 +231,7 @@ async def test_the_schema_of_the_output_is_part_of_every_request() -> None:
     assert schemas[0].schema["properties"] == {"x": {"type": "integer"}}
 
 
-async def test_an_output_that_does_not_fit_is_asked_for_again() -> None:
+async def test_invalid_output_is_corrected_by_the_model() -> None:
     script = ScriptedHandler(["Two.", '{"x": 2}'])
     result = await Runner.run(Agent("A", model=script, output_type=Point), "Hi")
     assert result.final_output == Point(x=2)
@@ -246,7 +246,7 @@ async def test_an_output_that_never_fits_ends_the_run() -> None:
         await Runner.run(agent, "Hi")
 
 
-async def test_an_empty_reply_is_not_shown_again_when_the_model_is_corrected() -> None:
+async def test_empty_reply_is_not_shown_with_the_correction() -> None:
     """Vendors refuse an assistant message that says nothing; the repair is told as an event."""
     script = ScriptedHandler(["", '{"x": 2}'])
     stream = Runner.run_streamed(Agent("A", model=script, output_type=Point), "Hi")
@@ -259,7 +259,7 @@ async def test_an_empty_reply_is_not_shown_again_when_the_model_is_corrected() -
 # -- replies without calls --
 
 
-async def test_an_empty_reply_is_an_empty_answer_with_a_warning() -> None:
+async def test_empty_reply_is_an_output_with_a_warning() -> None:
     """A run never goes round on empty replies."""
     result = await Runner.run(Agent("A", model=ScriptedHandler([""])), "Hi")
     assert result.final_output == ""
@@ -285,7 +285,7 @@ async def test_a_reply_that_was_cut_short_is_a_warning(reason: str) -> None:
 # -- settings --
 
 
-async def test_a_forced_tool_holds_for_an_agents_first_call_only() -> None:
+async def test_forced_tool_holds_for_the_first_call_only() -> None:
     """It is never carried into the target, and each agent has its own."""
     model = ScriptedHandler([call("add", {"a": 1, "b": 1}), "Done."])
     target = Agent("B", model=model, tools=[add], model_settings={"tool_choice": "add"})
@@ -299,7 +299,7 @@ async def test_a_forced_tool_holds_for_an_agents_first_call_only() -> None:
     assert all("tool_choice" not in request.settings for request in script.requests)
 
 
-async def test_an_agents_settings_win_over_the_runs_and_none_leaves_a_key_out() -> None:
+async def test_agent_settings_override_and_none_removes_a_key() -> None:
     script = ScriptedHandler(["Hi"])
     agent = Agent("A", model=script, model_settings={"temperature": 0, "seed": None})
     config = RunConfig(model_settings={"temperature": 1, "seed": 7, "top_p": 0.5})
@@ -314,7 +314,7 @@ async def test_the_runs_model_answers_for_every_agent() -> None:
     assert result.final_output == "B here."
 
 
-async def test_whether_a_tool_is_offered_is_asked_in_every_turn() -> None:
+async def test_is_enabled_is_called_in_every_turn() -> None:
     """What was not offered in that very turn is unknown, and the model is told."""
     enabled: Callable[[Any, Any], bool] = lambda context, agent: context.turn == 1  # noqa: E731
     target = Agent("B", model=ScriptedHandler([]))
@@ -325,7 +325,7 @@ async def test_whether_a_tool_is_offered_is_asked_in_every_turn() -> None:
     assert result.last_agent.name == "A"
 
 
-async def test_agents_that_are_made_during_a_run_are_offered_their_own_tools() -> None:
+async def test_agents_made_during_a_run_get_their_tools() -> None:
     """A target may be made afresh for each transfer, where an earlier one was in memory."""
 
     def fresh(context: Any, arguments: str) -> Agent:
@@ -346,7 +346,7 @@ async def test_agents_that_are_made_during_a_run_are_offered_their_own_tools() -
     assert result.errors == ()
 
 
-async def test_what_the_model_is_shown_and_said_is_on_the_result() -> None:
+async def test_result_has_each_request_and_reply() -> None:
     script = ScriptedHandler([call("add", {"a": 1, "b": 2}), "3"])
     result = await Runner.run(Agent("A", model=script, tools=[add]), "Hi")
     assert [tuple(made.messages) for made in result.calls] == [
@@ -382,7 +382,7 @@ async def test_the_stream_hint_is_given_to_the_handler() -> None:
         {"role": "assistant", "content": 5},
     ],
 )
-async def test_a_malformed_reply_is_the_handlers_fault_and_loses_nothing(message: Any) -> None:
+async def test_malformed_reply_is_a_handler_error(message: Any) -> None:
     """Every error of a run carries the partial result."""
     agent = Agent("A", model=ScriptedHandler([MessageDone(message=message)]))
     with pytest.raises(HandlerError, match="gave a reply in turn 1 with") as caught:
@@ -401,7 +401,7 @@ async def test_what_is_no_event_is_not_passed_on() -> None:
         await Runner.run(Agent("A", model=Odd()), "Hi")
 
 
-async def test_the_complaint_of_a_test_double_is_not_dressed_up() -> None:
+async def test_failed_assertion_is_raised_unchanged() -> None:
     """A script that ran out fails the test as what it is."""
     with pytest.raises(AssertionError, match="Model call 1"):
         await Runner.run(Agent("A", model=ScriptedHandler([])), "Hi")
@@ -417,7 +417,7 @@ async def test_a_refusal_is_not_argued_with() -> None:
 # -- tool choice --
 
 
-async def test_a_forced_choice_of_what_is_not_offered_is_left_out() -> None:
+async def test_forced_tool_that_is_not_offered_is_left_out() -> None:
     model = ScriptedHandler(["Hi.", "Hi."])
     closed = handoff(Agent("B", model=model), is_enabled=False)
     for settings, tools in (({"tool_choice": "transfer_to_b"}, [add]), ({"tool_choice": "required"}, [])):
@@ -475,7 +475,7 @@ async def test_a_delta_without_text_says_nothing(watched: bool) -> None:
 
 
 @pytest.mark.parametrize("watched", [False, True])
-async def test_a_delta_whose_text_is_none_of_it_is_the_handlers_mistake(watched: bool) -> None:
+async def test_delta_without_a_text_is_a_handler_error(watched: bool) -> None:
     with pytest.raises(HandlerError, match="TextDelta in turn 1 whose text is 5"):
         await told(Agent("A", model=Chunked("Hel", 5)), watched)
 
@@ -506,7 +506,7 @@ async def test_a_usage_that_is_none_loses_no_reply(odd: Any) -> None:
 
     result = await Runner.run(Agent("A", model=function_handler(answer), tools=[add]), "Hi")
     assert (result.final_output, result.usage) == ("Five.", Usage(requests=2, estimated=True))
-    assert ["as its usage" in warning for warning in result.warnings] == [True, True]
+    assert ["as usage" in warning for warning in result.warnings] == [True, True]
 
 
 async def test_a_repair_is_told_once() -> None:

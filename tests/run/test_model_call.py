@@ -68,7 +68,7 @@ async def test_a_reply_is_kept_though_its_usage_is_none() -> None:
 
 @pytest.mark.every_loop
 @pytest.mark.virtual_time
-async def test_a_reply_that_takes_too_long_is_ended_and_what_was_said_is_kept() -> None:
+async def test_late_reply_keeps_its_partial_text() -> None:
     handler = Yields(TextDelta("Half a "), hangs=True)
     with pytest.raises(ProviderTimeout, match="turn_timeout") as caught:
         await Runner.run(Agent("A", model=handler), "Hi", run_config=RunConfig(turn_timeout=5))

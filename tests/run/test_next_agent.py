@@ -81,14 +81,14 @@ async def test_reset_asks_the_first_agent_each_time(stream: bool, by_name: bool)
 
 @STREAMED
 @pytest.mark.parametrize("by_name", [False, True])
-async def test_sticky_asks_whoever_answered_last(stream: bool, by_name: bool) -> None:
+async def test_sticky_names_the_agent_that_answered_last(stream: bool, by_name: bool) -> None:
     """And a sticky agent hands back when it wants to."""
     start = desk([TO_BILLING, "Front."], ["Your bill.", "Your bill again.", TO_FRONT])
     spoke = await dialogue(start, "sticky", stream=stream, by_name=by_name)
     assert spoke == [["front", "billing"], ["billing"], ["billing", "front"]]
 
 
-async def test_reset_is_what_nobody_has_to_ask_for() -> None:
+async def test_reset_is_the_default() -> None:
     start = desk([TO_BILLING], ["Your bill."])
     result = await Runner.run(start, "Hi")
     assert RunConfig().next_agent == "reset"
@@ -108,12 +108,12 @@ async def test_reset_is_to_where_the_run_began() -> None:
     assert (result.next_agent.name, result.last_agent.name) == ("billing", "front")
 
 
-async def test_who_bounced_back_is_in_charge() -> None:
+async def test_sticky_names_the_agent_after_a_handoff_back() -> None:
     start = desk([TO_BILLING, "Front."], [TO_FRONT])
     assert (await run(start, "Hi", "sticky")).next_agent is start
 
 
-async def test_a_target_that_no_graph_knows_is_kept_as_it_is() -> None:
+async def test_sticky_names_a_target_outside_the_graph() -> None:
     made = agent("made", "Here.")
 
     @function_tool
@@ -190,7 +190,7 @@ async def test_it_is_known_however_the_run_ended(
 
 
 @POLICIES
-async def test_who_was_only_asked_something_does_not_stay(policy: Policy) -> None:
+async def test_sticky_does_not_name_an_agent_that_returns(policy: Policy) -> None:
     """Not even when the run ends before the answer was there."""
     billing = Agent("billing", model=function_handler(fails))
     start = agent("front", TO_BILLING, handoffs=[handoff(billing, return_to_caller=True)])
@@ -226,7 +226,7 @@ async def test_it_is_known_of_a_stream_that_was_cancelled(policy: Policy) -> Non
 
 
 @POLICIES
-async def test_it_is_known_while_an_agent_is_used_as_a_tool(policy: Policy) -> None:
+async def test_next_agent_is_known_during_a_sub_run(policy: Policy) -> None:
     seen: list[str] = []
 
     async def look(request: Request) -> str:
@@ -249,7 +249,7 @@ async def test_it_is_known_before_the_run_begins(policy: Policy) -> None:
     await stream.aclose()
 
 
-async def test_a_refused_transfer_changes_nobody() -> None:
+async def test_refused_handoff_does_not_change_the_next_agent() -> None:
     start = agent("A", call("transfer_to_b"), "I stay.", handoffs=[agent("B")])
     result = await run(start, "Hi", "sticky", max_handoffs=0)
     assert result.next_agent is start

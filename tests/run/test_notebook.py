@@ -67,7 +67,7 @@ def test_a_refusal_is_shown() -> None:
     assert "I will not." in shown(Runner.run_sync(Agent("A", model=ScriptedHandler([refused])), "Hi")).text
 
 
-def test_it_shows_who_said_and_did_what() -> None:
+def test_messages_and_calls_are_shown_by_agent() -> None:
     result = Runner.run_sync(team(call("transfer_to_back"), call("echo", {"text": "hm"}), "Done."), "Go!")
     page = shown(result)
     for text in (
@@ -82,7 +82,7 @@ def test_it_shows_who_said_and_did_what() -> None:
     )
 
 
-def test_the_graph_is_drawn_with_who_spoke_and_the_ways_that_were_used() -> None:
+def test_graph_marks_the_active_agent_and_used_handoffs() -> None:
     agent = team(call("transfer_to_back"), "Done.")
     html = Runner.run_sync(agent, "Go!")._repr_html_()
     assert graph_svg(agent, active="back", used=[("front", "back")]) in html
@@ -124,7 +124,7 @@ def test_long_texts_and_long_runs_are_cut() -> None:
     assert "Done." in page.words
 
 
-def test_what_went_wrong_is_shown_and_so_is_a_partial_result() -> None:
+def test_problems_and_partial_results_are_shown() -> None:
     with pytest.raises(MaxTurnsExceeded) as caught:
         Runner.run_sync(Agent("a", model=ScriptedHandler([call("nothing")])), "Go!", max_turns=1)
     assert caught.value.result is not None

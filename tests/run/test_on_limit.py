@@ -119,7 +119,7 @@ async def test_a_value_that_is_no_text_is_told_of() -> None:
 
 
 @each_way
-async def test_it_is_the_runs_answer_also_where_an_agent_was_only_asked(stream: bool) -> None:
+async def test_output_is_the_runs_answer_below_a_caller_too(stream: bool) -> None:
     """So it is not left out with how that agent came to its own."""
     expert = agent("B", call("look_up", {"order": 1}), tools=[look_up])
     made = agent("A", call("transfer_to_b"), handoffs=[handoff(expert, return_to_caller=True)])
@@ -128,7 +128,7 @@ async def test_it_is_the_runs_answer_also_where_an_agent_was_only_asked(stream: 
     assert result.new_items[-1].asked_by is None
 
 
-async def test_an_output_that_was_not_taken_yet_is_taken_by_a_run_that_goes_on() -> None:
+async def test_resumed_run_takes_an_unchecked_output() -> None:
     async def slow(context: Any, owner: Any, output: Any) -> Any:
         await anyio.sleep_forever()
 

@@ -161,7 +161,7 @@ async def test_what_is_no_failure_comes_out_as_it_is(way: Way, tmp_path: Path) -
 
 
 @each_way
-async def test_a_call_that_ends_the_run_leaves_none_without_an_answer(way: Way, tmp_path: Path) -> None:
+async def test_every_call_is_answered_when_one_ends_the_run(way: Way, tmp_path: Path) -> None:
     def work(name: str) -> str:
         if name == "ab"[way.calls - 1]:
             raise LookupError("gone")
@@ -181,7 +181,7 @@ async def test_a_call_that_ends_the_run_leaves_none_without_an_answer(way: Way, 
 
 
 @each_way
-async def test_what_is_disabled_by_the_time_of_the_call_is_not_used(way: Way, tmp_path: Path) -> None:
+async def test_tool_disabled_after_the_offer_is_not_run(way: Way, tmp_path: Path) -> None:
     asked: list[int] = []
 
     async def once_each(context: Any, owner: Any) -> bool:

@@ -59,7 +59,7 @@ async def test_a_transfer_that_fails_leaves_the_source_in_charge(where: str) -> 
     assert [problem.kind for problem in result.errors] == ["handoff"]
 
 
-async def test_a_target_that_cannot_answer_is_a_failure_of_the_run() -> None:
+async def test_target_that_cannot_answer_fails_the_run() -> None:
     """It never looks like an answer of the source's; the transfer is on the partial result."""
     target = Agent("B", model=ScriptedHandler([InvalidRequest("not this")]))
     agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[target])
@@ -69,7 +69,7 @@ async def test_a_target_that_cannot_answer_is_a_failure_of_the_run() -> None:
     assert [outcome(record) for record in caught.value.result.handoffs] == ["taken"]
 
 
-async def test_a_filter_that_breaks_ends_the_run_with_all_that_happened() -> None:
+async def test_broken_filter_ends_the_run_with_its_history() -> None:
     """Never silently the unfiltered history; the partial result is complete and valid."""
 
     def broken(data: Any) -> Any:
@@ -93,7 +93,7 @@ async def test_instructions_that_raise_are_named() -> None:
         await Runner.run(Agent("A", broken, model=ScriptedHandler([])), "Hi")
 
 
-async def test_instructions_that_a_target_inherits_and_that_raise_are_named() -> None:
+async def test_failing_inherited_instructions_are_named() -> None:
     """``transfer_system_message`` asks the source once more."""
     asked: list[int] = []
 
@@ -138,7 +138,7 @@ async def test_a_handler_that_breaks_its_contract_is_named(given: list[Any], wro
 
 
 @pytest.mark.parametrize("odd", [{"id": "c"}, {"id": "c", "function": {"name": "f", "arguments": {"a": 1}}}])
-async def test_a_call_that_cannot_be_answered_or_sent_back_is_refused(odd: Any) -> None:
+async def test_malformed_call_is_refused(odd: Any) -> None:
     message: Message = {"role": "assistant", "content": "Hm.", "tool_calls": [odd]}
     with pytest.raises(HandlerError, match="'odd' gave a reply in turn 1 with") as caught:
         await Runner.run(Agent("A", model=events(MessageDone(message=message, usage=DONE.usage))), "Hi")

@@ -59,7 +59,7 @@ async def test_a_prompt_is_not_part_of_the_transcript() -> None:
     assert [message["role"] for message in result.messages] == ["user", "assistant"]
 
 
-async def test_instructions_that_raise_are_told_as_the_apps_own_error() -> None:
+async def test_failing_instructions_are_a_callback_error() -> None:
     def broken(context: RunContext[Any]) -> str:
         raise KeyError("plan")
 
@@ -147,7 +147,7 @@ async def test_a_prompt_is_passed_on_for_one_handoff_only() -> None:
     assert prompts(c) == ["You are C."]
 
 
-async def test_the_section_names_the_source_whatever_the_target_tries_next() -> None:
+async def test_section_names_the_source_after_further_handoffs() -> None:
     """A transfer of the target's that fails must not rename it."""
     b = agent("B", call("transfer_to_c", "{"), "Done.", instructions="You are B.", handoffs=[agent("C")])
     edge = handoff(b, transfer_system_message=True)
@@ -155,7 +155,7 @@ async def test_the_section_names_the_source_whatever_the_target_tries_next() -> 
     assert prompts(b) == ["You are B.\n\n# Instructions of the previous agent, A\nYou are A."] * 2
 
 
-async def test_handing_over_to_a_handler_keeps_the_agents_prompt_as_it_is() -> None:
+async def test_handoff_to_a_handler_keeps_the_agents_prompt() -> None:
     """The same agent goes on: its own prompt is not that of a previous agent."""
     remote = ScriptedHandler(["Done."], name="remote")
     edges: list[Handoff] = [handoff(remote, transfer_system_message=True)]
@@ -182,7 +182,7 @@ async def test_a_source_whose_prompt_cannot_be_had_is_told() -> None:
     assert len(caught.value.result.items) == 3
 
 
-async def test_a_passed_on_prompt_and_the_explanation_of_transfers_go_together() -> None:
+async def test_source_prompt_and_transfer_explanation_are_both_shown() -> None:
     b = agent("B", "Done.", instructions="You are B.", handoffs=[agent("C")])
     edge = handoff(b, transfer_system_message=True)
     a = agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[edge])

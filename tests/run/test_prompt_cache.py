@@ -76,7 +76,7 @@ async def test_each_request_begins_with_the_last_one(script: str, output: Any) -
     assert len({json.dumps(request.tools) for request in model.requests}) == 1
 
 
-async def test_an_agent_that_is_in_charge_again_is_shown_what_it_was_shown() -> None:
+async def test_returning_agent_sees_the_same_prefix() -> None:
     model = ScriptedHandler([call("look", {"page": 1}), call("transfer_to_b"), "Done."])
     other = Agent("b", model=ScriptedHandler([call("transfer_to_a")]), handoffs=["a"])
     await Runner.run(Agent("a", "Be brief.", model=model, tools=[look], handoffs=[other]), "Hi")
@@ -84,7 +84,7 @@ async def test_an_agent_that_is_in_charge_again_is_shown_what_it_was_shown() -> 
 
 
 @pytest.mark.parametrize("tools", [[], [look]])
-async def test_a_target_that_is_in_charge_again_is_shown_what_it_was_shown(tools: Any) -> None:
+async def test_returning_target_sees_the_same_prefix(tools: Any) -> None:
     model = ScriptedHandler([call("transfer_to_a"), call("transfer_to_a"), "Done."])
     other = Agent("b", model=model, handoffs=["a"], tools=tools)
     first = ScriptedHandler([call("look", {"page": 1}), call("transfer_to_b")] * 3)
@@ -170,6 +170,6 @@ async def test_claude_is_told_where_to_cache() -> None:
         ("ollama_chat/qwen3", "parallel_tool_calls", None),
     ],
 )
-async def test_one_call_at_a_time_is_asked_of_those_who_can(model: str, where: str, said: Any) -> None:
+async def test_parallel_tool_calls_is_sent_only_where_supported(model: str, where: str, said: Any) -> None:
     body = await sent(model, {"parallel_tool_calls": False})
     assert body.get(where) == said

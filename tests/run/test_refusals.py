@@ -33,7 +33,7 @@ async def test_the_result_says_so(refusal: Any) -> None:
 
 
 @pytest.mark.parametrize("refusal", [NO, PARTS], ids=["none", "part"])
-async def test_with_an_output_type_it_is_an_error_that_says_so(refusal: Any) -> None:
+async def test_refusal_with_an_output_type_is_an_error(refusal: Any) -> None:
     played = await both(lambda: agent("A", refusal, output_type=Answer))
     assert isinstance(played.error, ModelBehaviorError)
     assert played.result.refusal == "I will not do that."
@@ -69,7 +69,7 @@ async def test_an_answer_is_none() -> None:
     assert limited.result.refusal is None
 
 
-async def test_that_of_the_last_run_is_not_that_of_this_one() -> None:
+async def test_refusal_of_an_earlier_run_does_not_count() -> None:
     first = await Runner.run(agent("A", NO), "Hi")
     history = first.to_input_list()
     with pytest.raises(InvalidRequest) as caught:
@@ -77,7 +77,7 @@ async def test_that_of_the_last_run_is_not_that_of_this_one() -> None:
     assert caught.value.result.refusal is None
 
 
-async def test_an_agent_that_was_asked_and_refuses_has_refused_and_not_the_run() -> None:
+async def test_refusal_of_a_sub_run_is_not_the_runs() -> None:
     def make() -> Agent[Any]:
         return manager(ask(id="c"), "It is not done.", helper=agent("helper", NO))
 

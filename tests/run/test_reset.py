@@ -312,7 +312,7 @@ async def test_runs_that_take_turns_are_what_they_are_alone(
 
 @examples(15)
 @given(plans=st.lists(PLANS, min_size=2, max_size=5))
-async def test_runs_at_the_same_time_are_what_they_are_alone(plans: list[str]) -> None:
+async def test_concurrent_runs_equal_separate_runs(plans: list[str]) -> None:
     agent = company(Trap())
     results: dict[int, dict[str, Any]] = {}
 
@@ -326,7 +326,7 @@ async def test_runs_at_the_same_time_are_what_they_are_alone(plans: list[str]) -
         assert results[number] == await alone(plan, fallback=True)
 
 
-async def test_what_a_run_is_given_to_remember_stays_the_callers() -> None:
+async def test_shared_memory_of_the_config_is_not_changed() -> None:
     given_ = {"k": 1}
     result = await carried_out(company(Trap()), "remember", shared_memory=given_)
     assert result.context.shared_memory == {"k": 1, "remembered": True}

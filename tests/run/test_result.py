@@ -68,7 +68,7 @@ async def test_a_valid_conversation_is_passed_on_as_it_is() -> None:
     assert [each.get("_agent") for each in result.to_input_list()] == [None, "A", None, None]
 
 
-async def test_what_is_done_to_the_next_input_does_not_change_the_result() -> None:
+async def test_edits_of_the_next_input_do_not_change_the_result() -> None:
     """The caller's list is the caller's: parts, calls and keys may be edited."""
     given: Any = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
     result = await played("one tool", given)
@@ -83,7 +83,7 @@ async def test_what_is_done_to_the_next_input_does_not_change_the_result() -> No
     assert json.dumps(result.messages) == before
 
 
-async def test_a_nudge_is_not_the_users_word_in_the_next_run_either() -> None:
+async def test_nudge_stays_a_nudge_in_the_next_run() -> None:
     """What the runtime said in the user's role is marked, also when it was saved in between."""
     nudge = RunItem(id=1, kind="nudge", message={"role": "user", "content": "You repeat yourself."})
     first = dataclasses.replace(
@@ -111,7 +111,7 @@ async def test_calls_that_were_never_answered_are_given_an_answer() -> None:
     assert [message.get("content") for message in history if message["role"] == "tool"] == [NO_ANSWER] * 3
 
 
-async def test_an_empty_reply_is_not_part_of_the_next_input() -> None:
+async def test_next_input_has_no_empty_reply() -> None:
     result = await played("silence")
     assert len(result.messages) == 2
     assert result.to_input_list() == [{"role": "user", "content": "Hi"}]
@@ -152,7 +152,7 @@ async def test_new_items_are_what_the_run_added() -> None:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-async def test_items_are_numbered_in_the_order_in_which_things_happened(scene: str) -> None:
+async def test_items_are_numbered_in_order(scene: str) -> None:
     result = await played(scene)
     assert [item.id for item in result.items] == list(range(len(result.items)))
 
@@ -229,7 +229,7 @@ async def test_problems_keep_the_exception_and_the_call() -> None:
     assert isinstance(problem.error, ValueError)
 
 
-async def test_a_failed_model_call_is_on_record_without_a_reply() -> None:
+async def test_failed_model_call_has_a_record_without_reply() -> None:
     result = await played("failing")
     assert [made.reply is None for made in result.calls] == [False, True]
     assert len(result.raw_replies) == 1
@@ -257,7 +257,7 @@ async def test_the_context_of_the_end_is_kept() -> None:
     assert result.context.usage == result.usage == Usage(requests=2, input_tokens=20, output_tokens=10)
 
 
-async def test_an_error_raised_by_two_runs_carries_the_last_one_s_result() -> None:
+async def test_error_of_two_runs_has_the_last_result() -> None:
     """One object raised by two runs must not show the first one's."""
     error = InvalidRequest("no")
     agent = Agent("A", model=ScriptedHandler([error, error]))
@@ -267,26 +267,26 @@ async def test_an_error_raised_by_two_runs_carries_the_last_one_s_result() -> No
         assert error.result.messages == [{"role": "user", "content": text}]
 
 
-async def test_a_result_is_shown_in_a_line_however_long_the_run_was() -> None:
+async def test_repr_of_a_long_run_is_one_line() -> None:
     """asyncio formats what a finished task returned, and a long history would take it seconds."""
     agent = Agent("A", model=ScriptedHandler(["Hello."]))
     result = await Runner.run(agent, [{"role": "user", "content": "x" * 10_000}] * 10)
     assert repr(result) == "RunResult(done, last_agent='A', turns=1, final_output='Hello.')"
 
 
-async def test_a_result_without_an_output_shows_none_and_not_a_text() -> None:
+async def test_repr_without_an_output_shows_none() -> None:
     with pytest.raises(InvalidRequest) as caught:
         await Runner.run(Agent("A", model=ScriptedHandler([InvalidRequest("no")])), "Hi")
     assert repr(caught.value.result) == "RunResult(error, last_agent='A', turns=1, final_output=None)"
 
 
-async def test_a_result_may_be_named_without_the_type_of_its_output() -> None:
+async def test_result_type_has_a_default_parameter() -> None:
     """A strict type checker then takes it for a result of anything, as an agent without a type is one."""
     [output] = vars(RunResult)["__parameters__"]
     assert output.__default__ is Any
 
 
-async def test_what_calls_were_shown_is_not_copied_for_each_of_them() -> None:
+async def test_calls_share_their_messages() -> None:
     """A run of n turns keeps n messages, not n times n."""
 
     @function_tool

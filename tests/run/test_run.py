@@ -154,9 +154,7 @@ async def test_staying_with_an_agent_is_the_callers_choice() -> None:
 
 @given(order=st.lists(st.booleans(), max_size=40), scenes=st.tuples(*[st.sampled_from(sorted(SCENES))] * 2))
 @examples(25)
-async def test_two_runs_in_any_interleaving_do_not_see_each_other(
-    order: list[bool], scenes: tuple[str, str]
-) -> None:
+async def test_two_interleaved_runs_are_independent(order: list[bool], scenes: tuple[str, str]) -> None:
     """Each gives what it gives alone, whichever is moved on when."""
     alone = [await step_by_step([scene], []) for scene in scenes]
     together = await step_by_step(list(scenes), order)
@@ -216,7 +214,7 @@ def echoing() -> Agent[Any]:
     return Agent("A", model=played, tools=[remember], handoffs=[Agent("B", model=played)])
 
 
-async def test_a_hundred_concurrent_runs_of_one_agent_do_not_see_one_another() -> None:
+async def test_hundred_concurrent_runs_are_independent() -> None:
     """Shared memory, context, handoffs and transcripts belong to one run each."""
     agent = echoing()
     results: dict[str, Any] = {}
@@ -267,7 +265,7 @@ def vars_of(agent: Agent[Any]) -> list[Any]:
     ]
 
 
-async def test_a_result_does_not_change_when_its_lists_are_used() -> None:
+async def test_edits_of_returned_lists_do_not_change_the_result() -> None:
     """`to_input_list` gives a list of its own each time."""
     result = await Runner.run(SCENES["one tool"].agent(Stage()), "Hi")
     result.to_input_list().append(USER)
@@ -297,7 +295,7 @@ def test_an_input_message_remembers_which_family_wrote_it() -> None:
     assert "_origin" in written
 
 
-def test_an_exception_of_the_apps_code_says_whose_it_was() -> None:
+def test_exception_of_a_callback_names_the_callback() -> None:
     with (
         pytest.raises(CallbackError, match="The filter raised ValueError: x") as caught,
         callback_errors("The filter"),
@@ -311,14 +309,14 @@ def test_an_error_of_routelock_passes_through_the_apps_code() -> None:
         raise ToolError("x")
 
 
-def test_an_agent_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_unknown_agent_error_lists_known_agents() -> None:
     agent = Agent("B", model=ScriptedHandler([]))
     assert find_agent({"B": agent}, "B", "A") is agent
     with pytest.raises(ConfigError, match=r"'A' hands off to 'C', which is no agent of this run\. Known: B"):
         find_agent({"B": agent}, "C", "A")
 
 
-async def test_usage_that_came_is_counted_though_the_call_failed_after_it() -> None:
+async def test_usage_of_a_call_that_fails_later_is_counted() -> None:
     """Retried attempts are counted with what they consumed."""
     counted = MessageDone(message={"role": "assistant", "content": "Hi"}, usage=Usage(1, 9, 9))
 

@@ -107,7 +107,7 @@ async def test_a_finished_stream_can_be_closed() -> None:
     assert running.result.stop_reason == "done"
 
 
-async def test_closing_what_another_task_is_reading_says_what_to_do() -> None:
+async def test_closing_a_stream_in_use_says_what_to_do() -> None:
     """A generator that runs cannot be closed; cancelling its reader closes it."""
     opened: list[str] = []
 
@@ -210,7 +210,7 @@ async def test_mistakes_are_outputs_without_a_tool_call() -> None:
     assert errors == ["unknown_tool", None, "arguments"]
 
 
-async def test_a_transfer_is_requested_made_and_followed_by_the_new_agent() -> None:
+async def test_handoff_events_come_in_order() -> None:
     events = await collect(stream("transfer"))
     (requested,) = [event for event in events if isinstance(event, HandoffRequested)]
     (occurred,) = [event for event in events if isinstance(event, HandoffOccurred)]
@@ -292,7 +292,7 @@ async def test_text_and_calls_of_one_reply_are_both_streamed() -> None:
     ]
 
 
-async def test_a_stream_may_be_read_by_one_task_and_its_result_by_another() -> None:
+async def test_result_may_be_read_by_another_task() -> None:
     running = Runner.run_streamed(SCENES["one tool"].agent(Stage()), "Hi", run_config=RunConfig())
     sizes: list[int] = []
 

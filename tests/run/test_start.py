@@ -69,7 +69,7 @@ def test_ids_of_runs_differ_unless_one_is_given() -> None:
     assert begun(config=RunConfig(run_id="r")).run_id == "r"
 
 
-def test_all_that_is_wrong_with_the_agents_is_in_one_message() -> None:
+def test_all_problems_of_agents_are_in_one_message() -> None:
     lost = Agent("A", handoffs=[handoff("nobody")])
     with pytest.raises(ConfigError) as caught:
         run_graph(lost, RunConfig())
@@ -77,7 +77,7 @@ def test_all_that_is_wrong_with_the_agents_is_in_one_message() -> None:
     assert "model" in str(caught.value)
 
 
-def test_agents_that_are_asked_as_tools_are_checked_and_not_of_the_run() -> None:
+def test_agent_tools_are_checked_and_not_in_the_graph() -> None:
     asked = Agent("asked")
     with pytest.raises(ConfigError, match="asked"):
         run_graph(agent(tools=[asked.as_tool()]), RunConfig())
@@ -85,7 +85,7 @@ def test_agents_that_are_asked_as_tools_are_checked_and_not_of_the_run() -> None
     assert set(graph) == {"A", "B"}
 
 
-def test_a_tool_of_the_callers_is_not_named_like_a_handoff() -> None:
+def test_external_tool_must_not_be_named_like_a_handoff() -> None:
     mine = {"type": "function", "function": {"name": "transfer_to_b", "parameters": {}}}
     with pytest.raises(ConfigError, match="give it another name"):
         run_graph(agent(handoffs=[agent("B")]), RunConfig(external_tools=[mine]))

@@ -124,7 +124,7 @@ async def test_a_run_that_ends_well_is_there_too() -> None:
     assert facts(handle.result) == facts(result)
 
 
-async def test_the_result_of_an_error_is_that_of_the_handle() -> None:
+async def test_error_and_handle_have_the_same_result() -> None:
     handle = RunHandle()
     with pytest.raises(RoutelockError) as caught:
         await Runner.run(agent("A", LookupError("gone")), "Hi", handle=handle)

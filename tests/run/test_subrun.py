@@ -131,7 +131,7 @@ async def test_agents_can_only_ask_one_another_so_deep() -> None:
     assert ended.result.final_output == "from 25"
 
 
-async def test_a_plain_run_has_no_nested_events_and_needs_none() -> None:
+async def test_plain_run_has_no_nested_events() -> None:
     request = []
 
     async def answer(asked: Request) -> str:
@@ -161,7 +161,7 @@ async def test_nothing_nested_is_read_ahead_of_the_reader() -> None:
                 assert len(made) == seen
 
 
-async def test_the_result_in_the_middle_shows_how_far_the_nested_run_is() -> None:
+async def test_partial_result_has_the_sub_run_so_far() -> None:
     helper = agent("helper", call("look_up", {"order": 1}), "42", tools=[look_up])
     async with Runner.run_streamed(manager(ask(id="c"), "Ok.", helper=helper), "Hi") as stream:
         async for event in stream:
@@ -218,14 +218,14 @@ async def test_a_plain_run_asks_all_at_the_same_time() -> None:
     assert (await _met(stream=False))[0] == 3
 
 
-async def test_a_streamed_run_runs_the_tools_first_and_then_asks_one_after_the_other() -> None:
+async def test_streamed_run_calls_agents_after_the_tools() -> None:
     assert await _met(stream=True) == (1, ["tool done", "agent", "agent"])
 
 
 # -- the budget --
 
 
-async def test_max_turns_is_the_most_model_calls_of_all_runs_together() -> None:
+async def test_max_turns_includes_the_turns_of_sub_runs() -> None:
     """And one of them is kept for whoever asked, so that the work is not thrown away."""
 
     def make() -> Agent[Any]:
@@ -249,7 +249,7 @@ async def test_siblings_share_what_is_left_evenly() -> None:
     assert result.usage.requests == 10
 
 
-async def test_an_agent_that_used_up_its_share_says_whose_turns_to_raise() -> None:
+async def test_used_up_share_names_the_setting_to_raise() -> None:
     """Its own max_turns may be far from reached."""
 
     def make() -> Agent[Any]:
@@ -261,7 +261,7 @@ async def test_an_agent_that_used_up_its_share_says_whose_turns_to_raise() -> No
     assert "Raise max_turns of its as_tool() or of the run around it, whose 10 are shared" in said[2]
 
 
-async def test_an_agent_that_shares_with_nobody_says_that_its_own_turns_are_used_up() -> None:
+async def test_used_up_own_turns_name_as_tool() -> None:
     def make() -> Agent[Any]:
         return agent("manager", ask(), "Ok.", tools=[busy().as_tool(max_turns=2)])
 
@@ -285,7 +285,7 @@ async def test_what_is_not_used_stays_with_the_outer_run() -> None:
     assert ended.result.usage.requests == 7
 
 
-async def test_without_a_turn_left_nobody_is_asked() -> None:
+async def test_sub_run_is_not_started_without_a_turn_left() -> None:
     def make() -> Agent[Any]:
         return manager(ask(), "So I must say myself.", helper=agent("helper"))
 
@@ -295,7 +295,7 @@ async def test_without_a_turn_left_nobody_is_asked() -> None:
     assert ended.result.final_output == "So I must say myself."
 
 
-async def test_a_run_that_asks_in_its_last_turn_ends_as_ever() -> None:
+async def test_agent_call_in_the_last_turn_ends_the_run() -> None:
     ended = await both(lambda: manager(ask(), helper=agent("helper")), max_turns=1)
     assert isinstance(ended.error, MaxTurnsExceeded)
     assert [problem.kind for problem in ended.result.errors] == ["tool"]
@@ -326,7 +326,7 @@ async def test_agents_that_ask_one_another_in_a_circle_end() -> None:
 # -- the end --
 
 
-async def test_leaving_the_stream_closes_what_is_nested_and_keeps_what_there_is() -> None:
+async def test_closed_stream_closes_and_keeps_the_sub_run() -> None:
     """The connection of the nested agent as well, on the spot."""
     opened: list[str] = []
 
@@ -352,7 +352,7 @@ async def test_leaving_the_stream_closes_what_is_nested_and_keeps_what_there_is(
     assert_valid(result.to_input_list())
 
 
-async def test_siblings_that_were_not_reached_are_not_in_the_result() -> None:
+async def test_sub_runs_that_never_started_are_not_in_the_result() -> None:
     made = manager([ask("a", id="x"), ask("b", id="y")], a=agent("A", "one two"), b=agent("B"))
     async with Runner.run_streamed(made, "Hi") as stream:
         async for event in stream:
@@ -417,7 +417,7 @@ class Play:
             self.check_one(each)
 
 
-async def test_a_streamed_run_can_be_cancelled_at_any_await_of_what_is_nested() -> None:
+async def test_streamed_sub_run_can_be_cancelled_at_any_await() -> None:
     for k in range(1, 400):
         before = len(anyio.get_running_tasks())
         play = Play(k)
@@ -435,7 +435,7 @@ async def test_a_streamed_run_can_be_cancelled_at_any_await_of_what_is_nested() 
     assert k > 50
 
 
-async def test_a_plain_run_can_be_cancelled_at_any_await_of_what_is_nested() -> None:
+async def test_plain_sub_run_can_be_cancelled_at_any_await() -> None:
     for k in range(1, 400):
         before = len(anyio.get_running_tasks())
         play = Play(k)
@@ -483,7 +483,7 @@ async def test_another_task_may_read_and_close_the_stream() -> None:
 # -- the payload of a handoff --
 
 
-async def test_a_nested_run_leaves_the_payload_of_the_outer_run_alone() -> None:
+async def test_sub_run_does_not_change_the_outer_payload() -> None:
     seen: list[list[str]] = []
 
     @function_tool
@@ -558,7 +558,7 @@ def _engine_team(*, dead: bool = False) -> Agent[Any]:
     return agent("manager", *replies(calls, "Done."), tools=[first.as_tool(), look_up])
 
 
-async def test_nested_steps_are_steps_of_the_outer_run_with_keys_of_their_own() -> None:
+async def test_steps_of_a_sub_run_are_steps_of_the_outer() -> None:
     plain, streamed = Journal(), Journal()
     await run(_engine_team(), stream=False, executor=plain)
     await run(_engine_team(), stream=True, executor=streamed)
@@ -578,7 +578,7 @@ async def test_a_run_is_replayed_with_all_that_is_nested(stream: bool) -> None:
     assert everything(again) == everything(live)
 
 
-async def test_a_replay_goes_on_in_the_middle_of_a_nested_run() -> None:
+async def test_replay_continues_in_the_middle_of_a_sub_run() -> None:
     full = Journal()
     live = await run(_engine_team(), stream=False, executor=full)
     first_model = ("r", "t1.model.manager")

@@ -175,7 +175,7 @@ async def test_a_deadline_may_be_a_result(make: Made) -> None:
     assert problems(result.to_input_list()) == []
 
 
-async def test_the_app_may_say_what_a_late_run_ends_with() -> None:
+async def test_on_limit_gives_the_output_of_a_late_run() -> None:
     """The function has its time: the deadline is over, and does not cancel it."""
 
     async def sorry(error: Any) -> str:
@@ -211,7 +211,7 @@ async def test_nested_agents_have_no_more_time_than_the_run() -> None:
     assert answers_of(inner) == ["seen 1"]
 
 
-async def test_a_run_in_time_is_as_it_would_be_without_a_deadline() -> None:
+async def test_run_in_time_equals_one_without_a_timeout() -> None:
     def make() -> Agent[Any]:
         return agent("A", call("peek", {"at": 1}), "Done.", tools=[peek])
 
@@ -229,13 +229,13 @@ async def test_what_a_slow_reader_takes_is_free() -> None:
     assert stream.final_output == "Done."
 
 
-async def test_a_caller_in_a_hurry_is_not_told_of_the_runs_own_deadline() -> None:
+async def test_earlier_cancellation_of_the_caller_is_not_a_run_timeout() -> None:
     with anyio.move_on_after(SHORT) as scope:
         await Runner.run(stalling_tool(), "Hi", run_config=RunConfig(timeout=60.0))
     assert scope.cancelled_caught
 
 
-async def test_the_next_run_starts_at_the_default_with_all_of_its_time() -> None:
+async def test_next_run_has_the_whole_timeout_again() -> None:
     made = agent("A", call("stall"), "Here I am.", tools=[stall])
     config = RunConfig(timeout=LONGER, on_limit="return")
     late = await Runner.run(made, "Hi", run_config=config)
@@ -248,7 +248,7 @@ class _Late(RunHooks):
         await anyio.sleep_forever()
 
 
-async def test_a_final_output_whose_hook_is_late_is_on_the_error() -> None:
+async def test_late_hook_keeps_the_output_on_the_error() -> None:
     with pytest.raises(RunTimeout) as caught:
         await Runner.run(agent("A", "Hello"), "Hi", hooks=_Late(), run_config=RunConfig(timeout=LONGER))
     assert caught.value.result.final_output == "Hello"

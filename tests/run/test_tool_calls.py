@@ -716,7 +716,7 @@ async def test_calls_beyond_the_most_are_answered_and_not_made(stream: bool) -> 
     assert [given[f"n{number}"] for number in (0, MOST_CALLS - 1)] == ["noted", "noted"]
     (told,) = {given[each["id"]] for each in calls[MOST_CALLS:]}
     assert told.startswith(
-        "This call was not made: the reply made 1,003 calls at once, and the first 1,000 were "
+        "This call was not made: the reply made 1,003 calls at once, and only the first 1,000 were "
     )
     assert result.final_output == "Done."
     assert [warning for warning in result.warnings if "1,003 calls" in warning]

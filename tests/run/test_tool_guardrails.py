@@ -61,7 +61,7 @@ async def play(agent: Agent[Any], stream: bool = False, **config: Any) -> Any:
     return await Runner.run(agent, "Hi", run_config=RunConfig(**config))
 
 
-async def test_they_see_the_validated_arguments_and_the_text_that_the_model_sees() -> None:
+async def test_guardrails_see_validated_arguments_and_the_models_text() -> None:
     before, after = Watch(), Watch()
     agent, paid = team([before], [after])
     result = await play(agent)
@@ -71,7 +71,7 @@ async def test_they_see_the_validated_arguments_and_the_text_that_the_model_sees
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_an_input_guardrail_answers_takes_the_place_of_the_call(stream: bool) -> None:
+async def test_answer_of_an_input_guardrail_replaces_the_call(stream: bool) -> None:
     agent, paid = team([Watch(), Watch(answer="Ask a person.")])
     result = await play(agent, stream)
     assert (paid, answers_of(result)) == ([], ["Ask a person."])
@@ -80,7 +80,7 @@ async def test_what_an_input_guardrail_answers_takes_the_place_of_the_call(strea
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_an_output_guardrail_answers_takes_the_place_of_the_result(stream: bool) -> None:
+async def test_answer_of_an_output_guardrail_replaces_the_result(stream: bool) -> None:
     agent, paid = team(None, [Watch(answer="(withheld)")])
     result = await play(agent, stream)
     assert (paid, answers_of(result)) == ([500], ["(withheld)"])
@@ -88,14 +88,14 @@ async def test_what_an_output_guardrail_answers_takes_the_place_of_the_result(st
 
 
 @pytest.mark.parametrize("answer", [5, {"refused": True}, b"No."])
-async def test_an_answer_that_is_no_text_is_told_and_sent_to_nobody(answer: Any) -> None:
+async def test_answer_that_is_not_text_is_an_error(answer: Any) -> None:
     agent, _ = team([Watch(answer=answer)])
     with pytest.raises(CallbackError, match="guardrail 'Watch' must answer with text, not"):
         await play(agent)
     assert len(requests(agent)) == 1
 
 
-async def test_half_a_surrogate_pair_in_an_answer_can_be_sent() -> None:
+async def test_surrogate_half_in_an_answer_can_be_sent() -> None:
     agent, _ = team([Watch(answer="Not \ud800")])
     assert answers_of(await play(agent)) == ["Not \ufffd"]
 
@@ -118,7 +118,7 @@ async def test_a_tripwire_before_the_call_ends_the_run(stream: bool) -> None:
     assert_valid(caught.value.result.to_input_list())
 
 
-async def test_a_tripwire_after_the_call_keeps_the_result_out_of_the_transcript() -> None:
+async def test_output_tripwire_keeps_the_result_out_of_the_transcript() -> None:
     agent, paid = team(None, [Watch(True)])
     with pytest.raises(ToolGuardrailTripped) as caught:
         await play(agent)
@@ -151,14 +151,14 @@ async def test_a_tool_without_parameters_is_guarded_whatever_is_sent(sent: str) 
     assert (outcome.error, outcome.output) == ("guardrail", "No.")
 
 
-async def test_a_tool_from_a_schema_is_guarded_by_what_its_arguments_say() -> None:
+async def test_guardrails_of_a_schema_tool_see_its_arguments() -> None:
     before = Watch(answer="No.")
     raw = Tool(name="raw", on_invoke_tool=lambda context, text: "ran", input_guardrails=[before])
     await raw.invoke(ToolContext(context=None), '{"x": 1}')
     assert before.seen[0][-1] == {"x": 1}
 
 
-async def test_a_failure_is_looked_at_before_the_model_sees_it() -> None:
+async def test_output_guardrail_sees_a_failure_first() -> None:
     after = Watch(answer="It failed.")
 
     @tool(output_guardrails=[after])
@@ -171,7 +171,7 @@ async def test_a_failure_is_looked_at_before_the_model_sees_it() -> None:
     assert "hunter2" in after.seen[0][-1]
 
 
-async def test_a_guardrail_that_raises_ends_the_run_and_answers_the_call() -> None:
+async def test_failing_guardrail_ends_the_run_and_answers_the_call() -> None:
     def broken(context: Any, owner: Any, value: Any) -> GuardrailResult:
         raise LookupError("no list")
 
@@ -184,7 +184,7 @@ async def test_a_guardrail_that_raises_ends_the_run_and_answers_the_call() -> No
     assert_valid(caught.value.result.to_input_list())
 
 
-async def test_a_guardrail_of_an_agent_has_no_answer_to_give() -> None:
+async def test_agent_guardrail_cannot_give_an_answer() -> None:
     agent = Agent(
         "A",
         model=ScriptedHandler(["Hi."]),
@@ -212,7 +212,7 @@ class Recorded(InProcess):
         return [self.made[one.key] for one in calls]
 
 
-async def test_a_replayed_run_ends_with_the_same_error_and_asks_no_guardrail() -> None:
+async def test_replay_has_the_same_error_without_guardrails() -> None:
     journal, watch = Recorded(), Watch(True)
     for _ in range(2):
         agent, _ = team([watch])

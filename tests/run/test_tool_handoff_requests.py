@@ -67,7 +67,7 @@ async def test_a_tool_can_ask_for_the_newest_message_only() -> None:
     assert shown(b) == [{"role": "user", "content": "Help"}]
 
 
-async def test_the_wish_of_a_request_goes_before_the_filter_of_the_edge() -> None:
+async def test_filter_of_a_request_precedes_that_of_the_edge() -> None:
     """The two cannot both hold, and the one asking now knows more."""
     called: list[Any] = []
 
@@ -82,7 +82,7 @@ async def test_the_wish_of_a_request_goes_before_the_filter_of_the_edge() -> Non
     assert shown(b) == [HI]
 
 
-async def test_a_tool_that_names_one_of_several_takes_the_way_that_is_declared() -> None:
+async def test_named_target_uses_its_declared_handoff() -> None:
     """Its filter and its scope hold for each target of a handoff, not for the first alone."""
     c = agent("C", "C here.")
     several = handoff([agent("B"), c], preserve_context=False)
@@ -98,7 +98,7 @@ async def test_a_tool_that_names_one_of_several_takes_the_way_that_is_declared()
     assert (result.final_output, result.handoffs[0].target) == ("Mine.", "C")
 
 
-async def test_a_tool_that_names_one_of_several_asks_nobody_else() -> None:
+async def test_only_the_named_target_is_requested() -> None:
     b = agent("B")
     c = agent("C", on_handoff_request=lambda request: HandoffResponse.reject("Not now."))
     result = await Runner.run(asking(lambda: HandoffRequest(c), handoff([b, c])), "Hi")
@@ -124,7 +124,7 @@ async def test_a_time_that_is_none_is_answered(timeout: Any) -> None:
     assert played.result.final_output == "Mine."
 
 
-async def test_a_tool_can_say_what_the_target_must_be_able_to_do() -> None:
+async def test_tool_can_require_capabilities() -> None:
     played = await both(
         lambda: asking(lambda: HandoffRequest("B", capabilities_required=["sql"]), agent("B"))
     )
@@ -161,7 +161,7 @@ def test_what_a_tool_adds_survives_a_journal() -> None:
     assert HandoffRequest.from_envelope(request.envelope()) == request
 
 
-async def test_who_asks_cannot_be_made_up() -> None:
+async def test_source_of_a_request_cannot_be_forged() -> None:
     """The run fills in who asks and the id."""
     asked: list[HandoffRequest] = []
     b = agent("B", "B here.", on_handoff_request=asked.append)
@@ -170,7 +170,7 @@ async def test_who_asks_cannot_be_made_up() -> None:
     assert (asked[0].from_agent, asked[0].request_id) == ("A", "h-r-1")
 
 
-async def test_a_tools_transfer_may_be_declined_and_it_is_told() -> None:
+async def test_refused_request_is_reported_in_the_tool_result() -> None:
     played = await both(
         lambda: asking(
             lambda: HandoffRequest("B"),
@@ -181,7 +181,7 @@ async def test_a_tools_transfer_may_be_declined_and_it_is_told() -> None:
     assert played.result.final_output == "Mine."
 
 
-async def test_a_made_up_target_is_answered_with_those_there_are() -> None:
+async def test_unknown_target_error_lists_known_targets() -> None:
     played = await both(lambda: asking(lambda: HandoffRequest("nobody"), agent("B")))
     why = "Handoff target 'nobody' was not found. There are: B."
     assert played.answers == [f"The transfer to 'nobody' was not made: {why}"]
@@ -216,7 +216,7 @@ async def test_a_made_up_target_is_counted() -> None:
     assert metrics.totals().total == 1
 
 
-async def test_a_made_up_target_ends_the_run_if_it_says_so() -> None:
+async def test_unknown_target_can_end_the_run() -> None:
     first = [call("hand_over", id="a"), call("transfer_to_b", id="b")]
     made = lambda: asking(lambda: HandoffRequest("nobody"), agent("B"), first=first)  # noqa: E731
     played = await both(made, raise_on=["failed_handoff"])
@@ -330,7 +330,7 @@ async def test_ids_are_the_same_whenever_the_run_is_repeated() -> None:
     assert [record.id for record in result.handoffs] == ["h-r-1", "h-r-2"]
 
 
-async def test_every_id_is_there_once_over_made_declined_and_passed_over_ones() -> None:
+async def test_every_handoff_record_has_a_unique_id() -> None:
     def make() -> Agent[Any]:
         no = agent("N", on_handoff_request=lambda request: HandoffResponse.reject("no"))
         b = agent("B", [call("transfer_to_c"), call("transfer_to_n")], handoffs=[agent("C", "C."), no])
@@ -351,7 +351,7 @@ def crowd(answer: Any = "Done.", **options: Any) -> Agent[Any]:
     return agent("A", TO_B, "Mine.", handoffs=[handoff(agent("B", answer), **options)])
 
 
-async def test_two_runs_at_once_do_not_get_the_same_place() -> None:
+async def test_two_concurrent_runs_do_not_get_the_same_slot() -> None:
     """The second is declined, word for word, and goes on."""
     capacity, inside, leave = one_slot(), anyio.Event(), anyio.Event()
 
@@ -421,7 +421,7 @@ async def test_a_place_is_free_after_the_next_transfer() -> None:
     assert (capacity.free("B"), capacity.free("C")) == (1, 1)
 
 
-async def test_a_place_is_free_after_a_stream_that_was_left() -> None:
+async def test_closed_stream_releases_its_slot() -> None:
     capacity = one_slot()
     run = Runner.run_streamed(crowd("One two three"), "Hi", run_config=RunConfig(capacity=capacity))
     async with aclosing(run):
@@ -467,7 +467,7 @@ async def test_a_place_is_free_after_a_cancellation_anywhere(where: str) -> None
 
 
 @pytest.mark.parametrize("broken", ["consent", "late", "payload", "on_handoff", "message", "model"])
-async def test_a_place_is_free_after_a_transfer_that_came_to_nothing(broken: str) -> None:
+async def test_failed_handoff_releases_its_slot(broken: str) -> None:
     capacity = one_slot()
 
     def fail(*_: Any) -> Any:
@@ -568,7 +568,7 @@ async def test_a_callback_that_fails_is_told_recorded_and_noted() -> None:
     assert played.answers == ["The transfer to 'B' was not made: LookupError: no desk"]
 
 
-async def test_a_callback_that_runs_an_agent_keeps_the_two_apart() -> None:
+async def test_run_within_a_callback_is_independent() -> None:
     inner: list[Any] = []
 
     async def ask(context: Any) -> None:
@@ -590,14 +590,14 @@ async def test_a_failed_transfer_leaves_the_source_with_its_tools() -> None:
     assert first.tools == second.tools
 
 
-async def test_the_log_names_who_and_not_what(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_names_agents_and_no_content(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "routelock"):
         await Runner.run(pair()[0], "my secret", run_config=RunConfig(run_id="r"))
     assert "A -> B in turn 1 of run r" in caplog.text
     assert "my secret" not in caplog.text
 
 
-async def test_a_transfer_that_is_not_made_changes_nothing_of_the_view() -> None:
+async def test_skipped_handoff_does_not_change_the_view() -> None:
     """The source sees its own call and the reason, and nothing is left out."""
     a, _ = pair("Mine.", capabilities_required=["sql"])
     result = await Runner.run(a, "Hi")
@@ -615,7 +615,7 @@ async def test_a_handler_can_be_full() -> None:
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("where", ["on_handoff_request", "on_handoff", "payload"])
-async def test_a_callback_that_waits_for_something_cancelled_does_not_end_the_run(where: str) -> None:
+async def test_cancelled_await_in_a_callback_does_not_end_the_run(where: str) -> None:
     """Nobody has cancelled the run, so it must not look as if somebody had."""
 
     async def wait(*_: Any) -> Any:

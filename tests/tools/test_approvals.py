@@ -476,7 +476,7 @@ async def test_removed_agent_tool_is_reported(watched: bool, by_now: str) -> Non
     assert (third.final_output, third.interruptions, third.pending) == ("I see.", (), ())
     assert (till.paid, made) == ([5], [])
     (answer,) = answers_of(third)
-    assert "had begun with this call, and is not there any more" in answer
+    assert "had started this call and is not available any more" in answer
     assert [problem.message for problem in third.errors] == [answer]
 
 

@@ -1,4 +1,4 @@
-"""Keeping back what nobody has approved yet, until the run is resumed with somebody's word."""
+"""Holds calls back that need an approval, until the run is resumed with a decision."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ __all__ = ["all_waiting", "hold_tools", "hold_transfer", "plan_turn"]
 
 
 class _Decline(Protocol):
-    """Answers a call that is not made: with a text, and what kind of error that is."""
+    """Answers a call that is not made, with a text and a kind of error."""
 
     def __call__(self, call: ToolCall, text: str, error: str = "declined") -> None: ...
 
 
 _NotAvailable = Callable[[ToolCall, str], None]
-"""Answers a call of a tool that is disabled by now."""
+"""Answers a call of a tool that was offered and is disabled now."""
 
 _FREE: Final = Decision(True)
+"""The decision on a call that needs no approval."""
 
 _BY_A_TOOL = (
-    "The transfer needs somebody's approval, and a tool cannot wait for it: call {name} instead, which can."
+    "The transfer needs an approval, and a tool cannot wait for one: call {name} instead, which can wait."
 )
 
 _TOO_MANY = (
-    "This call was not made: the reply made {count:,} calls at once, and the first {most:,} were looked at. "
-    "Make fewer at a time."
+    "This call was not made: the reply made {count:,} calls at once, and only the first {most:,} were "
+    "considered. Make fewer calls at a time."
 )
 
 _NOT_AVAILABLE = "Tool {name!r} is not available now, so this call was not made."
@@ -46,8 +47,8 @@ _NOT_AVAILABLE = "Tool {name!r} is not available now, so this call was not made.
 _NO_TRANSFER = "The transfer to {name!r} is not available now, so it was not made."
 
 _LOST = (
-    "The agent behind {name!r} had begun with this call, and is not there any more. What it did stays done, "
-    "and what it had left to do was not done. Find out first, if that matters."
+    "The agent behind {name!r} had started this call and is not available any more. Its finished work is "
+    "kept, and the rest was not done. Check what was done before you go on."
 )
 
 
@@ -72,11 +73,11 @@ def plan_turn(run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Dec
 
 
 def _without_surplus(run: Run, calls: Sequence[ToolCall], decline: _Decline) -> Sequence[ToolCall]:
-    """Return as many calls as one reply may make; the others are answered."""
+    """Return the calls up to the limit of one reply, and decline the others."""
     text = _TOO_MANY.format(count=len(calls), most=MOST_CALLS)
     for call in calls[MOST_CALLS:]:
         decline(call, text, "too_many_calls")
-    run.warn(f"turn {run.turn}: the reply made {len(calls):,} calls, and {MOST_CALLS:,} were looked at")
+    run.warn(f"turn {run.turn}: the reply made {len(calls):,} calls, and {MOST_CALLS:,} were considered")
     return calls[:MOST_CALLS]
 
 
@@ -154,7 +155,7 @@ _Calls = list[tuple[ToolCall, Tool]]
 
 
 def _without_declined(run: Run, calls: _Calls, decline: _Decline) -> _Calls:
-    """Answer what was declined: a no is one, whatever the tool and its arguments are like by now."""
+    """Answer denied calls. A denial stands even if approval is no longer required."""
     left: _Calls = []
     for call, tool in calls:
         said = _decision(run, _interruption(run, call, tool.name))
@@ -166,7 +167,7 @@ def _without_declined(run: Run, calls: _Calls, decline: _Decline) -> _Calls:
 
 
 async def _without_disabled(run: Run, calls: _Calls, not_available: _NotAvailable) -> _Calls:
-    """Answer the calls of tools that are disabled by now: between offer and call there may be days."""
+    """Answer the calls of tools that are disabled now; a resumed run may be days old."""
     enabled = await enabled_of([tool for _, tool in calls], run.frame.agent, run.now())
     for (call, tool), is_enabled in zip(calls, enabled, strict=True):
         if not is_enabled:
@@ -175,7 +176,7 @@ async def _without_disabled(run: Run, calls: _Calls, not_available: _NotAvailabl
 
 
 async def _waiting(run: Run, calls: _Calls) -> dict[str, Interruption]:
-    """Return the calls that a person has to approve and has not, by id."""
+    """Return the calls that need an approval and have no decision, by id."""
     asked: list[tuple[Interruption, NeedsApproval]] = []
     for call, tool in calls:
         if tool.needs_approval is not False and _is_made(call, tool):
@@ -189,9 +190,9 @@ async def _waiting(run: Run, calls: _Calls) -> dict[str, Interruption]:
 
 
 def _is_made(call: ToolCall, tool: Tool) -> bool:
-    """Whether the arguments are such that the call would be made: nobody is asked about any other.
+    """Whether the arguments are valid; a call with invalid ones is not made and needs no approval.
 
-    What reads them is what reads them when it is made, or a call could get round the approval.
+    The arguments are read as they are when the call is made, so that no call can avoid the approval.
     """
     arguments = call["function"].get("arguments") or ""
     if not isinstance(tool.on_invoke_tool, AgentCall):
@@ -266,7 +267,7 @@ async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: Needs
 
 
 def _decision(run: Run, one: Interruption) -> Decision | None:
-    """Return what was said of a call of this run. A decision is spent once its call was begun."""
+    """Return the decision on a call of this run. It no longer counts once the call was begun."""
     return run.calls.decisions.of(one, spent=one.call_id in run.calls.begun)
 
 
@@ -282,7 +283,7 @@ def _interruption(run: Run, call: ToolCall, name: str) -> Interruption:
 
 
 def _needs(run: Run, one: Interruption, needs: NeedsApproval) -> Question[bool]:
-    """Return the question whether a person has to approve a call, who also has to if it cannot be judged."""
+    """Return the question whether a call needs an approval; it does if the question has no answer."""
     return Question(f"needs_approval of {one.name!r}", partial(_asked, run, one, needs), bool)
 
 
@@ -293,7 +294,7 @@ def _asked(run: Run, one: Interruption, needs: NeedsApproval) -> MaybeAwaitable[
         given: object = json.loads(one.arguments or "{}")
     except (ValueError, RecursionError):
         return True
-    if not isinstance(given, dict):  # a tool without parameters is called all the same
+    if not isinstance(given, dict):  # a tool without parameters is called with any JSON
         return True
     context = ToolContext[Any].of(
         run.now(), tool_name=one.name, tool_call_id=one.call_id, tool_arguments=one.arguments

@@ -40,7 +40,7 @@ approve or deny those in ``interruptions``. ``limit``: a limit ended it. ``error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffRecord:
-    """One handoff that a model or a tool requested, carried out or not."""
+    """One handoff that the model or a tool asked for, made or not."""
 
     id: str
     """``h-<run id>-<n>``."""
@@ -50,37 +50,38 @@ class HandoffRecord:
     call_id: str
     turn: int
     status: HandoffStatus
-    """``COMPLETED``: the target's work is done. ``ACCEPTED``: the target took over, and the run ended for
-    another reason. ``FAILED``: a callback raised, the run ended before the handoff was decided, or the target
-    failed while it was active."""
+    """``COMPLETED``: the target's work is done. ``ACCEPTED``: the target took over, and the run ended first.
+    ``FAILED``: a callback raised, the run ended before the handoff was decided, or the target failed while
+    it was active."""
     tried: bool = True
     """False if another handoff of the same reply came first, or the turn ended the run."""
     requested_by: Literal["model", "tool"] = "model"
-    """Whether the model called a transfer tool, or a tool returned a `HandoffRequest`."""
+    """``"model"``: the model called a transfer tool. ``"tool"``: a tool returned a `HandoffRequest`."""
     reason: str | None = None
-    """Reason that the model gave, or else the one that the handoff declares."""
+    """The model's reason, or else that of the declaration."""
     input: Any = None
-    """Arguments that the model passed along, parsed by the handoff's ``input_type``."""
+    """The input that was passed along, parsed by the handoff's ``input_type``."""
     error: str | None = None
-    """Why it was not carried out, or how it failed."""
+    """Why the handoff was not made, or how it failed."""
     request: HandoffRequest | None = field(default=None, repr=False)
-    """The request as the target got it."""
+    """The request to the target."""
     response: HandoffResponse | None = field(default=None, repr=False)
-    """The response: whether the handoff was accepted, by which agent, and why not. ``status`` says how the
-    target's work ended, ``passed_over`` what the other targets responded."""
+    """The response to the request: whether it was accepted, by which target, and if not, why. ``status``
+    says how the target's work ended, and ``passed_over`` what other targets said."""
     passed_over: Sequence[tuple[str, str]] = ()
-    """Name of each target that was requested and did not take over, with its reason."""
+    """The targets that did not take over, each with the reason."""
     parent_id: str | None = None
-    """Id of the handoff that made the source active."""
+    """The id of the handoff that made the source active."""
     depth: int = 1
-    """Number of handoffs carried out so far in the run, this one included."""
+    """The number of handoffs that the run had made, with this one."""
     started: float | None = field(default=None, compare=False)
-    """When it was requested, in seconds of ``RunConfig.clock``."""
+    """The time of the request, in seconds of ``RunConfig.clock``."""
     ended: float | None = field(default=None, compare=False)
-    """When it was refused, or the target's work was done; None while the target is active."""
+    """The time of the refusal, or of the end of the target's work; None while the target is active."""
     usage: Usage | None = None
-    """Usage while the target was active, once its work is done. Failed attempts and the agents that it called
-    as tools count. The sum over all handoffs, plus the usage before the first, is the usage of the run."""
+    """What the run consumed while the target was active; None until the target's work is done. Failed
+    attempts and agents that were called as tools count. The usage of all handoffs, and what was consumed
+    before the first, add up to the usage of the run."""
 
     @property
     def taken(self) -> bool:
@@ -90,7 +91,7 @@ class HandoffRecord:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens that the target consumed; None while it is active, or if it never was."""
+        """The tokens of ``usage``; None while the target is active, or if it never was."""
         return None if self.usage is None else self.usage.total_tokens
 
 
