@@ -31,7 +31,7 @@ from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
 from routelock.run.emit import AnswerReturned, emit_now
 from routelock.run.events import HandoffFailed, HandoffReturned
-from routelock.run.routing import Offer
+from routelock.run.routing import OfferedTools
 from routelock.tools.invoke import reason_of
 from routelock.tools.tool import Tool
 
@@ -101,7 +101,7 @@ class Frame:
     """The section of the prompt about the payload that rides along, once it was written."""
     wait: Wait | None = None
     """None for the active one."""
-    offered: Offer | None = None
+    offered: OfferedTools | None = None
     """What it may call, if that does not change as long as the same handler answers."""
     audience: Audience | None = None
     """Who is shown the history, once it was asked for."""

@@ -71,7 +71,7 @@ from routelock.run.handler_selection import next_handler
 from routelock.run.model_call import Check, call_model, note
 from routelock.run.prompt import system_message
 from routelock.run.result import Shown
-from routelock.run.routing import Offer, offer
+from routelock.run.routing import OfferedTools, offer_tools
 from routelock.run.run import Run
 from routelock.run.timeouts import in_time
 from routelock.run.tool_calls import Answered, answer_calls, asked_for, failed_handoff
@@ -99,7 +99,7 @@ class _Turn:
 
     request: Request
     shown: Shown
-    offered: Offer
+    offered: OfferedTools
     repairs: Sequence[str]
     check: Check | None
     """Judges the input while the model is asked."""
@@ -298,23 +298,23 @@ async def _start_agent(run: Run) -> Check | None:
     return None
 
 
-async def _offer(run: Run) -> Offer:
+async def _offer(run: Run) -> OfferedTools:
     """Return what the model may call. What nothing can change is worked out once, for all or for this run."""
     agent, handler = run.frame.agent, run.frame.handler.name
     for_all = not (run.scopes or run.config.external_tools or run.config.agents)
-    offered: Offer | None = agent.cache.get((offer, handler)) if for_all else None
+    offered: OfferedTools | None = agent.cache.get((offer_tools, handler)) if for_all else None
     if offered is None:
         external = run.config.external_tools
-        offered = await offer(agent, run.now(), run.graph, handler=handler, external=external)
+        offered = await offer_tools(agent, run.now(), run.graph, handler=handler, external=external)
         if for_all and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
-            agent.cache[offer, handler] = offered
+            agent.cache[offer_tools, handler] = offered
     if offered.fixed:
         run.frame.offered = offered
     _warn_of_many(run, offered)
     return offered
 
 
-def _warn_of_many(run: Run, offered: Offer) -> None:
+def _warn_of_many(run: Run, offered: OfferedTools) -> None:
     most = run.config.warn_handoffs_over
     if most is None or offered.handoffs <= most or run.report.warned_of_many:
         return
@@ -326,7 +326,7 @@ def _warn_of_many(run: Run, offered: Offer) -> None:
     )
 
 
-def _request(run: Run, offered: Offer, shown: Shown) -> Request:
+def _request(run: Run, offered: OfferedTools, shown: Shown) -> Request:
     """Put together what the handler is given."""
     settings: dict[str, Any] = {}
     choice: ToolChoice | None = None
@@ -348,7 +348,7 @@ def _request(run: Run, offered: Offer, shown: Shown) -> Request:
     )
 
 
-def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolChoice | None:
+def _tool_choice(run: Run, offered: OfferedTools, choice: ToolChoice | None) -> ToolChoice | None:
     """Return the agent's tool choice where it applies: one that forces holds once, and for what is there."""
     if choice in (None, "auto", "none"):
         return choice
@@ -590,7 +590,7 @@ def _check_progress(run: Run, turn: Answered) -> None:
         HandoffError: as ``raise_on`` says.
         LimitExceeded: too many transfers, or going round without progress.
     """
-    planned, transfer = turn.planned, turn.transfer
+    planned, transfer = turn.routed, turn.transfer
     assert planned is not None
     if planned.waiting or run.sub_runs.waiting or run.calls.interruptions:
         run.calls.interruptions = all_waiting(run, planned)

@@ -28,13 +28,13 @@ __all__ = [
     "MOST_CALLS",
     "NOT_TAKEN",
     "External",
-    "Offer",
-    "Plan",
+    "OfferedTools",
     "Route",
+    "RoutedCalls",
     "Wanted",
     "enabled_of",
-    "offer",
-    "plan",
+    "offer_tools",
+    "route",
     "unknown_tool",
 ]
 
@@ -65,7 +65,7 @@ Route = Tool | Handoff | External
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedTools:
     """What a model is offered in one turn: the specs it is shown, and the routes behind their names."""
 
     specs: tuple[ToolSpec, ...]
@@ -77,7 +77,7 @@ class Offer:
     disabled: dict[str, Route] = field(default_factory=lambda: {})
     """What the agent has and is not offered now, by name."""
 
-    def with_disabled(self) -> Offer:
+    def with_disabled(self) -> OfferedTools:
         """Return the offer for calls that were made earlier: what was offered then may be disabled by now."""
         return replace(self, routes={**self.disabled, **self.routes}) if self.disabled else self
 
@@ -92,7 +92,7 @@ class Wanted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Plan:
+class RoutedCalls:
     """What a reply's calls lead to, each in the order in which the model made them."""
 
     tools: list[tuple[ToolCall, Tool]] = field(default_factory=lambda: [])
@@ -102,7 +102,7 @@ class Plan:
     """Those that the caller of the run answers, after the run has ended with them."""
     transfer: Wanted | None = None
     """The one to make."""
-    not_taken: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
+    skipped: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
     """Transfers that are answered and not tried, with the answer."""
     unknown_targets: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
     """What tools asked to hand over to and the run does not have, with the reason. Others may be tried."""
@@ -117,25 +117,25 @@ class Plan:
         """Choose among the transfers, see ``RunConfig.multiple_handoffs``."""
         wanted = self.transfers
         if len(wanted) > 1 and multiple == "reject":
-            self.transfer, self.not_taken = None, [(one, _REFUSED) for one in wanted]
+            self.transfer, self.skipped = None, [(one, _REFUSED) for one in wanted]
         elif wanted:
-            self.transfer, self.not_taken = wanted[0], [(one, NOT_TAKEN) for one in wanted[1:]]
+            self.transfer, self.skipped = wanted[0], [(one, NOT_TAKEN) for one in wanted[1:]]
 
-    def set_aside(self, why: str) -> None:
+    def skip_handoff(self, why: str) -> None:
         """Do not make the transfer after all."""
         if self.transfer is not None:
-            self.not_taken.insert(0, (self.transfer, why))
+            self.skipped.insert(0, (self.transfer, why))
             self.transfer = None
 
 
-async def offer(
+async def offer_tools(
     agent: Agent[Any],
     context: RunContext[Any],
     graph: Mapping[str, Agent[Any]] | None = None,
     *,
     handler: str = "",
     external: Sequence[Tool | ToolSpec] = (),
-) -> Offer:
+) -> OfferedTools:
     """Return what is enabled and in scope: an agent's tools, then its handoffs, then the caller's tools.
 
     Each kind stands in its declared order.
@@ -165,7 +165,7 @@ async def offer(
     routes |= callers
     handoffs = sum(isinstance(route, Handoff) for route in routes.values())
     fixed = all(isinstance(route.is_enabled, bool) for _, route in there)
-    return Offer(tuple(specs), routes, fixed, handoffs, disabled)
+    return OfferedTools(tuple(specs), routes, fixed, handoffs, disabled)
 
 
 def _declared(
@@ -211,24 +211,26 @@ def _is_enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext[An
     return Question(f"The is_enabled function of {what} of agent {agent.name!r}", ask, bool)
 
 
-def plan(calls: Sequence[ToolCall], offered: Offer, multiple: Literal["first", "reject"]) -> Plan:
+def route(
+    calls: Sequence[ToolCall], offered: OfferedTools, multiple: Literal["first", "reject"]
+) -> RoutedCalls:
     """Sort the calls of a reply by what they lead to; see ``RunConfig.multiple_handoffs``."""
-    planned = Plan()
+    routed = RoutedCalls()
     for call in calls:
         match offered.routes.get(call["function"].get("name") or ""):
             case Handoff() as edge:
-                planned.transfers.append(Wanted(call, edge))
+                routed.transfers.append(Wanted(call, edge))
             case Tool() as tool:
-                planned.tools.append((call, tool))
+                routed.tools.append((call, tool))
             case External():
-                planned.external.append(call)
+                routed.external.append(call)
             case None:
-                planned.unknown.append(call)
-    planned.choose(multiple)
-    return planned
+                routed.unknown.append(call)
+    routed.choose(multiple)
+    return routed
 
 
-def unknown_tool(name: str, offered: Offer, earlier: int = 0) -> str:
+def unknown_tool(name: str, offered: OfferedTools, earlier: int = 0) -> str:
     """Return the answer to a call of something that was not offered; never longer than 800 characters.
 
     Args:

@@ -35,7 +35,7 @@ from routelock.run.events import (
     ToolOutput,
 )
 from routelock.run.handler_selection import handlers_by_priority
-from routelock.run.routing import Offer, Plan, Wanted, unknown_tool
+from routelock.run.routing import OfferedTools, RoutedCalls, Wanted, unknown_tool
 from routelock.run.run import Run
 from routelock.run.subrun import Events
 from routelock.run.tool_batch import run_tools
@@ -103,7 +103,7 @@ class _Answers:
     def give(self, call: ToolCall, answer: _Answer) -> None:
         self.by_id[call["id"]] = answer
 
-    def decline(self, call: ToolCall, text: str, error: str = "declined") -> None:
+    def refuse(self, call: ToolCall, text: str, error: str = "declined") -> None:
         self.give(call, _Answer(text, error=error, mistake=error != "declined"))
 
     def not_available(self, call: ToolCall, text: str) -> None:
@@ -135,7 +135,7 @@ class _Answers:
 class Answered:
     """What comes of the calls of a reply, for the loop to judge; filled in while they are answered."""
 
-    planned: Plan | None = None
+    routed: RoutedCalls | None = None
     """What they lead to."""
     transfer: Transfer | None = None
     """The one that was tried."""
@@ -146,7 +146,7 @@ class Answered:
 
 
 async def answer_calls(
-    run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events, answered: Answered
+    run: Run, offered: OfferedTools, calls: Sequence[ToolCall], events: Events, answered: Answered
 ) -> AsyncGenerator[RunEvent]:
     """Answer a reply's calls: tools first and at the same time, then the first transfer. Yield what happens.
 
@@ -161,31 +161,31 @@ async def answer_calls(
         HandoffFilterError: an input filter, or what maps the history, broke.
     """
     answers = _Answers(run, calls)
-    planned = plan_turn(run, calls, offered, answers.decline)
-    answered.planned = planned
+    routed = plan_turn(run, calls, offered, answers.refuse)
+    answered.routed = routed
     try:
-        _answer_unknown(run, planned, answers, offered)
-        free = await _free_tools(run, planned, answers)
+        _answer_unknown(run, routed, answers, offered)
+        free = await _free_tools(run, routed, answers)
         for call, _ in free:
             yield _called(run, call)
         async with aclosing(run_tools(run, free, partial(_take_outcome, run, answers), events)) as happening:
             async for event in happening:
                 yield event
-        _note_results(run, planned, answers)
-        await _choose_transfer(run, planned, calls, answers)
-        for each in _outcomes(run, planned, calls, answers):
+        _note_results(run, routed, answers)
+        await _choose_transfer(run, routed, calls, answers)
+        for each in _outcomes(run, routed, calls, answers):
             yield each
-        _refuse_unknown_targets(run, planned, answers)
-        if planned.transfer is not None:
-            answered.transfer = await _transfer(run, planned.transfer, answers)
+        _refuse_unknown_targets(run, routed, answers)
+        if routed.transfer is not None:
+            answered.transfer = await _transfer(run, routed.transfer, answers)
     except BaseException as error:
-        _note_cut_short(run, planned, calls, answers, error)
+        _note_cut_short(run, routed, calls, answers, error)
         raise
     finally:
-        _answer_not_taken(run, planned, answers)
+        _answer_not_taken(run, routed, answers)
         answers.record()
     answered.raised, answered.only_mistakes = answers.raised, answers.only_mistakes()
-    for each in _rest(run, planned, answers):
+    for each in _rest(run, routed, answers):
         yield each
     if answered.transfer is not None:
         for each in await _switch(run, answered.transfer):
@@ -206,29 +206,31 @@ def failed_handoff(run: Run, transfer: Transfer) -> HandoffError:
     return error
 
 
-async def _free_tools(run: Run, planned: Plan, answers: _Answers) -> Sequence[tuple[ToolCall, Tool]]:
+async def _free_tools(run: Run, routed: RoutedCalls, answers: _Answers) -> Sequence[tuple[ToolCall, Tool]]:
     """Return the tool calls that need no approval, or have it; none in a turn that ends the run anyway."""
-    if not planned.tools:
+    if not routed.tools:
         return ()
     if answers.end_run():
-        for call, _ in planned.tools:
+        for call, _ in routed.tools:
             if call["id"] not in run.sub_runs.to_resume:  # else it began before, and goes on with the run
                 _take_outcome(run, answers, call, NOT_RUN, False)
         return ()
-    free = await hold_tools(run, planned, answers.decline, answers.not_available)
+    free = await hold_tools(run, routed, answers.refuse, answers.not_available)
     if free:
         run.budget.check(run.frame.agent.name, len(free))
         run.budget.tool_calls += len(free)
     return free
 
 
-async def _choose_transfer(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
+async def _choose_transfer(
+    run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], answers: _Answers
+) -> None:
     """Find the transfer that the turn makes, if it makes one."""
-    if planned.transfers or answers.asked:
-        _take_requests(run, planned, calls, answers)
-        _spare_transfer(run, planned, answers)
-        await hold_transfer(run, planned)
-        _note_declined(run, planned)
+    if routed.transfers or answers.asked:
+        _take_requests(run, routed, calls, answers)
+        _skip_handoff(run, routed, answers)
+        await hold_transfer(run, routed)
+        _note_declined(run, routed)
 
 
 def _called(run: Run, call: ToolCall) -> ToolCalled:
@@ -240,46 +242,48 @@ def _called(run: Run, call: ToolCall) -> ToolCalled:
     )
 
 
-def _outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> Iterator[RunEvent]:
+def _outcomes(
+    run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], answers: _Answers
+) -> Iterator[RunEvent]:
     """Yield what the tools gave, which transfers are not tried, and which one will be."""
     yield from _outputs(run, calls, answers)
-    for wanted, why in (*planned.not_taken, *planned.declined, *planned.unavailable):
+    for wanted, why in (*routed.skipped, *routed.declined, *routed.unavailable):
         yield _failed(run, wanted.call, wanted.edge.agent_name, why)
-    for wanted, _ in planned.unknown_targets:
+    for wanted, _ in routed.unknown_targets:
         yield _requested(run, wanted)
-    if planned.transfer is not None:
-        yield _requested(run, planned.transfer)
+    if routed.transfer is not None:
+        yield _requested(run, routed.transfer)
 
 
-def _rest(run: Run, planned: Plan, answers: _Answers) -> Iterator[RunEvent]:
+def _rest(run: Run, routed: RoutedCalls, answers: _Answers) -> Iterator[RunEvent]:
     """Yield what the transfer that tools asked for came to, and what waits for an approval."""
-    asked = [*planned.transfers, *(wanted for wanted, _ in planned.unknown_targets)]
+    asked = [*routed.transfers, *(wanted for wanted, _ in routed.unknown_targets)]
     yield from _outputs(run, [wanted.call for wanted in asked if wanted.request], answers)
-    for wanted, why in planned.unknown_targets:
+    for wanted, why in routed.unknown_targets:
         yield _failed(run, wanted.call, wanted.edge.agent_name, why)
-    if planned.waiting:
-        run.calls.interruptions = all_waiting(run, planned)  # also for a reader that leaves at the question
-    for one in planned.waiting:
+    if routed.waiting:
+        run.calls.interruptions = all_waiting(run, routed)  # also for a reader that leaves at the question
+    for one in routed.waiting:
         yield ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
 
 
-def _take_requests(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
+def _take_requests(run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], answers: _Answers) -> None:
     """Let the handoffs that tools asked for stand in line with the model's own, in call order."""
     if not answers.asked:
         return
     asked = {call_id: answer.request for call_id, answer in answers.by_id.items() if answer.request}
-    by_call = {wanted.call["id"]: wanted for wanted in planned.transfers}
+    by_call = {wanted.call["id"]: wanted for wanted in routed.transfers}
     for call in calls:
         if (request := asked.get(call["id"])) is None:
             continue
         found = _way(run, request)
         if isinstance(found, str):
             wanted = Wanted(call, Handoff(target=request.target_name), request)
-            planned.unknown_targets.append((wanted, clip(found, LONGEST_REASON)))
+            routed.unknown_targets.append((wanted, clip(found, LONGEST_REASON)))
         else:
             by_call[call["id"]] = Wanted(call, found, request)
-    planned.transfers = [by_call[call["id"]] for call in calls if call["id"] in by_call]
-    planned.choose(run.config.multiple_handoffs)
+    routed.transfers = [by_call[call["id"]] for call in calls if call["id"] in by_call]
+    routed.choose(run.config.multiple_handoffs)
 
 
 def _way(run: Run, request: HandoffRequest) -> Handoff | str:
@@ -296,25 +300,25 @@ def _way(run: Run, request: HandoffRequest) -> Handoff | str:
     return f"Handoff target {request.target_name!r} was not found. {known}"
 
 
-def _spare_transfer(run: Run, planned: Plan, answers: _Answers) -> None:
+def _skip_handoff(run: Run, routed: RoutedCalls, answers: _Answers) -> None:
     """Do not make a transfer in a turn that ends the run: nobody would go on after it."""
-    if planned.transfer is None:
+    if routed.transfer is None:
         return
-    doomed = planned.unknown_targets and "failed_handoff" in run.config.raise_on
+    doomed = routed.unknown_targets and "failed_handoff" in run.config.raise_on
     if doomed or answers.end_run():
-        planned.set_aside(_DOOMED)
-    elif planned.external:
-        planned.set_aside(_WAITS)
-    elif planned.waiting or run.sub_runs.waiting:
-        planned.set_aside(_WAITS_FOR_APPROVAL)
+        routed.skip_handoff(_DOOMED)
+    elif routed.external:
+        routed.skip_handoff(_WAITS)
+    elif routed.waiting or run.sub_runs.waiting:
+        routed.skip_handoff(_WAITS_FOR_APPROVAL)
 
 
-def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
+def _note_results(run: Run, routed: RoutedCalls, answers: _Answers) -> None:
     """Let the run see whether it gets anywhere."""
-    if planned.tools and run.config.detect_loops and not answers.end_run():
+    if routed.tools and run.config.detect_loops and not answers.end_run():
         results: list[tuple[str, str, str]] = []
         requests: list[tuple[str, str, str]] = []
-        for call, tool in planned.tools:
+        for call, tool in routed.tools:
             if (answer := answers.by_id.get(call["id"])) is None:
                 continue  # it waits for an approval
             made = (tool.name, call["function"].get("arguments") or "", answer.text)
@@ -322,10 +326,10 @@ def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
         run.progress.tool_results(results, requests)
 
 
-def _note_declined(run: Run, planned: Plan) -> None:
+def _note_declined(run: Run, routed: RoutedCalls) -> None:
     """Let the run see that a transfer was declined or is disabled, which is all that the turn brings."""
-    refused = [*planned.declined, *planned.unavailable]
-    if refused and not planned.tools and run.config.detect_loops:
+    refused = [*routed.declined, *routed.unavailable]
+    if refused and not routed.tools and run.config.detect_loops:
         run.progress.tool_results(
             (wanted.edge.tool_name, wanted.call["function"].get("arguments") or "", why)
             for wanted, why in refused
@@ -363,8 +367,8 @@ def _stopping(outcome: ToolOutcome) -> RoutelockError:
     return (ToolTimeout if outcome.error == "timeout" else ToolError)(outcome.output)
 
 
-def _answer_unknown(run: Run, planned: Plan, answers: _Answers, offered: Offer) -> None:
-    for place, call in enumerate(planned.unknown):
+def _answer_unknown(run: Run, routed: RoutedCalls, answers: _Answers, offered: OfferedTools) -> None:
+    for place, call in enumerate(routed.unknown):
         text = unknown_tool(call["function"].get("name") or "", offered, place)
         answer = _Answer(text, error="unknown_tool", mistake=True, problem="unknown_tool")
         answers.give(call, answer)
@@ -398,9 +402,9 @@ def _failed(run: Run, call: ToolCall, target: str, why: str) -> HandoffFailed:
     return HandoffFailed(source=run.active_name, target=target, call_id=call["id"], reason=why)
 
 
-def _refuse_unknown_targets(run: Run, planned: Plan, answers: _Answers) -> None:
+def _refuse_unknown_targets(run: Run, routed: RoutedCalls, answers: _Answers) -> None:
     """Put on record, and answer, what tools asked to hand over to and the run does not have."""
-    for wanted, why in planned.unknown_targets:
+    for wanted, why in routed.unknown_targets:
         transfer = refused(run, wanted, why)
         answer = _Answer(transfer.answer, error="handoff", problem="handoff")
         if "failed_handoff" in run.config.raise_on:
@@ -430,12 +434,12 @@ async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
 
 
 def _note_cut_short(
-    run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers, error: BaseException
+    run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], answers: _Answers, error: BaseException
 ) -> None:
     """Put on record the transfers to which the turn did not come, as it ended before."""
-    undecided = [] if planned.transfer is None else [planned.transfer]
+    undecided = [] if routed.transfer is None else [routed.transfer]
     known = {one.call_id for one in run.handoffs.records}
-    known |= {wanted.call["id"] for wanted in planned.transfers}
+    known |= {wanted.call["id"] for wanted in routed.transfers}
     for call in calls:
         asked = answers.by_id[call["id"]].request if call["id"] in answers.by_id else None
         if asked is not None and call["id"] not in known:  # by a tool that is done
@@ -445,20 +449,20 @@ def _note_cut_short(
             put_on_record(run, cut_short(run, wanted, error))
 
 
-def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
-    for wanted, why in planned.not_taken:
+def _answer_not_taken(run: Run, routed: RoutedCalls, answers: _Answers) -> None:
+    for wanted, why in routed.skipped:
         by_tool = wanted.request is not None
-        mistake = planned.transfer is None and not by_tool
+        mistake = routed.transfer is None and not by_tool
         answers.give(wanted.call, _Answer(why, "tool" if by_tool else "handoff", why, mistake=mistake))
         put_on_record(run, passed_over(run, wanted, why))
-    for wanted, why in planned.declined:
+    for wanted, why in routed.declined:
         answers.give(wanted.call, _Answer(why, "handoff", "declined"))
         put_on_record(run, passed_over(run, wanted, why))
-    for wanted, why in planned.unavailable:
+    for wanted, why in routed.unavailable:
         answers.give(wanted.call, _Answer(why, "handoff", "not_available", problem="handoff"))
         put_on_record(run, passed_over(run, wanted, why))
-    if planned.not_taken:
-        run.warn(f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken")
+    if routed.skipped:
+        run.warn(f"turn {run.turn}: {len(routed.skipped)} of the reply's transfers were not taken")
 
 
 async def _switch(run: Run, transfer: Transfer) -> Sequence[RunEvent]:
