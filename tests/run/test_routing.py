@@ -13,7 +13,7 @@ from scripted_agents import outcome
 from routelock import Agent, RunConfig, RunContext, Runner, Tool, handoff
 from routelock.errors import CallbackError
 from routelock.history.messages import ToolCall, text_of
-from routelock.run.routing import NOT_TAKEN, OfferedTools, Route, Wanted, offer_tools, route, unknown_tool
+from routelock.run.routing import NOT_TAKEN, OfferedTools, Route, offer_tools, route, unknown_tool
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -124,15 +124,16 @@ async def _routed(names: Sequence[str], multiple: Any = "first") -> Any:
 async def test_calls_are_sorted_by_what_they_lead_to() -> None:
     routed = await _routed(["two", "nope", "transfer_to_c", "one"])
     assert [(one["id"], route.name) for one, route in routed.tools] == [("call_0", "two"), ("call_3", "one")]
-    assert routed.transfer == Wanted(made("x", "x", "transfer_to_c")[2], A.edges[1])
+    assert routed.handoff.call == made("x", "x", "transfer_to_c")[2]
+    assert routed.handoff.edge is A.edges[1]
     assert [one["id"] for one in routed.unknown] == ["call_1"]
     assert routed.skipped == []
 
 
 async def test_the_first_transfer_is_taken_and_the_others_are_not() -> None:
     routed = await _routed(["transfer_to_c", "transfer_to_b", "transfer_to_c"])
-    assert routed.transfer.edge.agent_name == "C"
-    assert [(one.call["id"], one.edge.agent_name, why) for one, why in routed.skipped] == [
+    assert routed.handoff.edge.agent_name == "C"
+    assert [(one.call["id"], one.edge.agent_name, one.answer) for one in routed.skipped] == [
         ("call_1", "B", NOT_TAKEN),
         ("call_2", "C", NOT_TAKEN),
     ]
@@ -140,14 +141,14 @@ async def test_the_first_transfer_is_taken_and_the_others_are_not() -> None:
 
 async def test_several_transfers_can_all_be_refused() -> None:
     routed = await _routed(["transfer_to_c", "one", "transfer_to_b"], "reject")
-    assert routed.transfer is None
-    assert [one.call["id"] for one, _ in routed.skipped] == ["call_0", "call_2"]
-    assert "Ask for exactly one" in routed.skipped[0][1]
+    assert routed.handoff is None
+    assert [one.call["id"] for one in routed.skipped] == ["call_0", "call_2"]
+    assert "Ask for exactly one" in routed.skipped[0].answer
     assert len(routed.tools) == 1
 
 
 async def test_a_single_transfer_is_taken_under_either_policy() -> None:
-    assert (await _routed(["one", "transfer_to_b"], "reject")).transfer[1].agent_name == "B"
+    assert (await _routed(["one", "transfer_to_b"], "reject")).handoff.edge.agent_name == "B"
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ async def test_a_single_transfer_is_taken_under_either_policy() -> None:
 async def test_a_near_miss_is_never_routed(name: str) -> None:
     """Not by prefix, not by likeness."""
     routed = await _routed([name])
-    assert routed.transfer is None
+    assert routed.handoff is None
     assert len(routed.unknown) == 1
 
 
@@ -182,7 +183,7 @@ async def test_a_users_tool_with_the_prefix_is_a_tool() -> None:
     """Only what was declared as a handoff hands over."""
     agent = Agent("A", tools=[tool("transfer_to_x")])
     routed = route(made("transfer_to_x"), await offer_tools(agent, CONTEXT), "first")
-    assert routed.transfer is None
+    assert routed.handoff is None
     assert [route.name for _, route in routed.tools] == ["transfer_to_x"]
 
 
@@ -194,8 +195,8 @@ async def test_each_call_has_exactly_one_place_in_the_plan(names: list[str], mul
     routed = await _routed(names, multiple)
     placed = [one["id"] for one, _ in routed.tools]
     placed += [one["id"] for one in routed.unknown]
-    placed += [one.call["id"] for one, _ in routed.skipped]
-    placed += [routed.transfer.call["id"]] if routed.transfer else []
+    placed += [one.call["id"] for one in routed.skipped]
+    placed += [routed.handoff.call["id"]] if routed.handoff else []
     assert sorted(placed) == sorted(one["id"] for one in made(*names))
 
 

@@ -12,7 +12,8 @@ from routelock._concurrency import Question, ask_all
 from routelock._text import clip
 from routelock.context import ToolContext
 from routelock.history.messages import ToolCall
-from routelock.run.routing import MOST_CALLS, OfferedTools, RoutedCalls, Wanted, enabled_of, route
+from routelock.run.handoff_attempt import HandoffAttempt
+from routelock.run.routing import MOST_CALLS, OfferedTools, RoutedCalls, enabled_of, route
 from routelock.run.run import Run
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
@@ -209,36 +210,38 @@ async def hold_transfer(run: Run, planned: RoutedCalls) -> None:
     Raises:
         CallbackError: its ``is_enabled`` or ``needs_approval`` function raised.
     """
-    wanted = planned.transfer
+    wanted = planned.handoff
     if wanted is None or await _is_disabled(run, planned, wanted):
         return
     needs, said_of = wanted.edge.needs_approval, run.calls.decisions
-    if needs is False and (wanted.request is not None or not (said_of.by_call or said_of.by_tool)):
+    if needs is False and (wanted.by_tool or not (said_of.by_call or said_of.by_tool)):
         return
     name = wanted.edge.tool_name
-    if wanted.request is not None:
+    if wanted.by_tool:
         planned.skip_handoff(_BY_A_TOOL.format(name=name))
         return
     said = await _said(run, planned, wanted.call, name, needs)
     if said is None:
-        planned.transfer = None
+        planned.handoff = None
     elif not said.approved:
-        planned.transfer = None
-        planned.declined.append((wanted, declined_text(said)))
+        wanted.skip(declined_text(said))
+        planned.handoff = None
+        planned.declined.append(wanted)
 
 
-async def _is_disabled(run: Run, planned: RoutedCalls, wanted: Wanted) -> bool:
+async def _is_disabled(run: Run, planned: RoutedCalls, wanted: HandoffAttempt) -> bool:
     """Set a transfer aside that the model was offered and that is disabled by now. Code may make it."""
-    if wanted.request is not None or wanted.edge.is_enabled is True or _is_declined(run, wanted):
+    if wanted.by_tool or wanted.edge.is_enabled is True or _is_declined(run, wanted):
         return False
     (enabled,) = await enabled_of([wanted.edge], run.frame.agent, run.now())
     if not enabled:
-        planned.transfer = None
-        planned.unavailable.append((wanted, _NO_TRANSFER.format(name=wanted.edge.agent_name)))
+        wanted.skip(_NO_TRANSFER.format(name=wanted.edge.agent_name))
+        planned.handoff = None
+        planned.unavailable.append(wanted)
     return not enabled
 
 
-def _is_declined(run: Run, wanted: Wanted) -> bool:
+def _is_declined(run: Run, wanted: HandoffAttempt) -> bool:
     said = _decision(run, _interruption(run, wanted.call, wanted.edge.tool_name))
     return said is not None and not said.approved
 

@@ -68,6 +68,7 @@ from routelock.run.events import (
 )
 from routelock.run.frames import asking_caller, fail_frame, is_told, return_answer, stop_all_standing_by
 from routelock.run.handler_selection import next_handler
+from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.run.model_call import Check, call_model, note
 from routelock.run.prompt import system_message
 from routelock.run.result import Shown
@@ -75,7 +76,6 @@ from routelock.run.routing import OfferedTools, offer_tools
 from routelock.run.run import Run
 from routelock.run.timeouts import in_time
 from routelock.run.tool_calls import Answered, answer_calls, asked_for, failed_handoff
-from routelock.run.transfer_request import Transfer
 from routelock.tools.invoke import NoTextError, to_text
 
 __all__ = ["loop", "run_events", "take_turn"]
@@ -590,7 +590,7 @@ def _check_progress(run: Run, turn: Answered) -> None:
         HandoffError: as ``raise_on`` says.
         LimitExceeded: too many transfers, or going round without progress.
     """
-    planned, transfer = turn.routed, turn.transfer
+    planned, transfer = turn.routed, turn.handoff
     assert planned is not None
     if planned.waiting or run.sub_runs.waiting or run.calls.interruptions:
         run.calls.interruptions = all_waiting(run, planned)
@@ -620,17 +620,17 @@ def _last_mistake(run: Run) -> str:
     return mistakes[-1] if mistakes else "several transfers at once"
 
 
-def _check_failed_transfer(run: Run, transfer: Transfer) -> None:
-    if transfer.refusal == "arguments" and "bad_arguments" in run.config.raise_on:
+def _check_failed_transfer(run: Run, transfer: HandoffAttempt) -> None:
+    if transfer.refused_by == "arguments" and "bad_arguments" in run.config.raise_on:
         raise asked_for(run, transfer.answer)
     if "failed_handoff" in run.config.raise_on:
         raise failed_handoff(run, transfer)
     again = f"Agent {run.frame.agent.name!r} asked again after it was told: {transfer.answer}."
-    if transfer.refusal == "limit":
+    if transfer.refused_by == "limit":
         run.progress.over_limit += 1
         if run.progress.over_limit > 1:
             raise MaxHandoffsExceeded(again)
-    elif transfer.refusal == "loop":
+    elif transfer.refused_by == "loop":
         run.progress.refused += 1
         if run.progress.refused > 1:
             raise LoopDetected(again)
