@@ -38,7 +38,7 @@ StopReason = Literal["done", "requires_action", "limit", "error", "unfinished"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffRecord:
-    """One transfer that the model asked for, taken or not."""
+    """One handoff that the model or a tool asked for, made or not."""
 
     id: str
     """``h-<run id>-<n>``."""
@@ -48,37 +48,38 @@ class HandoffRecord:
     call_id: str
     turn: int
     status: HandoffStatus
-    """``COMPLETED``: the target's work is done. ``ACCEPTED``: it took over, and the run ended otherwise.
-    ``FAILED``: a callback raised, the run ended before it was decided, or the target failed while it was in
-    charge."""
+    """``COMPLETED``: the target's work is done. ``ACCEPTED``: the target took over, and the run ended first.
+    ``FAILED``: a callback raised, the run ended before the handoff was decided, or the target failed while
+    it was active."""
     tried: bool = True
-    """False when another transfer of the same reply came first, or the turn ended the run."""
+    """False if another handoff of the same reply came first, or the turn ended the run."""
     requested_by: Literal["model", "tool"] = "model"
-    """Whether the model called a transfer tool, or a tool returned a `HandoffRequest`."""
+    """``"model"``: the model called a transfer tool. ``"tool"``: a tool returned a `HandoffRequest`."""
     reason: str | None = None
-    """Why the model, or else the declaration, wanted it."""
+    """The model's reason, or else that of the declaration."""
     input: Any = None
-    """What the model passed along, parsed by the handoff's ``input_type``."""
+    """The input that was passed along, parsed by the handoff's ``input_type``."""
     error: str | None = None
-    """Why it was not made, or how it failed."""
+    """Why the handoff was not made, or how it failed."""
     request: HandoffRequest | None = field(default=None, repr=False)
-    """As the target was asked."""
+    """The request to the target."""
     response: HandoffResponse | None = field(default=None, repr=False)
-    """What was answered: whether it was accepted, who says so, and if not, why. How the work ended then is
-    told by ``status``, and what several targets said by ``passed_over``."""
+    """The response to the request: whether it was accepted, by which target, and if not, why. ``status``
+    says how the target's work ended, and ``passed_over`` what other targets said."""
     passed_over: Sequence[tuple[str, str]] = ()
-    """Who was asked before, or in vain, and why each did not take over."""
+    """The targets that did not take over, each with the reason."""
     parent_id: str | None = None
-    """The transfer that had put the source in charge."""
+    """The id of the handoff that made the source active."""
     depth: int = 1
-    """How many transfers of the run had been made, this one included."""
+    """The number of handoffs that the run had made, with this one."""
     started: float | None = field(default=None, compare=False)
-    """When it was asked for, in seconds of ``RunConfig.clock``."""
+    """The time of the request, in seconds of ``RunConfig.clock``."""
     ended: float | None = field(default=None, compare=False)
-    """When it was refused, or the target's work was done; None while the target is in charge."""
+    """The time of the refusal, or of the end of the target's work; None while the target is active."""
     usage: Usage | None = None
-    """What the run consumed while the target was in charge, once its work is done: failed attempts and the
-    agents that it asked as tools are in it. These, and what came before the first, add up to the run's."""
+    """What the run consumed while the target was active; None until the target's work is done. Failed
+    attempts and agents that were called as tools count. The usage of all handoffs, and what was consumed
+    before the first, add up to the usage of the run."""
 
     @property
     def taken(self) -> bool:
@@ -88,7 +89,7 @@ class HandoffRecord:
 
     @property
     def tokens(self) -> int | None:
-        """What the target consumed; None as long as it is in charge, or never was."""
+        """The tokens of ``usage``; None while the target is active, or if it never was."""
         return None if self.usage is None else self.usage.total_tokens
 
 
