@@ -24,7 +24,7 @@ from routelock import (
 )
 from routelock.agents.registry import Registry
 from routelock.errors import ConfigError, NoHandlerError
-from routelock.run.routing import offer
+from routelock.run.routing import offer_tools
 from routelock.scopes import checked_scope, permits
 from routelock.testing import ScriptedHandler, call
 
@@ -156,7 +156,7 @@ def as_(*scopes: str) -> RunContext[Any]:
 
 
 async def offered(agent: Agent[Any], *scopes: str) -> list[str]:
-    return list((await offer(agent, as_(*scopes), agent.graph)).routes)
+    return list((await offer_tools(agent, as_(*scopes), agent.graph)).routes)
 
 
 async def test_a_tool_is_offered_to_those_in_its_scope() -> None:
@@ -345,7 +345,7 @@ async def test_caller_tool_with_a_scope_is_offered_in_that_scope() -> None:
     agent = desk()
     external = [tool("wipe", scope="admin"), {"type": "function", "function": {"name": "look"}}]
     for scopes, names in (((), ["look"]), (("admin",), ["wipe", "look"])):
-        assert list((await offer(agent, as_(*scopes), external=external)).routes) == names
+        assert list((await offer_tools(agent, as_(*scopes), external=external)).routes) == names
 
 
 class Closed(Skill):

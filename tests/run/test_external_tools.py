@@ -114,7 +114,7 @@ async def test_external_tool_named_like_a_handoff_is_refused(reachable: bool) ->
     agent = guide(handoffs=[b])
     name = "transfer_to_b" if reachable else "transfer_to_c"
     config = RunConfig(external_tools=[{"type": "function", "function": {"name": name}}])
-    with pytest.raises(ConfigError, match=f"The caller's tool '{name}' is named like a handoff of agent"):
+    with pytest.raises(ConfigError, match=f"The external tool '{name}' is named like a handoff of agent"):
         Runner.run_streamed(agent, "Hi", run_config=config)
 
 

@@ -13,7 +13,7 @@ from scripted_agents import outcome
 from routelock import Agent, RunConfig, RunContext, Runner, Tool, handoff
 from routelock.errors import CallbackError
 from routelock.history.messages import ToolCall, text_of
-from routelock.run.routing import NOT_TAKEN, Offer, Route, Wanted, offer, plan, unknown_tool
+from routelock.run.routing import NOT_TAKEN, OfferedTools, Route, offer_tools, route, unknown_tool
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -32,12 +32,12 @@ def made(*names: str) -> list[ToolCall]:
     return [call(name, id=f"call_{place}") for place, name in enumerate(names)]
 
 
-# -- offer --
+# -- offer_tools --
 
 
 async def test_tools_and_then_handoffs_are_offered_in_their_order() -> None:
     """A stable order keeps prompt caches warm."""
-    offered = await offer(A, CONTEXT)
+    offered = await offer_tools(A, CONTEXT)
     names = ["one", "two", "transfer_to_b", "transfer_to_c"]
     assert [spec["function"]["name"] for spec in offered.specs] == names
     assert list(offered.routes) == names
@@ -45,13 +45,13 @@ async def test_tools_and_then_handoffs_are_offered_in_their_order() -> None:
 
 
 async def test_routes_lead_to_what_was_declared() -> None:
-    offered = await offer(A, CONTEXT)
+    offered = await offer_tools(A, CONTEXT)
     assert offered.routes["one"] is A.tools[0]
     assert offered.routes["transfer_to_b"] is A.edges[0]
 
 
 async def test_an_agent_with_nothing_is_offered_nothing() -> None:
-    offered = await offer(Agent("A"), CONTEXT)
+    offered = await offer_tools(Agent("A"), CONTEXT)
     assert (offered.specs, offered.routes, offered.fixed) == ((), {}, True)
 
 
@@ -59,7 +59,7 @@ async def test_a_disabled_tool_or_handoff_is_not_offered() -> None:
     agent = Agent(
         "A", tools=[tool("one", is_enabled=False)], handoffs=[handoff(Agent("B"), is_enabled=False)]
     )
-    offered = await offer(agent, CONTEXT)
+    offered = await offer_tools(agent, CONTEXT)
     assert (offered.specs, offered.routes, offered.fixed) == ((), {}, True)
 
 
@@ -79,7 +79,7 @@ async def _slow(context: RunContext[Any], agent: Agent[Any]) -> bool:
 )
 async def test_whether_it_is_enabled_can_depend_on_the_moment(enabled: Any, names: list[str]) -> None:
     """Then the offer is made anew in every turn."""
-    offered = await offer(Agent("A", handoffs=[handoff(Agent("B"), is_enabled=enabled)]), CONTEXT)
+    offered = await offer_tools(Agent("A", handoffs=[handoff(Agent("B"), is_enabled=enabled)]), CONTEXT)
     assert list(offered.routes) == names
     assert not offered.fixed
 
@@ -114,40 +114,41 @@ async def test_asking_that_raises_is_told_as_the_apps_own_error() -> None:
     assert caught.value.result.messages == [{"role": "user", "content": "Hi"}]
 
 
-# -- plan --
+# -- route --
 
 
-async def _planned(names: Sequence[str], multiple: Any = "first") -> Any:
-    return plan(made(*names), await offer(A, CONTEXT), multiple)
+async def _routed(names: Sequence[str], multiple: Any = "first") -> Any:
+    return route(made(*names), await offer_tools(A, CONTEXT), multiple)
 
 
 async def test_calls_are_sorted_by_what_they_lead_to() -> None:
-    planned = await _planned(["two", "nope", "transfer_to_c", "one"])
-    assert [(one["id"], route.name) for one, route in planned.tools] == [("call_0", "two"), ("call_3", "one")]
-    assert planned.transfer == Wanted(made("x", "x", "transfer_to_c")[2], A.edges[1])
-    assert [one["id"] for one in planned.unknown] == ["call_1"]
-    assert planned.not_taken == []
+    routed = await _routed(["two", "nope", "transfer_to_c", "one"])
+    assert [(one["id"], route.name) for one, route in routed.tools] == [("call_0", "two"), ("call_3", "one")]
+    assert routed.handoff.call == made("x", "x", "transfer_to_c")[2]
+    assert routed.handoff.edge is A.edges[1]
+    assert [one["id"] for one in routed.unknown] == ["call_1"]
+    assert routed.skipped == []
 
 
 async def test_the_first_transfer_is_taken_and_the_others_are_not() -> None:
-    planned = await _planned(["transfer_to_c", "transfer_to_b", "transfer_to_c"])
-    assert planned.transfer.edge.agent_name == "C"
-    assert [(one.call["id"], one.edge.agent_name, why) for one, why in planned.not_taken] == [
+    routed = await _routed(["transfer_to_c", "transfer_to_b", "transfer_to_c"])
+    assert routed.handoff.edge.agent_name == "C"
+    assert [(one.call["id"], one.edge.agent_name, one.answer) for one in routed.skipped] == [
         ("call_1", "B", NOT_TAKEN),
         ("call_2", "C", NOT_TAKEN),
     ]
 
 
 async def test_several_transfers_can_all_be_refused() -> None:
-    planned = await _planned(["transfer_to_c", "one", "transfer_to_b"], "reject")
-    assert planned.transfer is None
-    assert [one.call["id"] for one, _ in planned.not_taken] == ["call_0", "call_2"]
-    assert "Ask for exactly one" in planned.not_taken[0][1]
-    assert len(planned.tools) == 1
+    routed = await _routed(["transfer_to_c", "one", "transfer_to_b"], "reject")
+    assert routed.handoff is None
+    assert [one.call["id"] for one in routed.skipped] == ["call_0", "call_2"]
+    assert "Ask for exactly one" in routed.skipped[0].answer
+    assert len(routed.tools) == 1
 
 
 async def test_a_single_transfer_is_taken_under_either_policy() -> None:
-    assert (await _planned(["one", "transfer_to_b"], "reject")).transfer[1].agent_name == "B"
+    assert (await _routed(["one", "transfer_to_b"], "reject")).handoff.edge.agent_name == "B"
 
 
 @pytest.mark.parametrize(
@@ -165,9 +166,9 @@ async def test_a_single_transfer_is_taken_under_either_policy() -> None:
 )
 async def test_a_near_miss_is_never_routed(name: str) -> None:
     """Not by prefix, not by likeness."""
-    planned = await _planned([name])
-    assert planned.transfer is None
-    assert len(planned.unknown) == 1
+    routed = await _routed([name])
+    assert routed.handoff is None
+    assert len(routed.unknown) == 1
 
 
 async def test_a_call_without_a_name_is_unknown() -> None:
@@ -175,15 +176,15 @@ async def test_a_call_without_a_name_is_unknown() -> None:
         {"id": "a", "type": "function", "function": {"arguments": "{}"}},
         {"id": "b", "type": "function", "function": {"name": None, "arguments": "{}"}},
     ]
-    assert plan(nameless, await offer(A, CONTEXT), "first").unknown == nameless
+    assert route(nameless, await offer_tools(A, CONTEXT), "first").unknown == nameless
 
 
 async def test_a_users_tool_with_the_prefix_is_a_tool() -> None:
     """Only what was declared as a handoff hands over."""
     agent = Agent("A", tools=[tool("transfer_to_x")])
-    planned = plan(made("transfer_to_x"), await offer(agent, CONTEXT), "first")
-    assert planned.transfer is None
-    assert [route.name for _, route in planned.tools] == ["transfer_to_x"]
+    routed = route(made("transfer_to_x"), await offer_tools(agent, CONTEXT), "first")
+    assert routed.handoff is None
+    assert [route.name for _, route in routed.tools] == ["transfer_to_x"]
 
 
 _NAMES = st.lists(st.sampled_from(["one", "two", "transfer_to_b", "transfer_to_c", "nope"]), max_size=8)
@@ -191,11 +192,11 @@ _NAMES = st.lists(st.sampled_from(["one", "two", "transfer_to_b", "transfer_to_c
 
 @given(_NAMES, st.sampled_from(["first", "reject"]))
 async def test_each_call_has_exactly_one_place_in_the_plan(names: list[str], multiple: Any) -> None:
-    planned = await _planned(names, multiple)
-    placed = [one["id"] for one, _ in planned.tools]
-    placed += [one["id"] for one in planned.unknown]
-    placed += [one.call["id"] for one, _ in planned.not_taken]
-    placed += [planned.transfer.call["id"]] if planned.transfer else []
+    routed = await _routed(names, multiple)
+    placed = [one["id"] for one, _ in routed.tools]
+    placed += [one["id"] for one in routed.unknown]
+    placed += [one.call["id"] for one in routed.skipped]
+    placed += [routed.handoff.call["id"]] if routed.handoff else []
     assert sorted(placed) == sorted(one["id"] for one in made(*names))
 
 
@@ -203,24 +204,24 @@ async def test_each_call_has_exactly_one_place_in_the_plan(names: list[str], mul
 
 
 async def test_an_unknown_name_is_answered_with_what_there_is() -> None:
-    assert unknown_tool("weather", await offer(A, CONTEXT)) == (
+    assert unknown_tool("weather", await offer_tools(A, CONTEXT)) == (
         "There is no tool named 'weather'. Available tools: one, two, transfer_to_b, transfer_to_c."
     )
 
 
 async def test_the_nearest_name_is_suggested() -> None:
-    said = unknown_tool("transfer_to_b7yu", await offer(A, CONTEXT))
+    said = unknown_tool("transfer_to_b7yu", await offer_tools(A, CONTEXT))
     assert said.endswith("Did you mean 'transfer_to_b'?")
 
 
 async def test_without_any_tool_the_model_is_told_to_use_words() -> None:
-    said = unknown_tool("dummy_tool", await offer(Agent("A"), CONTEXT))
+    said = unknown_tool("dummy_tool", await offer_tools(Agent("A"), CONTEXT))
     assert said == "There is no tool named 'dummy_tool'. No tools are available; answer in words."
 
 
 def test_the_list_of_names_is_bounded_and_ends_at_a_name() -> None:
     routes: dict[str, Route] = {f"tool_number_{n}": A.all_tools[0] for n in range(300)}
-    said = unknown_tool("x", Offer((), routes, True, 0))
+    said = unknown_tool("x", OfferedTools((), routes, True, 0))
     assert len(said) < 800
     listed = said.removesuffix(", ....").rpartition(", ")[2]
     assert listed in routes
@@ -229,7 +230,7 @@ def test_the_list_of_names_is_bounded_and_ends_at_a_name() -> None:
 @given(st.text(max_size=300))
 async def test_the_answer_is_bounded_and_can_be_sent(name: str) -> None:
     """Nobody can blow up the next prompt with a name."""
-    said = unknown_tool(name * 20, await offer(A, CONTEXT))
+    said = unknown_tool(name * 20, await offer_tools(A, CONTEXT))
     assert len(said) <= 800
     assert "\n" not in said
 
@@ -237,12 +238,12 @@ async def test_the_answer_is_bounded_and_can_be_sent(name: str) -> None:
 @given(st.sampled_from([1, 40, 200]), st.integers(0, 3))
 def test_the_answer_is_bounded_whatever_is_offered(count: int, length: int) -> None:
     routes: dict[str, Route] = {f"{n}{'x' * 60 * bool(length)}"[:64]: A.all_tools[0] for n in range(count)}
-    assert len(unknown_tool("\ud800" * 5000, Offer((), routes, True, 0))) <= 800
-    assert len(unknown_tool("1" + "x" * 60, Offer((), routes, True, 0))) <= 800
+    assert len(unknown_tool("\ud800" * 5000, OfferedTools((), routes, True, 0))) <= 800
+    assert len(unknown_tool("1" + "x" * 60, OfferedTools((), routes, True, 0))) <= 800
 
 
 async def test_a_name_that_cannot_be_sent_is_shown_escaped() -> None:
-    said = unknown_tool("a\ud800", await offer(A, CONTEXT))
+    said = unknown_tool("a\ud800", await offer_tools(A, CONTEXT))
     assert said.encode()
 
 

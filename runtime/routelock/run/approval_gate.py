@@ -12,7 +12,8 @@ from routelock._concurrency import Question, ask_all
 from routelock._text import clip
 from routelock.context import ToolContext
 from routelock.history.messages import ToolCall
-from routelock.run.routing import MOST_CALLS, Offer, Plan, Wanted, enabled_of, plan
+from routelock.run.handoff_attempt import HandoffAttempt
+from routelock.run.routing import MOST_CALLS, OfferedTools, RoutedCalls, enabled_of, route
 from routelock.run.run import Run
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
@@ -52,8 +53,8 @@ _LOST = (
 )
 
 
-def plan_turn(run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Decline) -> Plan:
-    """Plan the calls of a reply, as far as what was said of them, or was not, lets them be made.
+def plan_turn(run: Run, calls: Sequence[ToolCall], offered: OfferedTools, decline: _Decline) -> RoutedCalls:
+    """Route the calls of a reply, as far as what was said of them, or was not, lets them be made.
 
     Args:
         run: the run.
@@ -66,7 +67,7 @@ def plan_turn(run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Dec
         calls = _without_surplus(run, calls, decline)
     if run.sub_runs.to_resume:
         calls = _without_lost(run, calls, offered, decline)
-    planned = _plan_others(run, calls, offered) if said.asked else plan(calls, offered, multiple)
+    planned = _plan_others(run, calls, offered) if said.asked else route(calls, offered, multiple)
     if said.by_call or said.by_tool:
         _decline_others(run, planned, decline)
     return planned
@@ -82,7 +83,7 @@ def _without_surplus(run: Run, calls: Sequence[ToolCall], decline: _Decline) -> 
 
 
 def _without_lost(
-    run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Decline
+    run: Run, calls: Sequence[ToolCall], offered: OfferedTools, decline: _Decline
 ) -> Sequence[ToolCall]:
     """Return the calls but for those with which an agent had begun that is no tool any more."""
     left: list[ToolCall] = []
@@ -100,8 +101,8 @@ def _without_lost(
     return left
 
 
-def _plan_others(run: Run, calls: Sequence[ToolCall], offered: Offer) -> Plan:
-    """Plan the calls of a resumed run; those that waited wait on until somebody says a word on them.
+def _plan_others(run: Run, calls: Sequence[ToolCall], offered: OfferedTools) -> RoutedCalls:
+    """Route the calls of a resumed run; those that waited wait on until somebody says a word on them.
 
     So nothing is done by going on without a word, whatever a ``needs_approval`` says by now.
     """
@@ -110,12 +111,12 @@ def _plan_others(run: Run, calls: Sequence[ToolCall], offered: Offer) -> Plan:
         one = _interruption(run, call, call["function"].get("name") or "")
         if (*run.sub_runs.path, call["id"]) in run.calls.decisions.asked and _decision(run, one) is None:
             held[call["id"]] = one
-    planned = plan([call for call in calls if call["id"] not in held], offered, run.config.multiple_handoffs)
+    planned = route([call for call in calls if call["id"] not in held], offered, run.config.multiple_handoffs)
     planned.waiting += held.values()
     return planned
 
 
-def _decline_others(run: Run, planned: Plan, decline: _Decline) -> None:
+def _decline_others(run: Run, planned: RoutedCalls, decline: _Decline) -> None:
     """Answer what was declined though its tool is the caller's by now, which must not make it, or gone."""
     for calls in (planned.external, planned.unknown):
         for call in [*calls]:
@@ -126,7 +127,7 @@ def _decline_others(run: Run, planned: Plan, decline: _Decline) -> None:
 
 
 async def hold_tools(
-    run: Run, planned: Plan, decline: _Decline, not_available: _NotAvailable
+    run: Run, planned: RoutedCalls, decline: _Decline, not_available: _NotAvailable
 ) -> Sequence[tuple[ToolCall, Tool]]:
     """Return the tool calls that are carried out: those that need no approval, or have it.
 
@@ -204,47 +205,49 @@ def _is_made(call: ToolCall, tool: Tool) -> bool:
     return True
 
 
-async def hold_transfer(run: Run, planned: Plan) -> None:
+async def hold_transfer(run: Run, planned: RoutedCalls) -> None:
     """Do not make the chosen transfer if it is disabled by now, waits for approval, or was declined.
 
     Raises:
         CallbackError: its ``is_enabled`` or ``needs_approval`` function raised.
     """
-    wanted = planned.transfer
+    wanted = planned.handoff
     if wanted is None or await _is_disabled(run, planned, wanted):
         return
     needs, said_of = wanted.edge.needs_approval, run.calls.decisions
-    if needs is False and (wanted.request is not None or not (said_of.by_call or said_of.by_tool)):
+    if needs is False and (wanted.by_tool or not (said_of.by_call or said_of.by_tool)):
         return
     name = wanted.edge.tool_name
-    if wanted.request is not None:
-        planned.set_aside(_BY_A_TOOL.format(name=name))
+    if wanted.by_tool:
+        planned.skip_handoff(_BY_A_TOOL.format(name=name))
         return
     said = await _said(run, planned, wanted.call, name, needs)
     if said is None:
-        planned.transfer = None
+        planned.handoff = None
     elif not said.approved:
-        planned.transfer = None
-        planned.declined.append((wanted, declined_text(said)))
+        wanted.skip(declined_text(said))
+        planned.handoff = None
+        planned.declined.append(wanted)
 
 
-async def _is_disabled(run: Run, planned: Plan, wanted: Wanted) -> bool:
+async def _is_disabled(run: Run, planned: RoutedCalls, wanted: HandoffAttempt) -> bool:
     """Set a transfer aside that the model was offered and that is disabled by now. Code may make it."""
-    if wanted.request is not None or wanted.edge.is_enabled is True or _is_declined(run, wanted):
+    if wanted.by_tool or wanted.edge.is_enabled is True or _is_declined(run, wanted):
         return False
     (enabled,) = await enabled_of([wanted.edge], run.frame.agent, run.now())
     if not enabled:
-        planned.transfer = None
-        planned.unavailable.append((wanted, _NO_TRANSFER.format(name=wanted.edge.agent_name)))
+        wanted.skip(_NO_TRANSFER.format(name=wanted.edge.agent_name))
+        planned.handoff = None
+        planned.unavailable.append(wanted)
     return not enabled
 
 
-def _is_declined(run: Run, wanted: Wanted) -> bool:
+def _is_declined(run: Run, wanted: HandoffAttempt) -> bool:
     said = _decision(run, _interruption(run, wanted.call, wanted.edge.tool_name))
     return said is not None and not said.approved
 
 
-def all_waiting(run: Run, planned: Plan) -> tuple[Interruption, ...]:
+def all_waiting(run: Run, planned: RoutedCalls) -> tuple[Interruption, ...]:
     """Return what waits after a turn: here, in the runs within, and in those to which nobody came."""
     within = [one for inner in run.sub_runs.waiting.values() for one in inner.calls.interruptions]
     found = [*planned.waiting, *within]
@@ -254,7 +257,9 @@ def all_waiting(run: Run, planned: Plan) -> tuple[Interruption, ...]:
     return (*found, *(one for one in left if one not in found))
 
 
-async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: NeedsApproval) -> Decision | None:
+async def _said(
+    run: Run, planned: RoutedCalls, call: ToolCall, name: str, needs: NeedsApproval
+) -> Decision | None:
     """Return what was said of a call; None, once it is noted, if it waits for somebody to say it."""
     one = _interruption(run, call, name)
     if (made := _decision(run, one)) is not None:

@@ -35,7 +35,7 @@ from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
 from routelock.run.emit import AnswerReturned, emit_now
 from routelock.run.events import HandoffFailed, HandoffReturned
-from routelock.run.routing import Offer
+from routelock.run.routing import OfferedTools
 from routelock.tools.invoke import reason_of
 from routelock.tools.tool import Tool
 
@@ -106,7 +106,7 @@ class Frame:
     """Prompt section about the handoff payload; None until it is written."""
     wait: Wait | None = None
     """How a caller waits; None for the active frame."""
-    offered: Offer | None = None
+    offered: OfferedTools | None = None
     """Cached tools and handoffs that the agent may call, if they cannot change with the same handler."""
     audience: Audience | None = None
     """Cached reader of the history, see `Run.audience`."""

@@ -1,4 +1,4 @@
-"""The handoffs of one run: their records, what each target consumed, and the capacity slots they hold."""
+"""The handoffs of one run: their records, what each target consumed, and the capacity slots of targets."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class HandoffLog:
     run_id: str
     records: list[HandoffRecord] = field(default_factory=lambda: [])
     spent: dict[str, Usage] = field(default_factory=lambda: {})
-    """What each target consumed so far, by the id of its handoff."""
+    """What each target has consumed, by the id of its handoff."""
     slots: dict[str, Slot] = field(default_factory=lambda: {})
     """The capacity slots that targets hold, by the id of their handoff; see ``RunConfig.capacity``."""
     completed: list[HandoffCompleted] = field(default_factory=lambda: [])
     """Events that were not yielded yet."""
 
     def next_id(self) -> str:
-        """Return the id of the next handoff: the same whenever the run is replayed."""
+        """Return the id of the next handoff; it is the same when the run is replayed."""
         return f"h-{self.run_id}-{len(self.records) + 1}"
 
     def get(self, handoff_id: str | None) -> HandoffRecord | None:
@@ -36,11 +36,11 @@ class HandoffLog:
         return next((one for one in reversed(self.records) if one.id == handoff_id), None)
 
     def begin(self, handoff_id: str) -> None:
-        """Count what is consumed for this handoff from now on."""
+        """Begin to count what the target of this handoff consumes."""
         self.spent[handoff_id] = NO_USAGE
 
     def count(self, usage: Usage, handoff_id: str | None) -> None:
-        """Add what was consumed to the handoff that made the agent active."""
+        """Add usage to the handoff that made the active agent active; None is no handoff."""
         if handoff_id is not None:
             self.spent[handoff_id] += usage
 
@@ -51,7 +51,14 @@ class HandoffLog:
         status: HandoffStatus | None = None,
         error: str | None = None,
     ) -> None:
-        """Put on record how these handoffs ended, as far as they have not; with no status as they stand."""
+        """Record the end of these handoffs, except those that have ended before.
+
+        Args:
+            ids: the ids of the handoffs; None is no handoff.
+            now: the time, in seconds of ``RunConfig.clock``.
+            status: the status of each from now on; None keeps the one it has.
+            error: how they failed.
+        """
         for place, one in enumerate(self.records):
             if one.id not in ids or one.ended is not None:
                 continue

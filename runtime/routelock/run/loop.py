@@ -68,14 +68,14 @@ from routelock.run.events import (
 )
 from routelock.run.frames import asking_caller, drop_standbys, fail_frame, is_for_caller, return_answer
 from routelock.run.handler_selection import next_handler
+from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.run.model_call import Check, call_model, note
 from routelock.run.prompt import system_message
 from routelock.run.result import Shown
-from routelock.run.routing import Offer, offer
+from routelock.run.routing import OfferedTools, offer_tools
 from routelock.run.run import Run
 from routelock.run.timeouts import in_time
 from routelock.run.tool_calls import Answered, answer_calls, asked_for, failed_handoff
-from routelock.run.transfer_request import Transfer
 from routelock.tools.invoke import NoTextError, to_text
 
 __all__ = ["loop", "run_events", "take_turn"]
@@ -99,7 +99,7 @@ class _Turn:
 
     request: Request
     shown: Shown
-    offered: Offer
+    offered: OfferedTools
     repairs: Sequence[str]
     check: Check | None
     """The agent's input guardrails, if they run while the model call is made."""
@@ -301,26 +301,26 @@ async def _start_agent(run: Run) -> Check | None:
     return None
 
 
-async def _offer(run: Run) -> Offer:
+async def _offer(run: Run) -> OfferedTools:
     """Return the tools and handoffs that the model may call.
 
     An offer that cannot change is cached: on the agent if it holds for all runs, else on the frame.
     """
     agent, handler = run.frame.agent, run.frame.handler.name
     is_shared = not (run.scopes or run.config.external_tools or run.config.agents)
-    offered: Offer | None = agent.cache.get((offer, handler)) if is_shared else None
+    offered: OfferedTools | None = agent.cache.get((offer_tools, handler)) if is_shared else None
     if offered is None:
         external = run.config.external_tools
-        offered = await offer(agent, run.now(), run.graph, handler=handler, external=external)
+        offered = await offer_tools(agent, run.now(), run.graph, handler=handler, external=external)
         if is_shared and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
-            agent.cache[offer, handler] = offered
+            agent.cache[offer_tools, handler] = offered
     if offered.fixed:
         run.frame.offered = offered
     _warn_of_many(run, offered)
     return offered
 
 
-def _warn_of_many(run: Run, offered: Offer) -> None:
+def _warn_of_many(run: Run, offered: OfferedTools) -> None:
     most = run.config.warn_handoffs_over
     if most is None or offered.handoffs <= most or run.report.warned_of_many:
         return
@@ -332,7 +332,7 @@ def _warn_of_many(run: Run, offered: Offer) -> None:
     )
 
 
-def _request(run: Run, offered: Offer, shown: Shown) -> Request:
+def _request(run: Run, offered: OfferedTools, shown: Shown) -> Request:
     """Return the request for the handler."""
     settings: dict[str, Any] = {}
     choice: ToolChoice | None = None
@@ -354,7 +354,7 @@ def _request(run: Run, offered: Offer, shown: Shown) -> Request:
     )
 
 
-def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolChoice | None:
+def _tool_choice(run: Run, offered: OfferedTools, choice: ToolChoice | None) -> ToolChoice | None:
     """Return the agent's tool choice. One that forces a tool holds for one turn, and for offered tools."""
     if choice in (None, "auto", "none"):
         return choice
@@ -607,7 +607,7 @@ def _check_progress(run: Run, turn: Answered) -> None:
         HandoffError: a handoff failed, and ``raise_on`` names that.
         LimitExceeded: the model requested too many handoffs, or makes no progress.
     """
-    planned, transfer = turn.planned, turn.transfer
+    planned, transfer = turn.routed, turn.handoff
     assert planned is not None
     if planned.waiting or run.sub_runs.waiting or run.calls.interruptions:
         run.calls.interruptions = all_waiting(run, planned)
@@ -637,20 +637,20 @@ def _last_mistake(run: Run) -> str:
     return mistakes[-1] if mistakes else "several transfers at once"
 
 
-def _check_failed_transfer(run: Run, transfer: Transfer) -> None:
+def _check_failed_transfer(run: Run, transfer: HandoffAttempt) -> None:
     """End the run if ``raise_on`` says so, or if the model repeats a request that was refused."""
-    if transfer.refusal == "arguments" and "bad_arguments" in run.config.raise_on:
+    if transfer.refused_by == "arguments" and "bad_arguments" in run.config.raise_on:
         raise asked_for(run, transfer.answer)
     if "failed_handoff" in run.config.raise_on:
         raise failed_handoff(run, transfer)
     again = (
         f"Agent {run.frame.agent.name!r} requested the handoff again after it was told: {transfer.answer}."
     )
-    if transfer.refusal == "limit":
+    if transfer.refused_by == "limit":
         run.progress.over_limit += 1
         if run.progress.over_limit > 1:
             raise MaxHandoffsExceeded(again)
-    elif transfer.refusal == "loop":
+    elif transfer.refused_by == "loop":
         run.progress.refused += 1
         if run.progress.refused > 1:
             raise LoopDetected(again)

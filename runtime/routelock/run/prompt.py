@@ -10,7 +10,7 @@ from routelock.context import PAYLOAD_KEY
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import payload_of
 from routelock.history.messages import Message
-from routelock.run.routing import Offer
+from routelock.run.routing import OfferedTools
 from routelock.run.run import Run
 from routelock.scopes import permits
 
@@ -53,7 +53,7 @@ async def instructions(run: Run) -> str:
     return prompt or ""
 
 
-async def system_message(run: Run, offered: Offer) -> Message | None:
+async def system_message(run: Run, offered: OfferedTools) -> Message | None:
     """Return the active agent's system prompt, with the sections of its skills, the run and the handoff."""
     own = run.frame.agent.instructions
     prompt = own if isinstance(own, str) else await instructions(run)
@@ -98,7 +98,7 @@ def rode_along(run: Run) -> bool:
     return run.memory.shared.get(PAYLOAD_KEY) is not around.get(PAYLOAD_KEY)
 
 
-async def _sections(run: Run, offered: Offer) -> list[str]:
+async def _sections(run: Run, offered: OfferedTools) -> list[str]:
     """Return the prompt sections of the agent's skills, and of handlers that may replace its default.
 
     They do not depend on the active handler, because prompt caches need a constant prompt.

@@ -1,4 +1,4 @@
-"""Which names the model may call in a turn, and what each of its calls leads to.
+"""The tools that a model is offered in a turn, and what each of its calls leads to.
 
 Routing is a lookup of the call's name among exactly what was offered in that very turn. Text is never
 searched for markers, and a name that was not offered is answered, never guessed.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from routelock._concurrency import Question, ask_all
 from routelock._json import sendable
@@ -20,6 +20,8 @@ from routelock.handlers.port import ToolSpec, tool_name
 from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import ToolCall
+from routelock.run.handler_selection import load
+from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.scopes import permits
 from routelock.tools.approvals import Interruption
 from routelock.tools.tool import Tool
@@ -28,19 +30,19 @@ __all__ = [
     "MOST_CALLS",
     "NOT_TAKEN",
     "External",
-    "Offer",
-    "Plan",
+    "OfferedTools",
     "Route",
-    "Wanted",
+    "RoutedCalls",
+    "edge_for",
     "enabled_of",
-    "offer",
-    "plan",
+    "offer_tools",
+    "route",
     "unknown_tool",
 ]
 
 
 MOST_CALLS = 1000
-"""Of one reply, so many calls are looked at: a model that makes more has lost its way, or means harm."""
+"""The number of calls of one reply that are looked at; a model that makes more is broken or hostile."""
 
 NOT_TAKEN = "Multiple handoffs detected, ignoring this one."
 
@@ -55,7 +57,7 @@ _EXPLAINED = 5
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """A tool that the caller of the run carries out."""
+    """A tool that the caller of the run runs."""
 
     name: str
     spec: ToolSpec
@@ -65,86 +67,82 @@ Route = Tool | Handoff | External
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What a model is offered in one turn: the specs it is shown, and the routes behind their names."""
+class OfferedTools:
+    """The tools that a model is offered in one turn: their specs, and the route behind each name."""
 
     specs: tuple[ToolSpec, ...]
     routes: dict[str, Route]
     fixed: bool
-    """Whether nothing in it depends on the moment, so that the next turn may use it again."""
+    """True if the next turn may use it again: no ``is_enabled`` is a function."""
     handoffs: int
-    """How many of the routes hand over."""
+    """The number of handoffs among the routes."""
     disabled: dict[str, Route] = field(default_factory=lambda: {})
-    """What the agent has and is not offered now, by name."""
+    """The agent's tools and handoffs that are disabled now, by name."""
 
-    def with_disabled(self) -> Offer:
-        """Return the offer for calls that were made earlier: what was offered then may be disabled by now."""
+    def with_disabled(self) -> OfferedTools:
+        """Return the tools for earlier calls: what is disabled now may have been offered then."""
         return replace(self, routes={**self.disabled, **self.routes}) if self.disabled else self
 
 
-class Wanted(NamedTuple):
-    """A transfer that somebody wants: the model with its call, or the tool that the call ran."""
-
-    call: ToolCall
-    edge: Handoff
-    request: HandoffRequest | None = None
-    """What the tool returned."""
-
-
 @dataclass(slots=True)
-class Plan:
-    """What a reply's calls lead to, each in the order in which the model made them."""
+class RoutedCalls:
+    """The calls of a reply, sorted by what they lead to; each list is in the order of the calls."""
 
     tools: list[tuple[ToolCall, Tool]] = field(default_factory=lambda: [])
-    transfers: list[Wanted] = field(default_factory=lambda: [])
+    handoffs: list[HandoffAttempt] = field(default_factory=lambda: [])
+    """Those to a known target, chosen or not."""
     unknown: list[ToolCall] = field(default_factory=lambda: [])
     external: list[ToolCall] = field(default_factory=lambda: [])
-    """Those that the caller of the run answers, after the run has ended with them."""
-    transfer: Wanted | None = None
-    """The one to make."""
-    not_taken: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
-    """Transfers that are answered and not tried, with the answer."""
-    unknown_targets: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
-    """What tools asked to hand over to and the run does not have, with the reason. Others may be tried."""
-    declined: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
-    """Those that somebody did not approve, with the answer."""
-    unavailable: list[tuple[Wanted, str]] = field(default_factory=lambda: [])
-    """Those that were offered and are disabled by now, with the answer."""
+    """Calls of the caller's own tools; the run ends with them, and the caller answers them."""
+    handoff: HandoffAttempt | None = None
+    """The handoff that is chosen: the turn tries it."""
+    skipped: list[HandoffAttempt] = field(default_factory=lambda: [])
+    """Handoffs that are answered and not tried."""
+    unknown_targets: list[HandoffAttempt] = field(default_factory=lambda: [])
+    """Handoffs by tools to a target that the run does not have; another handoff may still be tried."""
+    declined: list[HandoffAttempt] = field(default_factory=lambda: [])
+    """Handoffs that were not approved."""
+    unavailable: list[HandoffAttempt] = field(default_factory=lambda: [])
+    """Handoffs that the model was offered and that are disabled by now."""
     waiting: list[Interruption] = field(default_factory=lambda: [])
-    """Calls that wait for somebody to approve them, and are not answered."""
+    """Calls that wait for approval; they have no result yet."""
 
     def choose(self, multiple: Literal["first", "reject"]) -> None:
-        """Choose among the transfers, see ``RunConfig.multiple_handoffs``."""
-        wanted = self.transfers
-        if len(wanted) > 1 and multiple == "reject":
-            self.transfer, self.not_taken = None, [(one, _REFUSED) for one in wanted]
-        elif wanted:
-            self.transfer, self.not_taken = wanted[0], [(one, NOT_TAKEN) for one in wanted[1:]]
+        """Choose the handoff that the turn tries, see ``RunConfig.multiple_handoffs``."""
+        if len(self.handoffs) > 1 and multiple == "reject":
+            self.handoff, self.skipped, why = None, [*self.handoffs], _REFUSED
+        elif self.handoffs:
+            self.handoff, self.skipped, why = self.handoffs[0], self.handoffs[1:], NOT_TAKEN
+        else:
+            return
+        for attempt in self.skipped:
+            attempt.skip(why)
 
-    def set_aside(self, why: str) -> None:
-        """Do not make the transfer after all."""
-        if self.transfer is not None:
-            self.not_taken.insert(0, (self.transfer, why))
-            self.transfer = None
+    def skip_handoff(self, why: str) -> None:
+        """Do not try the chosen handoff after all."""
+        if self.handoff is not None:
+            self.handoff.skip(why)
+            self.skipped.insert(0, self.handoff)
+            self.handoff = None
 
 
-async def offer(
+async def offer_tools(
     agent: Agent[Any],
     context: RunContext[Any],
     graph: Mapping[str, Agent[Any]] | None = None,
     *,
     handler: str = "",
     external: Sequence[Tool | ToolSpec] = (),
-) -> Offer:
-    """Return what is enabled and in scope: an agent's tools, then its handoffs, then the caller's tools.
+) -> OfferedTools:
+    """Return the tools that are enabled and in scope: the agent's, its handoffs, then the caller's tools.
 
-    Each kind stands in its declared order.
+    Each kind is in its declared order.
 
     Args:
-        agent: whose turn it is.
-        context: the present moment.
-        graph: where handoffs that name their target find out what it is for.
-        handler: the handler in charge, to which there is no handoff.
+        agent: the active agent.
+        context: the context of this turn.
+        graph: the agents of the run; a handoff that names its target takes the description from it.
+        handler: the active handler, to which no handoff is offered.
         external: the caller's tools; they win over a tool of the agent with the same name.
     """
     callers = {
@@ -165,7 +163,7 @@ async def offer(
     routes |= callers
     handoffs = sum(isinstance(route, Handoff) for route in routes.values())
     fixed = all(isinstance(route.is_enabled, bool) for _, route in there)
-    return Offer(tuple(specs), routes, fixed, handoffs, disabled)
+    return OfferedTools(tuple(specs), routes, fixed, handoffs, disabled)
 
 
 def _declared(
@@ -190,10 +188,10 @@ def _spec(tool: Tool | ToolSpec) -> ToolSpec:
 async def enabled_of(
     routes: Sequence[Tool | Handoff], agent: Agent[Any], context: RunContext[Any]
 ) -> list[bool]:
-    """Return for each tool and handoff whether it is enabled now; functions are asked at the same time.
+    """Return for each tool and handoff whether it is enabled now; functions are called at the same time.
 
     Raises:
-        CallbackError: one of them raised.
+        CallbackError: an ``is_enabled`` function raised.
     """
     answers = [route.is_enabled for route in routes]
     asked = [place for place, answer in enumerate(answers) if not isinstance(answer, bool)]
@@ -211,31 +209,33 @@ def _is_enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext[An
     return Question(f"The is_enabled function of {what} of agent {agent.name!r}", ask, bool)
 
 
-def plan(calls: Sequence[ToolCall], offered: Offer, multiple: Literal["first", "reject"]) -> Plan:
+def route(
+    calls: Sequence[ToolCall], offered: OfferedTools, multiple: Literal["first", "reject"]
+) -> RoutedCalls:
     """Sort the calls of a reply by what they lead to; see ``RunConfig.multiple_handoffs``."""
-    planned = Plan()
+    routed = RoutedCalls()
     for call in calls:
         match offered.routes.get(call["function"].get("name") or ""):
             case Handoff() as edge:
-                planned.transfers.append(Wanted(call, edge))
+                routed.handoffs.append(HandoffAttempt(call, edge))
             case Tool() as tool:
-                planned.tools.append((call, tool))
+                routed.tools.append((call, tool))
             case External():
-                planned.external.append(call)
+                routed.external.append(call)
             case None:
-                planned.unknown.append(call)
-    planned.choose(multiple)
-    return planned
+                routed.unknown.append(call)
+    routed.choose(multiple)
+    return routed
 
 
-def unknown_tool(name: str, offered: Offer, earlier: int = 0) -> str:
-    """Return the answer to a call of something that was not offered; never longer than 800 characters.
+def unknown_tool(name: str, offered: OfferedTools, earlier: int = 0) -> str:
+    """Return the answer to a call of a name that was not offered; at most 800 characters.
 
     Args:
-        name: what was called.
-        offered: what there is.
-        earlier: how many such calls of the same reply were answered before. To look for near names takes
-            long, so from the sixth one on the answer is short.
+        name: the name that the model called.
+        offered: the tools that it was offered.
+        earlier: the number of such calls before this one in the reply. The search for similar names is slow,
+            so from the sixth call on the answer is short.
     """
     shown = clip(repr(name if len(name) <= _SHOWN_NAME else name[:_SHOWN_NAME] + "..."), 3 * _SHOWN_NAME)
     if earlier >= _EXPLAINED:
@@ -250,3 +250,72 @@ def unknown_tool(name: str, offered: Offer, earlier: int = 0) -> str:
     available = f"Available tools: {known}." if names else "No tools are available; answer in words."
     guess = f" Did you mean {near[0]!r}?" if near else ""
     return f"There is no tool named {shown}. {available}{guess}"
+
+
+# -- handoffs that tools ask for --
+
+
+def edge_for(agent: Agent[Any], graph: Mapping[str, Agent[Any]], request: HandoffRequest) -> Handoff | None:
+    """Return the handoff to the target of a tool's request; None if there is no such target.
+
+    A handoff that the agent declares keeps its filter and callbacks, offered or not. A target that is given
+    as an object is never another one of the same name. The options of the request are added.
+
+    Args:
+        agent: the active agent.
+        graph: the agents of the run.
+        request: the request that the tool returned.
+
+    Raises:
+        ConfigError: the object is neither an agent nor a handler.
+    """
+    by_capability = request.to_agent is None
+    edge = _edge_to_capable(agent, request) if by_capability else _edge_to(agent, graph, request.to_agent)
+    if edge is None:
+        return None
+    own: dict[str, Any] = {
+        name: value
+        for name, value in (
+            ("timeout", request.timeout),
+            ("payload", request.payload),
+            ("capabilities_required", _all_required(edge, request)),
+        )
+        if value is not None
+    }
+    if not request.preserve_context and edge.preserve_context:
+        own |= {"preserve_context": False, "input_filter": None}
+    return replace(edge, **own) if own else edge
+
+
+def _all_required(edge: Handoff, request: HandoffRequest) -> Sequence[str] | None:
+    """Return the capabilities of both: a tool cannot require less than the handoff declares."""
+    more = [name for name in request.capabilities_required if name not in edge.capabilities_required]
+    return (*edge.capabilities_required, *more) if more else None
+
+
+def _edge_to_capable(agent: Agent[Any], request: HandoffRequest) -> Handoff:
+    """Return the handoff to any agent with the capabilities: the one declared for exactly these, if any."""
+    required = request.capabilities_required
+    for edge in agent.edges:
+        found_later = edge.target is None and edge.on_invoke_handoff is None
+        if found_later and set(edge.capabilities_required) == set(required):
+            return edge
+    return Handoff(capabilities_required=required)
+
+
+def _edge_to(agent: Agent[Any], graph: Mapping[str, Agent[Any]], target: Any) -> Handoff | None:
+    for edge in agent.edges:
+        end = graph.get(edge.target) if isinstance(edge.target, str) else edge.target
+        if target == edge.agent_name if isinstance(target, str) else target is end:
+            return edge
+    for edge in agent.edges:  # one of several targets: the declared options hold, and only this one is asked
+        for one in edge.others:
+            name = one if isinstance(one, str) else one.name
+            end = graph.get(one) if isinstance(one, str) else one
+            if target == name if isinstance(target, str) else target is end:
+                return replace(edge, target=one, others=(), agent_name="")
+    if not isinstance(target, str):
+        return Handoff(target=target)
+    if known := agent.registered.get(target):
+        return Handoff(target=load(known), scope=known.scope)
+    return Handoff(target=graph[target]) if target in graph else None

@@ -1,4 +1,4 @@
-"""Answering every tool call of a reply exactly once, in call order."""
+"""Answers every tool call of a reply exactly once, in call order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from routelock._callables import is_error
-from routelock._text import clip
 from routelock.errors import (
     ConfigError,
     HandoffError,
@@ -35,20 +34,13 @@ from routelock.run.events import (
     ToolOutput,
 )
 from routelock.run.handler_selection import handlers_by_priority
-from routelock.run.routing import Offer, Plan, Wanted, unknown_tool
+from routelock.run.handoff_attempt import HandoffAttempt, HandoffRefused
+from routelock.run.routing import OfferedTools, RoutedCalls, edge_for, unknown_tool
 from routelock.run.run import Run
 from routelock.run.subrun import Events
 from routelock.run.tool_batch import run_tools
 from routelock.run.transfer import put_on_record, take_over
-from routelock.run.transfer_request import (
-    LONGEST_REASON,
-    Transfer,
-    cut_short,
-    edge_for,
-    passed_over,
-    refused,
-    try_transfer,
-)
+from routelock.run.transfer_request import begin_attempt, cut_short, try_handoff
 from routelock.tools.tool import NOT_RUN, Tool, ToolOutcome
 
 __all__ = ["Answered", "answer_calls", "asked_for", "failed_handoff"]
@@ -69,63 +61,63 @@ _UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before th
 
 
 @dataclass(slots=True)
-class _Answer:
+class _Result:
     text: str
     kind: Literal["tool", "handoff"] = "tool"
     error: str | None = None
     mistake: bool = False
-    """Whether the model is to blame, not the tool."""
+    """Whether it is the model's mistake, not the tool's."""
     problem: Literal["unknown_tool", "bad_arguments", "tool", "handoff"] | None = None
-    """What to note on the result, if anything."""
+    """The kind of problem to note on the run's result."""
     exception: BaseException | None = None
     media: Sequence[Mapping[str, Any]] = ()
     request: HandoffRequest | None = None
-    """A handoff that the tool asks for, as long as its fate is open."""
+    """The handoff that the tool asks for, until it is decided."""
     stop: RoutelockError | None = None
-    """Ends the run, once everything is recorded."""
+    """The error that ends the run once everything is recorded."""
 
 
 _is_mistake = attrgetter("mistake")
 
 
-class _Answers:
-    """The answers of one turn. They go into the transcript in call order, however the turn ends."""
+class _Results:
+    """The results of the calls of one turn; they are recorded in call order, however the turn ends."""
 
     def __init__(self, run: Run, calls: Sequence[ToolCall]) -> None:
         self.run = run
         self.calls = calls
-        self.by_id: dict[str, _Answer] = {}
+        self.by_id: dict[str, _Result] = {}
         self.asked = False
         """Whether a tool asked for a handoff."""
         self.raised: RoutelockError | None = None
-        """The first error, in call order, that is to end the run."""
+        """The first error, in call order, that ends the run."""
 
-    def give(self, call: ToolCall, answer: _Answer) -> None:
-        self.by_id[call["id"]] = answer
+    def give(self, call: ToolCall, result: _Result) -> None:
+        self.by_id[call["id"]] = result
 
-    def decline(self, call: ToolCall, text: str, error: str = "declined") -> None:
-        self.give(call, _Answer(text, error=error, mistake=error != "declined"))
+    def refuse(self, call: ToolCall, text: str, error: str = "declined") -> None:
+        self.give(call, _Result(text, error=error, mistake=error != "declined"))
 
     def not_available(self, call: ToolCall, text: str) -> None:
-        self.give(call, _Answer(text, error="not_available", problem="tool"))
+        self.give(call, _Result(text, error="not_available", problem="tool"))
 
     def record(self) -> None:
-        """Append the answers that there are. Those that were never given are filled in on reading.
+        """Append the results to the transcript; a missing one is filled in when the transcript is read.
 
-        Problems are noted here and not when they happen: a result must not depend on the scheduler.
+        Problems are noted here and not when they happen: the run's result must not depend on the scheduler.
         """
         for call in self.calls:
-            if (answer := self.by_id.get(call["id"])) is not None:
-                content = with_media(answer.text, answer.media) if answer.media else answer.text
+            if (result := self.by_id.get(call["id"])) is not None:
+                content = with_media(result.text, result.media) if result.media else result.text
                 message: Message = {"role": "tool", "tool_call_id": call["id"], "content": content}
-                self.run.add(answer.kind, message)
-                self.raised = self.raised or answer.stop
-                if answer.problem is not None:
-                    self.run.problem(answer.problem, answer.text, call_id=call["id"], error=answer.exception)
+                self.run.add(result.kind, message)
+                self.raised = self.raised or result.stop
+                if result.problem is not None:
+                    self.run.problem(result.problem, result.text, call_id=call["id"], error=result.exception)
 
     def end_run(self) -> bool:
-        """Whether the run ends with one of them."""
-        return any(answer.stop for answer in self.by_id.values())
+        """Whether one of the results ends the run."""
+        return any(result.stop for result in self.by_id.values())
 
     def only_mistakes(self) -> bool:
         return bool(self.by_id) and all(map(_is_mistake, self.by_id.values()))
@@ -133,102 +125,104 @@ class _Answers:
 
 @dataclass(slots=True)
 class Answered:
-    """What comes of the calls of a reply, for the loop to judge; filled in while they are answered."""
+    """The outcome of the calls of a reply, for the loop; filled in while they are answered."""
 
-    planned: Plan | None = None
-    """What they lead to."""
-    transfer: Transfer | None = None
-    """The one that was tried."""
+    routed: RoutedCalls | None = None
+    handoff: HandoffAttempt | None = None
+    """The handoff that was tried."""
     raised: RoutelockError | None = None
-    """What a call ended the run with."""
+    """The error with which a call ends the run."""
     only_mistakes: bool = False
-    """Whether every call was one."""
+    """Whether every call was a mistake of the model."""
 
 
 async def answer_calls(
-    run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events, answered: Answered
+    run: Run, offered: OfferedTools, calls: Sequence[ToolCall], events: Events, answered: Answered
 ) -> AsyncGenerator[RunEvent]:
-    """Answer a reply's calls: tools first and at the same time, then the first transfer. Yield what happens.
+    """Answer a reply's calls: tools first and at the same time, then the first handoff. Yield the events.
 
     Args:
         run: the run.
-        offered: what the model was offered.
-        calls: what it calls.
-        events: carries out the runs of agents that are called as tools.
-        answered: what comes of them; filled in.
+        offered: the tools that the model was offered.
+        calls: the calls of the reply.
+        events: runs the agents that are called as tools.
+        answered: the outcome; filled in.
 
     Raises:
-        HandoffFilterError: an input filter, or what maps the history, broke.
+        HandoffFilterError: an input filter or a history mapper failed.
     """
-    answers = _Answers(run, calls)
-    planned = plan_turn(run, calls, offered, answers.decline)
-    answered.planned = planned
+    results = _Results(run, calls)
+    routed = plan_turn(run, calls, offered, results.refuse)
+    answered.routed = routed
     try:
-        _answer_unknown(run, planned, answers, offered)
-        free = await _free_tools(run, planned, answers)
+        _answer_unknown(run, routed, results, offered)
+        free = await _free_tools(run, routed, results)
         for call, _ in free:
             yield _called(run, call)
-        async with aclosing(run_tools(run, free, partial(_take_outcome, run, answers), events)) as happening:
+        async with aclosing(run_tools(run, free, partial(_take_outcome, run, results), events)) as happening:
             async for event in happening:
                 yield event
-        _note_results(run, planned, answers)
-        await _choose_transfer(run, planned, calls, answers)
-        for each in _outcomes(run, planned, calls, answers):
+        _note_results(run, routed, results)
+        await _choose_handoff(run, routed, calls, results)
+        for each in _outcomes(run, routed, calls, results):
             yield each
-        _refuse_unknown_targets(run, planned, answers)
-        if planned.transfer is not None:
-            answered.transfer = await _transfer(run, planned.transfer, answers)
+        _refuse_unknown_targets(run, routed, results)
+        if routed.handoff is not None:
+            await _try_handoff(run, routed.handoff, results)
+            answered.handoff = routed.handoff
     except BaseException as error:
-        _note_cut_short(run, planned, calls, answers, error)
+        _note_cut_short(run, routed, calls, results, error)
         raise
     finally:
-        _answer_not_taken(run, planned, answers)
-        answers.record()
-    answered.raised, answered.only_mistakes = answers.raised, answers.only_mistakes()
-    for each in _rest(run, planned, answers):
+        _answer_skipped(run, routed, results)
+        results.record()
+    answered.raised, answered.only_mistakes = results.raised, results.only_mistakes()
+    for each in _rest(run, routed, results):
         yield each
-    if answered.transfer is not None:
-        for each in await _switch(run, answered.transfer):
+    if answered.handoff is not None:
+        for each in await _transfer(run, answered.handoff):
             yield each
 
 
 def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
-    """Return the error that ends a run with a mistake, because ``RunConfig.raise_on`` names it."""
+    """Return the error that ends a run with a mistake of the model, see ``RunConfig.raise_on``."""
     error = ModelBehaviorError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {mistake}")
     error.asked_for = True
     return error
 
 
-def failed_handoff(run: Run, transfer: Transfer) -> HandoffError:
-    """Return the error that ends a run with a transfer that was not made, see ``RunConfig.raise_on``."""
-    error = HandoffError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {transfer.answer}")
-    error.__cause__ = transfer.exception
+def failed_handoff(run: Run, attempt: HandoffAttempt) -> HandoffError:
+    """Return the error that ends a run with a handoff that was not made, see ``RunConfig.raise_on``."""
+    error = HandoffError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {attempt.answer}")
+    error.__cause__ = attempt.exception
     return error
 
 
-async def _free_tools(run: Run, planned: Plan, answers: _Answers) -> Sequence[tuple[ToolCall, Tool]]:
-    """Return the tool calls that need no approval, or have it; none in a turn that ends the run anyway."""
-    if not planned.tools:
+async def _free_tools(run: Run, routed: RoutedCalls, results: _Results) -> Sequence[tuple[ToolCall, Tool]]:
+    """Return the tool calls that need no approval or have it; none in a turn that ends the run anyway."""
+    if not routed.tools:
         return ()
-    if answers.end_run():
-        for call, _ in planned.tools:
+    if results.end_run():
+        for call, _ in routed.tools:
             if call["id"] not in run.sub_runs.to_resume:  # else it began before, and goes on with the run
-                _take_outcome(run, answers, call, NOT_RUN, False)
+                _take_outcome(run, results, call, NOT_RUN, False)
         return ()
-    free = await hold_tools(run, planned, answers.decline, answers.not_available)
+    free = await hold_tools(run, routed, results.refuse, results.not_available)
     if free:
         run.budget.check(run.frame.agent.name, len(free))
         run.budget.tool_calls += len(free)
     return free
 
 
-async def _choose_transfer(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
-    """Find the transfer that the turn makes, if it makes one."""
-    if planned.transfers or answers.asked:
-        _take_requests(run, planned, calls, answers)
-        _spare_transfer(run, planned, answers)
-        await hold_transfer(run, planned)
-        _note_declined(run, planned)
+async def _choose_handoff(
+    run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], results: _Results
+) -> None:
+    """Choose the handoff that the turn tries, among those of the model and of tools."""
+    if routed.handoffs or results.asked:
+        _take_requests(run, routed, calls, results)
+        _skip_handoff(run, routed, results)
+        await hold_transfer(run, routed)
+        _note_declined(run, routed)
 
 
 def _called(run: Run, call: ToolCall) -> ToolCalled:
@@ -240,52 +234,55 @@ def _called(run: Run, call: ToolCall) -> ToolCalled:
     )
 
 
-def _outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> Iterator[RunEvent]:
-    """Yield what the tools gave, which transfers are not tried, and which one will be."""
-    yield from _outputs(run, calls, answers)
-    for wanted, why in (*planned.not_taken, *planned.declined, *planned.unavailable):
-        yield _failed(run, wanted.call, wanted.edge.agent_name, why)
-    for wanted, _ in planned.unknown_targets:
-        yield _requested(run, wanted)
-    if planned.transfer is not None:
-        yield _requested(run, planned.transfer)
+def _outcomes(
+    run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], results: _Results
+) -> Iterator[RunEvent]:
+    """Yield the outputs of the tools, the handoffs that are not tried, and the one that is."""
+    yield from _outputs(run, calls, results)
+    for attempt in (*routed.skipped, *routed.declined, *routed.unavailable):
+        yield _failed(run, attempt)
+    for attempt in routed.unknown_targets:
+        yield _requested(run, attempt)
+    if routed.handoff is not None:
+        yield _requested(run, routed.handoff)
 
 
-def _rest(run: Run, planned: Plan, answers: _Answers) -> Iterator[RunEvent]:
-    """Yield what the transfer that tools asked for came to, and what waits for an approval."""
-    asked = [*planned.transfers, *(wanted for wanted, _ in planned.unknown_targets)]
-    yield from _outputs(run, [wanted.call for wanted in asked if wanted.request], answers)
-    for wanted, why in planned.unknown_targets:
-        yield _failed(run, wanted.call, wanted.edge.agent_name, why)
-    if planned.waiting:
-        run.calls.interruptions = all_waiting(run, planned)  # also for a reader that leaves at the question
-    for one in planned.waiting:
+def _rest(run: Run, routed: RoutedCalls, results: _Results) -> Iterator[RunEvent]:
+    """Yield the outcome of the handoffs that tools asked for, and the calls that wait for approval."""
+    asked = [*routed.handoffs, *routed.unknown_targets]
+    yield from _outputs(run, [attempt.call for attempt in asked if attempt.by_tool], results)
+    for attempt in routed.unknown_targets:
+        yield _failed(run, attempt)
+    if routed.waiting:
+        run.calls.interruptions = all_waiting(run, routed)  # also for a reader that leaves at the question
+    for one in routed.waiting:
         yield ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
 
 
-def _take_requests(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
-    """Let the handoffs that tools asked for stand in line with the model's own, in call order."""
-    if not answers.asked:
+def _take_requests(run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], results: _Results) -> None:
+    """Put the handoffs that tools asked for among the model's own, in call order."""
+    if not results.asked:
         return
-    asked = {call_id: answer.request for call_id, answer in answers.by_id.items() if answer.request}
-    by_call = {wanted.call["id"]: wanted for wanted in planned.transfers}
+    asked = {call_id: result.request for call_id, result in results.by_id.items() if result.request}
+    by_call = {attempt.call["id"]: attempt for attempt in routed.handoffs}
     for call in calls:
         if (request := asked.get(call["id"])) is None:
             continue
-        found = _way(run, request)
+        found = _edge_or_problem(run, request)
         if isinstance(found, str):
-            wanted = Wanted(call, Handoff(target=request.target_name), request)
-            planned.unknown_targets.append((wanted, clip(found, LONGEST_REASON)))
+            attempt = HandoffAttempt(call, Handoff(target=request.target_name), request)
+            attempt.fail(HandoffRefused(found))
+            routed.unknown_targets.append(attempt)
         else:
-            by_call[call["id"]] = Wanted(call, found, request)
-    planned.transfers = [by_call[call["id"]] for call in calls if call["id"] in by_call]
-    planned.choose(run.config.multiple_handoffs)
+            by_call[call["id"]] = HandoffAttempt(call, found, request)
+    routed.handoffs = [by_call[call["id"]] for call in calls if call["id"] in by_call]
+    routed.choose(run.config.multiple_handoffs)
 
 
-def _way(run: Run, request: HandoffRequest) -> Handoff | str:
-    """Return the way to what a tool asks to hand over to, or why there is none."""
+def _edge_or_problem(run: Run, request: HandoffRequest) -> Handoff | str:
+    """Return the handoff to the target of a tool's request, or why there is none."""
     try:
-        edge = edge_for(run, request)
+        edge = edge_for(run.frame.agent, run.graph, request)
     except ConfigError as error:
         return str(error)
     if edge is not None:
@@ -296,66 +293,66 @@ def _way(run: Run, request: HandoffRequest) -> Handoff | str:
     return f"Handoff target {request.target_name!r} was not found. {known}"
 
 
-def _spare_transfer(run: Run, planned: Plan, answers: _Answers) -> None:
-    """Do not make a transfer in a turn that ends the run: nobody would go on after it."""
-    if planned.transfer is None:
+def _skip_handoff(run: Run, routed: RoutedCalls, results: _Results) -> None:
+    """Skip the chosen handoff in a turn with which the run ends or pauses: its target would not go on."""
+    if routed.handoff is None:
         return
-    doomed = planned.unknown_targets and "failed_handoff" in run.config.raise_on
-    if doomed or answers.end_run():
-        planned.set_aside(_DOOMED)
-    elif planned.external:
-        planned.set_aside(_WAITS)
-    elif planned.waiting or run.sub_runs.waiting:
-        planned.set_aside(_WAITS_FOR_APPROVAL)
+    doomed = routed.unknown_targets and "failed_handoff" in run.config.raise_on
+    if doomed or results.end_run():
+        routed.skip_handoff(_DOOMED)
+    elif routed.external:
+        routed.skip_handoff(_WAITS)
+    elif routed.waiting or run.sub_runs.waiting:
+        routed.skip_handoff(_WAITS_FOR_APPROVAL)
 
 
-def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
-    """Let the run see whether it gets anywhere."""
-    if planned.tools and run.config.detect_loops and not answers.end_run():
-        results: list[tuple[str, str, str]] = []
+def _note_results(run: Run, routed: RoutedCalls, results: _Results) -> None:
+    """Note what the tools returned, for the loop guard."""
+    if routed.tools and run.config.detect_loops and not results.end_run():
+        outputs: list[tuple[str, str, str]] = []
         requests: list[tuple[str, str, str]] = []
-        for call, tool in planned.tools:
-            if (answer := answers.by_id.get(call["id"])) is None:
-                continue  # it waits for an approval
-            made = (tool.name, call["function"].get("arguments") or "", answer.text)
-            (results if answer.request is None else requests).append(made)
-        run.progress.tool_results(results, requests)
+        for call, tool in routed.tools:
+            if (result := results.by_id.get(call["id"])) is None:
+                continue  # it waits for approval
+            made = (tool.name, call["function"].get("arguments") or "", result.text)
+            (outputs if result.request is None else requests).append(made)
+        run.progress.tool_results(outputs, requests)
 
 
-def _note_declined(run: Run, planned: Plan) -> None:
-    """Let the run see that a transfer was declined or is disabled, which is all that the turn brings."""
-    refused = [*planned.declined, *planned.unavailable]
-    if refused and not planned.tools and run.config.detect_loops:
+def _note_declined(run: Run, routed: RoutedCalls) -> None:
+    """Note for the loop guard that the turn brings nothing but a declined or disabled handoff."""
+    refused = [*routed.declined, *routed.unavailable]
+    if refused and not routed.tools and run.config.detect_loops:
         run.progress.tool_results(
-            (wanted.edge.tool_name, wanted.call["function"].get("arguments") or "", why)
-            for wanted, why in refused
+            (one.edge.tool_name, one.call["function"].get("arguments") or "", one.error or "")
+            for one in refused
         )
 
 
-def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> bool:
-    """Answer a call with what came of it; return whether the run ends with that."""
-    answer = _Answer(
+def _take_outcome(run: Run, results: _Results, call: ToolCall, outcome: ToolOutcome, stop: bool) -> bool:
+    """Answer a call with the outcome of its tool; return whether the run ends with it."""
+    result = _Result(
         text=outcome.output, error=outcome.error, exception=outcome.exception, media=outcome.media
     )
     if outcome.handoff is not None:
-        answer.text = _UNDECIDED.format(target=outcome.handoff.target_name)
-        answer.request = outcome.handoff
-        answers.asked = True
-    answers.give(call, answer)
+        result.text = _UNDECIDED.format(target=outcome.handoff.target_name)
+        result.request = outcome.handoff
+        results.asked = True
+    results.give(call, result)
     if outcome.usage is not None:
         run.count(outcome.usage)
     if outcome.error == "arguments":
-        answer.mistake, answer.problem = True, "bad_arguments"
+        result.mistake, result.problem = True, "bad_arguments"
         if "bad_arguments" in run.config.raise_on:
-            answer.stop = asked_for(run, outcome.output)
+            result.stop = asked_for(run, outcome.output)
     elif outcome.error is not None:
-        answer.problem = "tool"
-        answer.stop = _stopping(outcome) if stop else None
-    return answer.stop is not None
+        result.problem = "tool"
+        result.stop = _stopping(outcome) if stop else None
+    return result.stop is not None
 
 
 def _stopping(outcome: ToolOutcome) -> RoutelockError:
-    """Return the error that a tool ended the run with; made anew when an engine replays the step."""
+    """Return the error with which a tool ends the run; it is made anew when an engine replays the step."""
     if isinstance(outcome.exception, RoutelockError):
         return outcome.exception
     if outcome.error == "guardrail":
@@ -363,115 +360,126 @@ def _stopping(outcome: ToolOutcome) -> RoutelockError:
     return (ToolTimeout if outcome.error == "timeout" else ToolError)(outcome.output)
 
 
-def _answer_unknown(run: Run, planned: Plan, answers: _Answers, offered: Offer) -> None:
-    for place, call in enumerate(planned.unknown):
+def _answer_unknown(run: Run, routed: RoutedCalls, results: _Results, offered: OfferedTools) -> None:
+    for place, call in enumerate(routed.unknown):
         text = unknown_tool(call["function"].get("name") or "", offered, place)
-        answer = _Answer(text, error="unknown_tool", mistake=True, problem="unknown_tool")
-        answers.give(call, answer)
+        result = _Result(text, error="unknown_tool", mistake=True, problem="unknown_tool")
+        results.give(call, result)
         if "unknown_tool" in run.config.raise_on:
-            answer.stop = asked_for(run, text)
+            result.stop = asked_for(run, text)
 
 
-def _outputs(run: Run, calls: Sequence[ToolCall], answers: _Answers) -> Iterator[ToolOutput]:
+def _outputs(run: Run, calls: Sequence[ToolCall], results: _Results) -> Iterator[ToolOutput]:
     for call in calls:
-        answer = answers.by_id.get(call["id"])
-        if answer is not None and answer.request is None:
+        result = results.by_id.get(call["id"])
+        if result is not None and result.request is None:
             yield ToolOutput(
                 agent=run.frame.agent.name,
                 call_id=call["id"],
                 name=call["function"].get("name") or "",
-                output=answer.text,
-                error=answer.error,
+                output=result.text,
+                error=result.error,
             )
 
 
-def _requested(run: Run, wanted: Wanted) -> HandoffRequested:
+def _requested(run: Run, attempt: HandoffAttempt) -> HandoffRequested:
     return HandoffRequested(
         source=run.active_name,
-        target=wanted.edge.agent_name,
-        call_id=wanted.call["id"],
-        arguments=wanted.call["function"].get("arguments") or "",
+        target=attempt.edge.agent_name,
+        call_id=attempt.call["id"],
+        arguments=attempt.call["function"].get("arguments") or "",
     )
 
 
-def _failed(run: Run, call: ToolCall, target: str, why: str) -> HandoffFailed:
-    return HandoffFailed(source=run.active_name, target=target, call_id=call["id"], reason=why)
+def _failed(run: Run, attempt: HandoffAttempt) -> HandoffFailed:
+    return HandoffFailed(
+        source=run.active_name,
+        target=attempt.target_name,
+        call_id=attempt.call["id"],
+        reason=attempt.error or "",
+    )
 
 
-def _refuse_unknown_targets(run: Run, planned: Plan, answers: _Answers) -> None:
-    """Put on record, and answer, what tools asked to hand over to and the run does not have."""
-    for wanted, why in planned.unknown_targets:
-        transfer = refused(run, wanted, why)
-        answer = _Answer(transfer.answer, error="handoff", problem="handoff")
+def _refuse_unknown_targets(run: Run, routed: RoutedCalls, results: _Results) -> None:
+    """Answer, and put on record, the handoffs by tools to targets that the run does not have."""
+    for attempt in routed.unknown_targets:
+        begin_attempt(run, attempt)
+        result = _Result(attempt.answer, error="handoff", problem="handoff")
         if "failed_handoff" in run.config.raise_on:
-            answer.stop = failed_handoff(run, transfer)
-        answers.give(wanted.call, answer)
-        put_on_record(run, transfer)
+            result.stop = failed_handoff(run, attempt)
+        results.give(attempt.call, result)
+        put_on_record(run, attempt)
 
 
-async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
-    run.calls.begun.add(wanted.call["id"])
-    transfer = await try_transfer(run, wanted)
-    if transfer.exception is not None and not is_error(transfer.exception):
-        put_on_record(run, transfer)
-        raise transfer.exception
-    if transfer.target is not None:
-        run.handoffs.hold(transfer.request.request_id, transfer.place)
-    kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
-    answer = _Answer(text=transfer.answer, kind=kind, error=transfer.error, exception=transfer.exception)
-    if transfer.returns:
-        answers.by_id.pop(wanted.call["id"], None)  # the target's output will answer it
+async def _try_handoff(run: Run, attempt: HandoffAttempt, results: _Results) -> None:
+    """Run the checks of the chosen handoff, answer its call, and put it on record."""
+    run.calls.begun.add(attempt.call["id"])
+    await try_handoff(run, attempt)
+    if attempt.exception is not None and not is_error(attempt.exception):
+        put_on_record(run, attempt)
+        raise attempt.exception
+    if attempt.target is not None:
+        run.handoffs.hold(attempt.id, attempt.slot)
+    kind: Literal["tool", "handoff"] = "tool" if attempt.by_tool else "handoff"
+    result = _Result(text=attempt.answer, kind=kind, error=attempt.error, exception=attempt.exception)
+    if attempt.returns:
+        results.by_id.pop(attempt.call["id"], None)  # the target's output will answer it
     else:
-        answers.give(wanted.call, answer)
-    if transfer.error is not None:
-        answer.mistake, answer.problem = not transfer.by_tool, "handoff"
-    put_on_record(run, transfer)
-    return transfer
+        results.give(attempt.call, result)
+    if attempt.error is not None:
+        result.mistake, result.problem = not attempt.by_tool, "handoff"
+    put_on_record(run, attempt)
 
 
 def _note_cut_short(
-    run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers, error: BaseException
+    run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], results: _Results, error: BaseException
 ) -> None:
-    """Put on record the transfers to which the turn did not come, as it ended before."""
-    undecided = [] if planned.transfer is None else [planned.transfer]
+    """Put on record the handoffs that were asked for and not decided when the turn ended."""
+    undecided = [] if routed.handoff is None else [routed.handoff]
     known = {one.call_id for one in run.handoffs.records}
-    known |= {wanted.call["id"] for wanted in planned.transfers}
+    known |= {attempt.call["id"] for attempt in routed.handoffs}
     for call in calls:
-        asked = answers.by_id[call["id"]].request if call["id"] in answers.by_id else None
+        asked = results.by_id[call["id"]].request if call["id"] in results.by_id else None
         if asked is not None and call["id"] not in known:  # by a tool that is done
-            undecided.append(Wanted(call, Handoff(target=asked.target_name), asked))
-    for wanted in undecided:
-        if all(one.call_id != wanted.call["id"] for one in run.handoffs.records):
-            put_on_record(run, cut_short(run, wanted, error))
+            undecided.append(HandoffAttempt(call, Handoff(target=asked.target_name), asked))
+    for attempt in undecided:
+        if all(one.call_id != attempt.call["id"] for one in run.handoffs.records):
+            cut_short(run, attempt, error)
+            put_on_record(run, attempt)
 
 
-def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
-    for wanted, why in planned.not_taken:
-        by_tool = wanted.request is not None
-        mistake = planned.transfer is None and not by_tool
-        answers.give(wanted.call, _Answer(why, "tool" if by_tool else "handoff", why, mistake=mistake))
-        put_on_record(run, passed_over(run, wanted, why))
-    for wanted, why in planned.declined:
-        answers.give(wanted.call, _Answer(why, "handoff", "declined"))
-        put_on_record(run, passed_over(run, wanted, why))
-    for wanted, why in planned.unavailable:
-        answers.give(wanted.call, _Answer(why, "handoff", "not_available", problem="handoff"))
-        put_on_record(run, passed_over(run, wanted, why))
-    if planned.not_taken:
-        run.warn(f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken")
+def _answer_skipped(run: Run, routed: RoutedCalls, results: _Results) -> None:
+    """Answer, and put on record, the handoffs that are not tried."""
+    for attempt in routed.skipped:
+        kind: Literal["tool", "handoff"] = "tool" if attempt.by_tool else "handoff"
+        mistake = routed.handoff is None and not attempt.by_tool
+        _skip(run, attempt, results, _Result(attempt.answer, kind, attempt.error, mistake=mistake))
+    for attempt in routed.declined:
+        _skip(run, attempt, results, _Result(attempt.answer, "handoff", "declined"))
+    for attempt in routed.unavailable:
+        result = _Result(attempt.answer, "handoff", "not_available", problem="handoff")
+        _skip(run, attempt, results, result)
+    if routed.skipped:
+        run.warn(f"turn {run.turn}: {len(routed.skipped)} of the reply's transfers were not taken")
 
 
-async def _switch(run: Run, transfer: Transfer) -> Sequence[RunEvent]:
-    """Make the transfer, and return what became of it."""
-    if transfer.target is None:
-        return (_failed(run, transfer.call, transfer.target_name, transfer.error or ""),)
+def _skip(run: Run, attempt: HandoffAttempt, results: _Results, result: _Result) -> None:
+    results.give(attempt.call, result)
+    begin_attempt(run, attempt)
+    put_on_record(run, attempt)
+
+
+async def _transfer(run: Run, attempt: HandoffAttempt) -> Sequence[RunEvent]:
+    """Carry out the handoff if its target has accepted, and return the events."""
+    if attempt.target is None:
+        return (_failed(run, attempt),)
     source = run.active_name
-    await take_over(run, transfer)
+    await take_over(run, attempt)
     occurred = HandoffOccurred(
         source=source,
-        target=transfer.target_name,
-        call_id=transfer.call["id"],
-        reason=transfer.reason,
-        preserve_context=transfer.edge.preserve_context,
+        target=attempt.target_name,
+        call_id=attempt.call["id"],
+        reason=attempt.reason,
+        preserve_context=attempt.edge.preserve_context,
     )
     return *run.handoffs.take_completed(), occurred

@@ -37,7 +37,7 @@ from routelock.history.messages import Message, RunItem, ToolCall, checked_messa
 from routelock.history.unfinished_turn import left_over
 from routelock.run.config import RunConfig
 from routelock.run.result import HandoffRecord
-from routelock.run.routing import offer
+from routelock.run.routing import offer_tools
 from routelock.state.document import RunDocument, StoredDecision, read_document, write_document
 from routelock.tools.approvals import Decision, Interruption, rejection
 from routelock.usage import Usage
@@ -275,7 +275,7 @@ class RunState:
             user_id=config.user_id,
             conversation_id=config.conversation_id,
         )
-        offered = await offer(
+        offered = await offer_tools(
             agent_named(self.agents, self.agent),
             moment,
             self.agents,

@@ -1,0 +1,294 @@
+"""One handoff of a run, from the call that asks for it to its record."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Literal
+
+from routelock._callables import is_error
+from routelock._json import unshared
+from routelock._text import clip
+from routelock.agents.agent import Agent
+from routelock.handlers.port import Handler
+from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
+from routelock.handoffs.capabilities import Slot
+from routelock.handoffs.handoff import Handoff
+from routelock.handoffs.payload import HandoffPayload
+from routelock.history.messages import ToolCall
+from routelock.run.result import HandoffRecord
+from routelock.tools.invoke import reason_of
+
+__all__ = ["CANCELLED", "LONGEST_REASON", "HandoffAttempt", "HandoffRefused", "RefusedBy", "Target"]
+
+LONGEST_REASON = 700  # characters of an error: it stays in the history and is paid for again
+
+CANCELLED = "it was cancelled before it was decided"
+
+Target = Agent[Any] | Handler
+
+RefusedBy = Literal["arguments", "limit", "loop"]
+"""The check that refused a handoff, if the run treats that differently from a target's refusal."""
+
+
+class HandoffRefused(Exception):
+    """A check refused the handoff; the text is the reason that the model is told.
+
+    Args:
+        why: the reason; it is cut to `LONGEST_REASON`.
+        by: the check, see `RefusedBy`; None for all others.
+        status: the status of the handoff from now on.
+        cause: the error of a callback, if one raised.
+    """
+
+    def __init__(
+        self,
+        why: str,
+        *,
+        by: RefusedBy | None = None,
+        status: HandoffStatus = HandoffStatus.REJECTED,
+        cause: BaseException | None = None,
+    ) -> None:
+        super().__init__(clip(why, LONGEST_REASON))
+        self.by: RefusedBy | None = by
+        self.status = status
+        self.cause = cause
+
+
+class HandoffAttempt:
+    """One handoff: what asks for it, what the checks found, and how it ended.
+
+    Routing makes it, the checks in `routelock.run.transfer_request` fill it in, and its `record` is put on
+    the result whether the handoff is made or not.
+    """
+
+    __slots__ = (
+        "answer",
+        "call",
+        "edge",
+        "error",
+        "exception",
+        "handler",
+        "id",
+        "input",
+        "passed_over",
+        "payload",
+        "reason",
+        "refused_by",
+        "request",
+        "response",
+        "slot",
+        "source",
+        "started",
+        "status",
+        "target",
+        "tool_request",
+        "tried",
+    )
+
+    def __init__(self, call: ToolCall, edge: Handoff, tool_request: HandoffRequest | None = None) -> None:
+        self.call = call
+        """The model's call: of a transfer tool, or of the tool that returned ``tool_request``."""
+        self.edge = edge
+        self.tool_request = tool_request
+        """The request that a tool returned; None if the model asks for the handoff itself."""
+        self.id = ""
+        self.source = ""
+        self.started = 0.0
+        self.input: Any = None if tool_request is None else tool_request.input
+        """What is passed to the target."""
+        self.reason = edge.reason if tool_request is None else tool_request.reason or edge.reason
+        self.payload: HandoffPayload | None = None
+        self.request: HandoffRequest | None = None
+        """The request as it is recorded; made once the target accepts."""
+        self.target: Target | None = None
+        """The target once it has accepted; None as long as the handoff is not made."""
+        self.handler: Handler | None = None
+        """The handler that answers for the target."""
+        self.slot: Slot | None = None
+        """The target's capacity slot, see ``RunConfig.capacity``."""
+        self.response: HandoffResponse | None = None
+        """The target's own response; None if it was not asked."""
+        self.passed_over: list[tuple[str, str]] = []
+        """The candidates that were refused, each with the reason."""
+        self.status = HandoffStatus.PENDING
+        self.tried = True
+        """False if the checks were not run."""
+        self.answer = ""
+        """The text that answers the call."""
+        self.error: str | None = None
+        """Why the handoff is not made."""
+        self.refused_by: RefusedBy | None = None
+        self.exception: BaseException | None = None
+        """The error of a callback, or the cancellation, that ended the attempt."""
+
+    @property
+    def by_tool(self) -> bool:
+        """Whether a tool asks for the handoff, and not the model."""
+        return self.tool_request is not None
+
+    @property
+    def returns(self) -> bool:
+        """Whether the source waits for the target's output, which answers its call."""
+        return self.target is not None and self.edge.return_to_caller
+
+    @property
+    def keeps_source(self) -> bool:
+        """Whether the source may go on later: with the target's output, or when the target is too slow."""
+        seconds = self.edge.run_timeout
+        return self.returns or (self.target is not None and seconds is not None and seconds < math.inf)
+
+    @property
+    def target_name(self) -> str:
+        """The name of the target, or of the one that the handoff declares."""
+        return self.edge.agent_name if self.target is None else self.target.name
+
+    def raw_arguments(self) -> str:
+        """Return as JSON text what the model or the tool passes along, before it is parsed."""
+        if self.tool_request is None:
+            return self.call["function"].get("arguments") or ""
+        if (given := self.tool_request.input) is None:
+            return "{}"
+        from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
+
+        return to_json(given, fallback=str).decode()
+
+    def input_json(self) -> str:
+        """Return the parsed input as JSON text; empty if there is none, or it has no JSON form."""
+        if self.input is None:
+            return ""
+        from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
+
+        try:
+            return to_json(self.input).decode()
+        except ValueError:
+            return ""
+
+    # -- history --
+
+    def begin(self, handoff_id: str, source: str, started: float) -> None:
+        """Note the id, the active agent or handler, and the time in seconds of ``RunConfig.clock``."""
+        self.id, self.source, self.started = handoff_id, source, started
+
+    def skip(self, why: str, status: HandoffStatus = HandoffStatus.REJECTED) -> None:
+        """Note that the handoff is not even tried."""
+        self.tried, self.status = False, status
+        self.answer = self.error = why
+
+    def pass_over(self, candidate: object, why: str) -> None:
+        """Note that a candidate was refused, and give back what was kept for it."""
+        self.release_slot()
+        self.response = None
+        self.passed_over.append((str(getattr(candidate, "name", candidate)), why))
+
+    def accept(self, target: Target, handler: Handler, answer: str) -> None:
+        """Note that the target has accepted.
+
+        Raises:
+            ConfigError: the target has no name that a request can hold.
+        """
+        self.request = self.request_to(target.name)
+        self.status = self.status.to(HandoffStatus.ACCEPTED, self.id)
+        self.target, self.handler, self.answer = target, handler, answer
+
+    def fail(self, error: BaseException) -> None:
+        """Note why the handoff is not made: a check refused it, a callback raised, or it was cancelled."""
+        self.release_slot()
+        if isinstance(error, HandoffRefused):
+            why, status = str(error), error.status
+            self.refused_by, self.exception = error.by, error.cause
+        else:
+            why = clip(reason_of(error), LONGEST_REASON) if is_error(error) else CANCELLED
+            status = HandoffStatus.FAILED
+            self.exception = error
+            self.response, self.passed_over = None, []  # no candidate is the reason
+        others = "; ".join(f"{name}: {reason}" for name, reason in self.passed_over)
+        told = clip(f"{why} ({others})", LONGEST_REASON) if others else why
+        self.error = why
+        self.answer = f"The transfer to {self.edge.agent_name!r} was not made: {told}"
+        self.status = self.status.to(status, self.id)
+
+    def release_slot(self) -> None:
+        """Give back the capacity slot, if there is one. Safe to call twice."""
+        if self.slot is not None:
+            self.slot.release()
+            self.slot = None
+
+    # -- the request and the record --
+
+    def request_to(self, target: str) -> HandoffRequest:
+        """Return the request for the record, without the payload's data, which is gone with the run."""
+        payload = None if self.payload is None else replace(self.payload, context_data={})
+        return self._request(target, self.input, payload, self._metadata())
+
+    def request_for(self, target: str) -> HandoffRequest:
+        """Return the request as one target is shown it: what the target changes in it is its own."""
+        sent = self.payload
+        payload = None if sent is None else replace(sent, context_data=unshared(sent.context_data))
+        return self._request(target, unshared(self.input), payload, unshared(self._metadata()))
+
+    def _metadata(self) -> dict[str, Any]:
+        given = self.tool_request
+        return {**self.edge.metadata, **({} if given is None else given.metadata)}
+
+    def _request(
+        self, target: str, value: Any, payload: HandoffPayload | None, metadata: dict[str, Any]
+    ) -> HandoffRequest:
+        edge, given = self.edge, self.tool_request
+        return HandoffRequest(
+            to_agent=target,
+            input=value,
+            reason=self.reason,
+            message=None if given is None else given.message,
+            from_agent=self.source,
+            request_id=self.id,
+            preserve_context=edge.preserve_context,
+            capabilities_required=edge.capabilities_required,
+            timeout=None if edge.timeout == math.inf else edge.timeout,  # a record is JSON: no infinity
+            payload=payload,
+            context_snapshot=None if given is None else given.context_snapshot,
+            priority=edge.priority if given is None else given.priority or edge.priority,
+            metadata=metadata,
+        )
+
+    def record(self, *, turn: int, parent_id: str | None, depth: int, ended: float | None) -> HandoffRecord:
+        """Return the public record.
+
+        Args:
+            turn: the turn of the run, from 1.
+            parent_id: the id of the handoff that made the source active.
+            depth: how many handoffs of the run were made, with this one.
+            ended: when it was refused, in seconds of ``RunConfig.clock``; None if it is made.
+        """
+        return HandoffRecord(
+            id=self.id,
+            source=self.source,
+            target=self.target_name,
+            tool_name=self.call["function"]["name"] if self.by_tool else self.edge.tool_name,
+            call_id=self.call["id"],
+            turn=turn,
+            status=self.status,
+            tried=self.tried,
+            requested_by="tool" if self.by_tool else "model",
+            reason=self.reason,
+            input=self.input,
+            error=self.error,
+            request=self.request or self.request_to(self.edge.agent_name),
+            response=self._recorded_response(),
+            passed_over=tuple(self.passed_over),
+            parent_id=parent_id,
+            depth=depth,
+            started=self.started,
+            ended=ended,
+        )
+
+    def _recorded_response(self) -> HandoffResponse:
+        """Return the target's response with the status that the run gave the handoff."""
+        own = self.response
+        return HandoffResponse(
+            status=self.status,
+            handoff_id=(own.handoff_id if own is not None else "") or self.id,
+            rejection_reason=self.error,
+            metadata={} if own is None else own.metadata,
+            from_agent="" if own is None else own.from_agent,
+        )
