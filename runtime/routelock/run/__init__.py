@@ -1,8 +1,8 @@
-"""One run: the loop, and all that a turn does.
+"""The loop of a run, and the steps of a turn.
 
-A turn offers the tools, calls the model, answers every tool call once and carries out a handoff. Imports
-`agents` and the rooms below it. Start at `loop.py`; `run.py` is what a run knows, `result.py` what it
-returns.
+A turn offers the tools, calls the model, answers every tool call once and carries out a handoff. This room
+imports `agents` and the rooms below it. Start at `loop.py`; `run.py` has the parts of a run, `result.py` its
+result.
 """
 
 from __future__ import annotations

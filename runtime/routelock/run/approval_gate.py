@@ -19,7 +19,7 @@ from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
 from routelock.tools.tool import Tool
 
-__all__ = ["all_waiting", "hold_tools", "hold_transfer", "plan_turn"]
+__all__ = ["all_waiting", "hold_tools", "hold_transfer", "route_turn"]
 
 
 class _Decline(Protocol):
@@ -53,24 +53,24 @@ _LOST = (
 )
 
 
-def plan_turn(run: Run, calls: Sequence[ToolCall], offered: OfferedTools, decline: _Decline) -> RoutedCalls:
-    """Route the calls of a reply, as far as what was said of them, or was not, lets them be made.
+def route_turn(run: Run, calls: Sequence[ToolCall], offered: OfferedTools, decline: _Decline) -> RoutedCalls:
+    """Route the calls of a reply, except those that wait for a decision or were denied.
 
     Args:
         run: the run.
-        calls: what the model calls.
-        offered: what it was offered.
+        calls: the calls of the model.
+        offered: the tools and handoffs that it was offered.
         decline: answers a call that is not made.
     """
-    said, multiple = run.calls.decisions, run.config.multiple_handoffs
+    decisions, multiple = run.calls.decisions, run.config.multiple_handoffs
     if len(calls) > MOST_CALLS:
         calls = _without_surplus(run, calls, decline)
     if run.sub_runs.to_resume:
         calls = _without_lost(run, calls, offered, decline)
-    planned = _plan_others(run, calls, offered) if said.asked else route(calls, offered, multiple)
-    if said.by_call or said.by_tool:
-        _decline_others(run, planned, decline)
-    return planned
+    routed = _route_decided(run, calls, offered) if decisions.asked else route(calls, offered, multiple)
+    if decisions.by_call or decisions.by_tool:
+        _decline_others(run, routed, decline)
+    return routed
 
 
 def _without_surplus(run: Run, calls: Sequence[ToolCall], decline: _Decline) -> Sequence[ToolCall]:
@@ -85,7 +85,7 @@ def _without_surplus(run: Run, calls: Sequence[ToolCall], decline: _Decline) -> 
 def _without_lost(
     run: Run, calls: Sequence[ToolCall], offered: OfferedTools, decline: _Decline
 ) -> Sequence[ToolCall]:
-    """Return the calls but for those with which an agent had begun that is no tool any more."""
+    """Decline the calls of stored sub-runs whose agent is not a tool any more, and return the others."""
     left: list[ToolCall] = []
     for call in calls:
         name = call["function"].get("name") or ""
@@ -101,10 +101,10 @@ def _without_lost(
     return left
 
 
-def _plan_others(run: Run, calls: Sequence[ToolCall], offered: OfferedTools) -> RoutedCalls:
-    """Route the calls of a resumed run; those that waited wait on until somebody says a word on them.
+def _route_decided(run: Run, calls: Sequence[ToolCall], offered: OfferedTools) -> RoutedCalls:
+    """Route the calls of a resumed run; those without a decision still wait for one.
 
-    So nothing is done by going on without a word, whatever a ``needs_approval`` says by now.
+    To resume a run without decisions does nothing, even if ``needs_approval`` has changed meanwhile.
     """
     held: dict[str, Interruption] = {}
     for call in calls:
@@ -117,28 +117,28 @@ def _plan_others(run: Run, calls: Sequence[ToolCall], offered: OfferedTools) -> 
 
 
 def _decline_others(run: Run, planned: RoutedCalls, decline: _Decline) -> None:
-    """Answer what was declined though its tool is the caller's by now, which must not make it, or gone."""
+    """Decline denied calls whose tool is an external one or unknown by now."""
     for calls in (planned.external, planned.unknown):
         for call in [*calls]:
-            said = _decision(run, _interruption(run, call, call["function"].get("name") or ""))
-            if said is not None and not said.approved:
+            decision = _decision(run, _interruption(run, call, call["function"].get("name") or ""))
+            if decision is not None and not decision.approved:
                 calls.remove(call)
-                decline(call, declined_text(said))
+                decline(call, declined_text(decision))
 
 
 async def hold_tools(
     run: Run, planned: RoutedCalls, decline: _Decline, not_available: _NotAvailable
 ) -> Sequence[tuple[ToolCall, Tool]]:
-    """Return the tool calls that are carried out: those that need no approval, or have it.
+    """Return the tool calls to carry out: those that need no approval, or have one.
 
     Args:
         run: the run.
-        planned: what the calls lead to; those that wait are noted in ``planned.waiting``.
-        decline: answers a call that was not approved.
-        not_available: answers a call of a tool that is disabled by now.
+        planned: the routed calls; the waiting ones are added to ``planned.waiting``.
+        decline: answers a call that was denied.
+        not_available: answers a call of a tool that is disabled now.
 
     Raises:
-        CallbackError: an ``is_enabled`` or ``needs_approval`` function raised. Nothing is carried out then.
+        CallbackError: an ``is_enabled`` or ``needs_approval`` function raised; no call is carried out then.
     """
     left = planned.tools
     if run.calls.decisions.by_call or run.calls.decisions.by_tool:
@@ -159,11 +159,11 @@ def _without_declined(run: Run, calls: _Calls, decline: _Decline) -> _Calls:
     """Answer denied calls. A denial stands even if approval is no longer required."""
     left: _Calls = []
     for call, tool in calls:
-        said = _decision(run, _interruption(run, call, tool.name))
-        if said is None or said.approved:
+        decision = _decision(run, _interruption(run, call, tool.name))
+        if decision is None or decision.approved:
             left.append((call, tool))
         else:
-            decline(call, declined_text(said))
+            decline(call, declined_text(decision))
     return left
 
 
@@ -206,7 +206,7 @@ def _is_made(call: ToolCall, tool: Tool) -> bool:
 
 
 async def hold_transfer(run: Run, planned: RoutedCalls) -> None:
-    """Do not make the chosen transfer if it is disabled by now, waits for approval, or was declined.
+    """Remove the chosen handoff if it is disabled now, waits for an approval, or was denied.
 
     Raises:
         CallbackError: its ``is_enabled`` or ``needs_approval`` function raised.
@@ -214,24 +214,24 @@ async def hold_transfer(run: Run, planned: RoutedCalls) -> None:
     wanted = planned.handoff
     if wanted is None or await _is_disabled(run, planned, wanted):
         return
-    needs, said_of = wanted.edge.needs_approval, run.calls.decisions
-    if needs is False and (wanted.by_tool or not (said_of.by_call or said_of.by_tool)):
+    needs, decisions = wanted.edge.needs_approval, run.calls.decisions
+    if needs is False and (wanted.by_tool or not (decisions.by_call or decisions.by_tool)):
         return
     name = wanted.edge.tool_name
     if wanted.by_tool:
         planned.skip_handoff(_BY_A_TOOL.format(name=name))
         return
-    said = await _said(run, planned, wanted.call, name, needs)
-    if said is None:
+    decision = await _decide(run, planned, wanted.call, name, needs)
+    if decision is None:
         planned.handoff = None
-    elif not said.approved:
-        wanted.skip(declined_text(said))
+    elif not decision.approved:
+        wanted.skip(declined_text(decision))
         planned.handoff = None
         planned.declined.append(wanted)
 
 
 async def _is_disabled(run: Run, planned: RoutedCalls, wanted: HandoffAttempt) -> bool:
-    """Set a transfer aside that the model was offered and that is disabled by now. Code may make it."""
+    """Skip a handoff that the model was offered and that is disabled now; a tool may still request it."""
     if wanted.by_tool or wanted.edge.is_enabled is True or _is_declined(run, wanted):
         return False
     (enabled,) = await enabled_of([wanted.edge], run.frame.agent, run.now())
@@ -243,24 +243,24 @@ async def _is_disabled(run: Run, planned: RoutedCalls, wanted: HandoffAttempt) -
 
 
 def _is_declined(run: Run, wanted: HandoffAttempt) -> bool:
-    said = _decision(run, _interruption(run, wanted.call, wanted.edge.tool_name))
-    return said is not None and not said.approved
+    decision = _decision(run, _interruption(run, wanted.call, wanted.edge.tool_name))
+    return decision is not None and not decision.approved
 
 
 def all_waiting(run: Run, planned: RoutedCalls) -> tuple[Interruption, ...]:
-    """Return what waits after a turn: here, in the runs within, and in those to which nobody came."""
-    within = [one for inner in run.sub_runs.waiting.values() for one in inner.calls.interruptions]
-    found = [*planned.waiting, *within]
+    """Return the calls that wait after a turn: in this run, its sub-runs, and stored sub-runs."""
+    in_sub_runs = [one for inner in run.sub_runs.waiting.values() for one in inner.calls.interruptions]
+    found = [*planned.waiting, *in_sub_runs]
     depth, to_resume = len(run.sub_runs.path), run.sub_runs.to_resume
     earlier = [one for one in run.calls.interruptions if len(one.path) > depth]
     left = [one for one in earlier if one.path[depth] in to_resume]
     return (*found, *(one for one in left if one not in found))
 
 
-async def _said(
+async def _decide(
     run: Run, planned: RoutedCalls, call: ToolCall, name: str, needs: NeedsApproval
 ) -> Decision | None:
-    """Return what was said of a call; None, once it is noted, if it waits for somebody to say it."""
+    """Return the decision on a call; None if it has to wait, which is noted in ``planned.waiting``."""
     one = _interruption(run, call, name)
     if (made := _decision(run, one)) is not None:
         return made

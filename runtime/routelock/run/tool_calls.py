@@ -23,7 +23,7 @@ from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.handoff import Handoff
 from routelock.history.content import with_media
 from routelock.history.messages import Message, ToolCall
-from routelock.run.approval_gate import all_waiting, hold_tools, hold_transfer, plan_turn
+from routelock.run.approval_gate import all_waiting, hold_tools, hold_transfer, route_turn
 from routelock.run.events import (
     ApprovalRequested,
     HandoffFailed,
@@ -152,7 +152,7 @@ async def answer_calls(
         HandoffFilterError: an input filter or a history mapper failed.
     """
     results = _Results(run, calls)
-    routed = plan_turn(run, calls, offered, results.refuse)
+    routed = route_turn(run, calls, offered, results.refuse)
     answered.routed = routed
     try:
         _answer_unknown(run, routed, results, offered)
