@@ -66,13 +66,13 @@ async def test_every_hop_is_there_in_order() -> None:
     assert [(one.source, one.target) for one in played.result.handoffs] == [("A", "B"), ("B", "C")]
 
 
-async def test_hops_know_where_they_come_from_and_how_deep_they_are() -> None:
+async def test_records_have_parent_and_depth() -> None:
     first, second = (await both(chain)).result.handoffs
     assert (first.parent_id, first.depth) == (None, 1)
     assert (second.parent_id, second.depth) == (first.id, 2)
 
 
-async def test_one_that_is_declined_hangs_on_the_hop_that_brought_the_source_in() -> None:
+async def test_refused_handoff_has_the_sources_handoff_as_parent() -> None:
     def make() -> Agent[Any]:
         no = agent("N", on_handoff_request=lambda request: HandoffResponse.reject("no"))
         b = agent("B", call("transfer_to_n", id="u"), "B here.", handoffs=[no])
@@ -152,7 +152,7 @@ async def test_one_whose_filter_broke_has_ended() -> None:
     assert record.ended > record.started
 
 
-async def test_the_target_is_at_work_and_the_record_is_open() -> None:
+async def test_record_is_open_while_the_target_is_active() -> None:
     seen: list[Any] = []
     a, _ = pair()
     run = Runner.run_streamed(a, "Hi")
@@ -170,7 +170,7 @@ async def test_after_the_answer_all_hops_are_completed() -> None:
     assert [one.status for one in (await both(chain)).result.handoffs] == [Status.COMPLETED] * 2
 
 
-async def test_after_a_limit_the_last_hop_was_accepted_and_no_more() -> None:
+async def test_handoff_stays_accepted_after_a_limit() -> None:
     result = await failed(chain(last=[call("nothing", id="n")] * 9), MaxTurnsExceeded, max_mistakes=99)
     assert [one.status for one in result.handoffs] == [Status.COMPLETED, Status.ACCEPTED]
 
@@ -184,7 +184,7 @@ async def test_after_a_limit_that_is_a_result() -> None:
     assert played.result.handoffs[-1].ended is not None
 
 
-async def test_after_an_error_the_hop_has_failed_and_says_how() -> None:
+async def test_handoff_has_failed_after_an_error() -> None:
     """Otherwise it would be stuck in ACCEPTED."""
     played = await both(lambda: chain(last=ValueError("broken")))
     first, second = played.result.handoffs
@@ -204,7 +204,7 @@ async def test_after_a_guardrail_the_hop_has_failed() -> None:
     assert (await both(make)).result.handoffs[0].status is Status.FAILED
 
 
-async def test_after_the_targets_own_hook_broke_the_hop_has_failed() -> None:
+async def test_handoff_has_failed_after_a_failing_target_hook() -> None:
     def broken(context: Any) -> None:
         raise LookupError("no state")
 
@@ -257,7 +257,7 @@ async def test_after_a_stream_was_left_the_hop_was_accepted() -> None:
     assert (record.status, record.ended is None) == (Status.ACCEPTED, False)
 
 
-async def test_when_the_caller_has_to_answer_the_hop_was_accepted() -> None:
+async def test_handoff_stays_accepted_in_a_waiting_run() -> None:
     tool = {"type": "function", "function": {"name": "ask_user", "parameters": {"type": "object"}}}
     played = await both(
         lambda: agent("A", TO_B, handoffs=[agent("B", call("ask_user", id="q"))]), external_tools=[tool]
@@ -266,7 +266,7 @@ async def test_when_the_caller_has_to_answer_the_hop_was_accepted() -> None:
     assert played.result.handoffs[0].status is Status.ACCEPTED
 
 
-async def test_an_error_of_the_first_agent_leaves_no_hop_open() -> None:
+async def test_error_of_the_first_agent_leaves_no_open_record() -> None:
     played = await both(lambda: agent("A", ValueError("no"), handoffs=[agent("B")]))
     assert played.result.handoffs == ()
 
@@ -278,7 +278,7 @@ def used(tokens: int) -> Usage:
     return Usage(requests=1, input_tokens=tokens, output_tokens=1)
 
 
-async def test_the_usage_of_a_hop_is_that_of_its_targets_replies() -> None:
+async def test_usage_of_a_handoff_is_that_of_its_target() -> None:
     a = chain(
         before=[reply("", calls=[call("nothing", id="n")], usage=used(100))],
         last=reply("C here.", usage=used(1_000)),
@@ -289,7 +289,7 @@ async def test_the_usage_of_a_hop_is_that_of_its_targets_replies() -> None:
     assert second.tokens == 1_001
 
 
-async def test_the_usage_of_a_hop_back_is_what_was_consumed_since() -> None:
+async def test_usage_of_a_handoff_back_starts_there() -> None:
     b = agent("B", reply("", calls=[call("transfer_to_a", id="u")], usage=used(10)), handoffs=["A"])
     a = agent(
         "A",
@@ -302,7 +302,7 @@ async def test_the_usage_of_a_hop_back_is_what_was_consumed_since() -> None:
     assert (there.usage, back.usage) == (used(10), used(100) + used(1_000))
 
 
-async def test_hops_and_the_first_agent_add_up_to_the_run() -> None:
+async def test_usage_of_handoffs_and_first_agent_adds_up() -> None:
     """Nothing is counted twice, and nothing is lost."""
     played = await both(chain)
     result = played.result
@@ -339,7 +339,7 @@ async def test_a_declined_hop_cost_nothing() -> None:
     assert (record.usage, record.tokens) == (None, None)
 
 
-async def test_the_handler_of_an_agent_is_a_hop_of_its_own() -> None:
+async def test_handoff_to_a_handler_has_its_own_record() -> None:
     """A transfer to a handler: its replies are the hop's, though the agent is the same."""
     voice = ScriptedHandler(["Beep."], name="voice")
     (record,) = (await Runner.run(agent("A", call("transfer_to_voice"), handoffs=[voice]), "Hi")).handoffs
@@ -378,7 +378,7 @@ async def test_two_runs_have_equal_records_whatever_the_time() -> None:
     assert first.handoffs == second.handoffs
 
 
-async def test_a_tools_wish_that_never_got_its_turn_is_on_record() -> None:
+async def test_skipped_request_of_a_tool_is_recorded() -> None:
     """Two wishes in one reply; the second is not lost."""
 
     def make() -> Agent[Any]:

@@ -84,7 +84,7 @@ async def test_whether_it_is_enabled_can_depend_on_the_moment(enabled: Any, name
     assert not offered.fixed
 
 
-async def test_a_handoff_can_come_and_go_from_turn_to_turn() -> None:
+async def test_handoff_can_be_enabled_per_turn() -> None:
     """The tools of each model call are what is enabled at that moment."""
     model = ScriptedHandler([call("look"), call("look"), "Done."])
     target = handoff(Agent("B", model=model), is_enabled=lambda context, agent: context.turn == 2)
@@ -94,7 +94,7 @@ async def test_a_handoff_can_come_and_go_from_turn_to_turn() -> None:
     assert offered == [["look"], ["look", "transfer_to_b"], ["look"]]
 
 
-async def test_a_call_of_a_disabled_handoff_is_answered_and_not_made() -> None:
+async def test_call_of_a_disabled_handoff_is_only_answered() -> None:
     model = ScriptedHandler([call("transfer_to_b"), "I answer myself."])
     agent = Agent("A", model=model, handoffs=[handoff(Agent("B", model=model), is_enabled=False)])
     result = await Runner.run(agent, "Hi")
@@ -103,7 +103,7 @@ async def test_a_call_of_a_disabled_handoff_is_answered_and_not_made() -> None:
     assert result.handoffs == ()
 
 
-async def test_asking_that_raises_is_told_as_the_apps_own_error() -> None:
+async def test_failing_is_enabled_is_a_callback_error() -> None:
     def broken(context: RunContext[Any], agent: Agent[Any]) -> bool:
         raise KeyError("plan")
 
@@ -130,7 +130,7 @@ async def test_calls_are_sorted_by_what_they_lead_to() -> None:
     assert routed.skipped == []
 
 
-async def test_the_first_transfer_is_taken_and_the_others_are_not() -> None:
+async def test_first_handoff_of_a_reply_is_taken() -> None:
     routed = await _routed(["transfer_to_c", "transfer_to_b", "transfer_to_c"])
     assert routed.handoff.edge.agent_name == "C"
     assert [(one.call["id"], one.edge.agent_name, one.answer) for one in routed.skipped] == [
@@ -214,12 +214,12 @@ async def test_the_nearest_name_is_suggested() -> None:
     assert said.endswith("Did you mean 'transfer_to_b'?")
 
 
-async def test_without_any_tool_the_model_is_told_to_use_words() -> None:
+async def test_unknown_call_without_tools_asks_for_text() -> None:
     said = unknown_tool("dummy_tool", await offer_tools(Agent("A"), CONTEXT))
     assert said == "There is no tool named 'dummy_tool'. No tools are available; answer in words."
 
 
-def test_the_list_of_names_is_bounded_and_ends_at_a_name() -> None:
+def test_list_of_names_is_cut_at_a_name() -> None:
     routes: dict[str, Route] = {f"tool_number_{n}": A.all_tools[0] for n in range(300)}
     said = unknown_tool("x", OfferedTools((), routes, True, 0))
     assert len(said) < 800

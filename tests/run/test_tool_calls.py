@@ -196,7 +196,7 @@ async def test_text_beside_refused_transfers_stays_in_the_targets_view() -> None
     assert text_of(shown(b)[1]).splitlines()[1:] == ['- {"agent": "A", "handed over to": "B"}']
 
 
-async def test_refused_transfers_without_a_word_leave_no_trace_in_the_targets_view() -> None:
+async def test_refused_handoffs_are_not_in_the_targets_view() -> None:
     """Left in, they make later transfers worse."""
     b, c = agent("B", "Done."), agent("C")
     a = agent("A", [call("transfer_to_b"), call("transfer_to_c")], call("transfer_to_b"), handoffs=[b, c])
@@ -212,7 +212,7 @@ async def test_the_source_sees_what_was_refused() -> None:
     assert list(answers(shown(a, 1))) == ["1", "2"]
 
 
-async def test_a_transfer_that_was_not_taken_is_no_mistake_beside_one_that_was() -> None:
+async def test_skipped_handoff_beside_a_taken_one_is_no_mistake() -> None:
     both = [call("transfer_to_b"), call("transfer_to_c")]
     b = agent("B", "Done.")
     result, _ = await run(agent("A", both, handoffs=[b, agent("C")]), max_mistakes=1)
@@ -231,7 +231,7 @@ async def test_a_model_that_insists_on_two_transfers_is_stopped() -> None:
 # -- tools --
 
 
-async def test_tools_run_at_the_same_time_and_are_answered_in_call_order() -> None:
+async def test_concurrent_tools_are_answered_in_call_order() -> None:
     finished: list[str] = []
     both_run = anyio.Event()
 
@@ -254,7 +254,7 @@ async def test_tools_run_at_the_same_time_and_are_answered_in_call_order() -> No
     assert list(answers(result.messages)) == ["1", "2"]
 
 
-async def test_a_tool_beside_a_transfer_has_run_before_the_callback() -> None:
+async def test_tool_beside_a_handoff_runs_before_its_callback() -> None:
     order: list[str] = []
 
     @function_tool
@@ -269,7 +269,7 @@ async def test_a_tool_beside_a_transfer_has_run_before_the_callback() -> None:
 
 
 @pytest.mark.parametrize("call_id", ["", "same"])
-async def test_calls_without_or_with_the_same_id_are_two_calls(call_id: str) -> None:
+async def test_calls_with_equal_or_missing_ids_are_separate(call_id: str) -> None:
     """Openai-agents loses the run over a repeated id."""
     twice = [call("look_up", {"order": 1}, id=call_id), call("look_up", {"order": 2}, id=call_id)]
     as_sent: Any = MessageDone(message={"role": "assistant", "content": None, "tool_calls": twice})
@@ -305,7 +305,7 @@ def fatal() -> str:
     raise RuntimeError("disk is on fire")
 
 
-async def test_a_tool_that_raises_is_answered_and_its_siblings_are_kept() -> None:
+async def test_failing_tool_keeps_the_results_of_the_others() -> None:
     a = agent(
         "A",
         [call("look_up", {"order": 1}), call("broken"), call("look_up", {"order": 2})],
@@ -335,7 +335,7 @@ async def test_a_tool_that_stops_the_run_loses_nothing() -> None:
 # -- what does not exist --
 
 
-async def test_an_unknown_tool_is_answered_and_the_run_goes_on() -> None:
+async def test_unknown_tool_is_answered() -> None:
     a = agent("A", call("look_down", id="1"), "Sorry.", tools=[look_up])
     result, _ = await run(a)
     assert result.final_output == "Sorry."
@@ -346,7 +346,7 @@ async def test_an_unknown_tool_is_answered_and_the_run_goes_on() -> None:
     assert (problem.kind, problem.agent, problem.turn, problem.call_id) == ("unknown_tool", "A", 1, "1")
 
 
-async def test_the_tool_of_the_previous_agent_is_answered_with_ones_own() -> None:
+async def test_answer_to_a_sources_tool_lists_own_tools() -> None:
     """Its calls are in the history, so the target tries them; the run used to be lost."""
     b = agent("B", call("look_up", {"order": 7}, id="2"), "Done.", tools=[Counter().tool()])
     a = agent("A", call("look_up", {"order": 7}), call("transfer_to_b"), tools=[look_up], handoffs=[b])
@@ -391,7 +391,7 @@ async def test_only_mistakes_end_the_run_after_a_while() -> None:
     assert len(caught.value.result.errors) == 3
 
 
-async def test_the_last_mistake_is_named_and_not_what_came_after_it() -> None:
+async def test_error_names_the_last_mistake_only() -> None:
     class Hooks(RunHooks):
         async def on_llm_end(self, context: Any, agent: Any, reply: Any) -> None:
             raise ValueError("a hook")
@@ -479,7 +479,7 @@ async def test_a_transfer_that_is_declined_has_no_broken_arguments() -> None:
     assert result.final_output == "Mine."
 
 
-async def test_what_a_tool_passes_along_is_no_argument_of_the_model() -> None:
+async def test_input_of_a_request_is_not_a_models_argument() -> None:
     @function_tool
     def ask() -> HandoffRequest:
         """Ask for a transfer with input that does not fit."""
@@ -505,13 +505,13 @@ async def test_the_first_error_in_call_order_ends_the_run() -> None:
         await run(a, raise_on=["bad_arguments", "unknown_tool"])
 
 
-async def test_a_failed_transfer_beside_good_work_is_no_reason_to_stop() -> None:
+async def test_failed_handoff_beside_good_calls_is_no_mistake() -> None:
     mixed = [call("look_up", {"order": 1}), call("transfer_to_b", "{")]
     a = agent("A", *[mixed] * 2, "Done.", tools=[look_up], handoffs=[agent("B")])
     assert (await run(a, max_mistakes=1))[0].final_output == "Done."
 
 
-async def test_a_failed_transfer_can_end_the_run_with_all_answers_recorded() -> None:
+async def test_failed_handoff_can_end_the_run() -> None:
     mixed = [call("look_up", {"order": 1}), call("transfer_to_b", "{")]
     a = agent("A", mixed, tools=[look_up], handoffs=[agent("B")])
     with pytest.raises(HandoffError) as caught:
@@ -531,7 +531,7 @@ async def test_a_failed_transfer_is_told_as_an_event(stream: bool) -> None:
 # -- going round --
 
 
-async def test_the_same_call_with_the_same_result_is_pointed_out_and_then_stopped() -> None:
+async def test_repeated_call_is_nudged_and_then_stopped() -> None:
     a = agent("A", *[call("look_up", {"order": 7})] * 9, tools=[look_up])
     with pytest.raises(LoopDetected, match="told that it repeats itself, and went on: 5 turns") as caught:
         await run(a)
@@ -544,7 +544,7 @@ async def test_the_same_call_with_the_same_result_is_pointed_out_and_then_stoppe
     assert_valid(caught.value.result.to_input_list())
 
 
-async def test_who_heeds_the_nudge_goes_on() -> None:
+async def test_model_that_follows_the_nudge_goes_on() -> None:
     a = agent("A", *[call("look_up", {"order": 7})] * 3, "It is on its way.", tools=[look_up])
     result, _ = await run(a)
     assert result.final_output == "It is on its way."
@@ -565,7 +565,7 @@ async def test_polling_can_be_allowed() -> None:
     assert [item.kind for item in result.items].count("nudge") == 0
 
 
-async def test_a_target_is_not_nudged_for_what_the_source_did() -> None:
+async def test_target_is_not_nudged_for_the_sources_calls() -> None:
     b = agent("B", call("look_up", {"order": 7}), "Done.", tools=[look_up])
     same = call("look_up", {"order": 7})
     a = agent("A", same, same, [same, call("transfer_to_b")], tools=[look_up], handoffs=[b])
@@ -573,7 +573,7 @@ async def test_a_target_is_not_nudged_for_what_the_source_did() -> None:
     assert [item.kind for item in result.items].count("nudge") == 0
 
 
-async def test_a_nudge_does_not_hide_the_question_from_a_target_that_sees_only_the_last_one() -> None:
+async def test_nudge_is_not_the_last_user_message_for_targets() -> None:
     b = agent("B", "Done.")
     a = agent(
         "A",
@@ -592,7 +592,7 @@ async def test_a_nudge_does_not_hide_the_question_from_a_target_that_sees_only_t
 @pytest.mark.parametrize(
     "leave_after", [ToolCalled, ToolOutput, HandoffFailed, HandoffRequested, HandoffOccurred]
 )
-async def test_leaving_at_any_event_keeps_each_answer_that_there_is(leave_after: type[Any]) -> None:
+async def test_stream_closed_at_any_event_keeps_results(leave_after: type[Any]) -> None:
     """What ran has its answer on the result; the rest is filled in for the next run."""
     start, _, counter = _mixed(["work", "b", "c", "nope"], "first")
     async with Runner.run_streamed(start, "Hi") as stream:
@@ -607,7 +607,7 @@ async def test_leaving_at_any_event_keeps_each_answer_that_there_is(leave_after:
     assert_valid(result.to_input_list())
 
 
-async def test_a_tool_that_is_cancelled_takes_no_answer_of_its_siblings_with_it() -> None:
+async def test_cancelled_tool_keeps_the_results_of_the_others() -> None:
     started = anyio.Event()
 
     @function_tool
@@ -651,7 +651,7 @@ ANY_CALL = st.sampled_from(
     st.sampled_from(["first", "reject"]),
     st.booleans(),
 )
-async def test_whatever_a_model_calls_every_call_has_one_answer_and_every_request_is_valid(
+async def test_every_call_has_one_result_and_requests_are_valid(
     replies: list[list[Any]], multiple: Any, stream: bool
 ) -> None:
     """The promise of the design, for any mixture of calls in any turn."""
@@ -668,7 +668,7 @@ async def test_whatever_a_model_calls_every_call_has_one_answer_and_every_reques
     assert statuses(result).count(("A", "A", "taken")) == 0
 
 
-async def test_a_turn_that_ends_the_run_hands_over_to_nobody() -> None:
+async def test_turn_that_ends_the_run_makes_no_handoff() -> None:
     @function_tool(failure_error_function=None)
     def boom() -> str:
         raise RuntimeError("boom")

@@ -42,7 +42,7 @@ async def test_a_name_leads_to_the_agent_of_that_name() -> None:
     assert (result.final_output, result.last_agent) == ("Bye.", a)
 
 
-async def test_a_name_may_be_of_an_agent_that_the_run_adds() -> None:
+async def test_target_name_may_be_of_a_config_agent() -> None:
     b = agent("B", "Done.")
     a = agent("A", call("transfer_to_b"), handoffs=["B"])
     result = await Runner.run(a, "Hi", run_config=RunConfig(agents=[b]))
@@ -51,7 +51,7 @@ async def test_a_name_may_be_of_an_agent_that_the_run_adds() -> None:
         await Runner.run(a, "Hi")
 
 
-async def test_the_same_agent_speaks_through_the_handler_it_hands_over_to() -> None:
+async def test_agent_stays_active_after_a_handoff_to_a_handler() -> None:
     """A handler as target changes who answers, not which agent is active."""
     remote = ScriptedHandler([call("look_up", {"order": 7}), "From afar."], name="remote")
     a = agent("A", call("transfer_to_remote"), tools=[look_up], handoffs=[remote])
@@ -103,7 +103,7 @@ async def test_on_handoff_is_given_the_parsed_input() -> None:
     assert result.handoffs[0].input == Ticket(reason="late", urgent=True)
 
 
-async def test_a_callback_with_a_spare_parameter_is_not_given_what_nobody_declared() -> None:
+async def test_callback_gets_no_input_that_is_not_declared() -> None:
     seen: list[Any] = []
 
     def note(context: RunContext[Any], extra: Any = "nothing") -> None:
@@ -147,9 +147,7 @@ BROKEN = ['{"reason": ', '{"reason": "late",}', "[]", "5", '"late"', "true", "no
 @pytest.mark.pairwise
 @pytest.mark.parametrize("options", [{}, {"ask_reason": True}, {"input_type": Ticket}])
 @pytest.mark.parametrize("arguments", BROKEN, ids=range(len(BROKEN)))
-async def test_broken_arguments_are_answered_and_the_model_may_try_again(
-    arguments: str, options: dict[str, Any]
-) -> None:
+async def test_broken_arguments_can_be_corrected(arguments: str, options: dict[str, Any]) -> None:
     """The run used to be lost."""
     called: list[Any] = []
     b = agent("B", "Done.")
@@ -172,7 +170,7 @@ async def test_broken_arguments_are_answered_and_the_model_may_try_again(
 @pytest.mark.parametrize(
     "arguments", ["", "{}", "null", '{"reason": 5}', '{"reason": null}', '{"why": "late"}']
 )
-async def test_what_does_not_fit_the_input_type_is_refused_and_nothing_is_guessed(arguments: str) -> None:
+async def test_input_of_another_type_is_refused(arguments: str) -> None:
     """No coercion, no ``{}`` in place of what is missing."""
     a, b = pair("I cannot.", first=call("transfer_to_b", arguments), input_type=Ticket)
     result = await Runner.run(a, "Hi")
@@ -240,7 +238,7 @@ async def test_a_declared_reason_stands_where_the_model_gives_none() -> None:
     assert (await Runner.run(a, "Hi")).handoffs[0].reason == "bills"
 
 
-async def test_the_reason_that_the_model_gives_goes_to_the_callback() -> None:
+async def test_callback_gets_the_models_reason() -> None:
     seen: list[Any] = []
 
     def note(context: RunContext[Any], reason: str | None) -> None:
@@ -278,7 +276,7 @@ async def test_a_function_may_decide_where_to_go() -> None:
     assert answers_of(result) == ['{"assistant": "C"}']
 
 
-async def test_a_function_may_decide_for_a_handler_or_a_name() -> None:
+async def test_target_function_may_return_a_handler_or_name() -> None:
     remote = ScriptedHandler(["From afar."], name="remote")
     a = agent("A", call("transfer_to_b"), handoffs=[deciding(remote)])
     assert (await Runner.run(a, "Hi")).final_output == "From afar."
@@ -295,14 +293,14 @@ async def test_a_function_may_decide_for_a_handler_or_a_name() -> None:
         ("nobody", "'nobody', which is no agent of this run"),
     ],
 )
-async def test_a_function_that_decides_for_nobody_is_answered(target: Any, says: str) -> None:
+async def test_target_function_without_a_target_is_answered(target: Any, says: str) -> None:
     a = agent("A", call("transfer_to_b"), "I stay.", handoffs=[deciding(target)])
     result = await Runner.run(a, "Hi")
     assert (result.final_output, statuses(result)) == ("I stay.", [("A", "B", "failed")])
     assert says in text_of(shown(a, 1)[-1])
 
 
-async def test_nobody_is_called_back_about_a_transfer_that_is_not_made() -> None:
+async def test_skipped_handoff_calls_no_callback() -> None:
     """The callback books, mails or logs: it comes last, when nothing else can fail."""
     called: list[Any] = []
     edge = deciding(None, on_handoff=called.append)
@@ -325,7 +323,7 @@ async def test_going_to_and_fro_between_decided_targets_is_noticed() -> None:
     ]
 
 
-async def test_nobody_can_decide_to_go_nowhere() -> None:
+async def test_target_function_must_not_return_its_own_agent() -> None:
     edges: list[Agent[Any]] = []
     a = agent(
         "A",
@@ -338,7 +336,7 @@ async def test_nobody_can_decide_to_go_nowhere() -> None:
     assert "cannot hand off to itself" in text_of(shown(a, 1)[-1])
 
 
-async def test_a_target_without_a_model_leaves_the_source_in_charge() -> None:
+async def test_target_without_a_model_keeps_the_source_active() -> None:
     """Whatever fails about a transfer becomes the answer, before anything changes."""
     a = agent("A", call("transfer_to_b"), "I stay.", handoffs=[deciding(Agent("C"))])
     result = await Runner.run(a, "Hi")
@@ -363,7 +361,7 @@ async def test_a_subclass_may_word_the_answer() -> None:
     assert answers_of(result) == ["You are talking to B now."]
 
 
-async def test_a_subclass_that_cannot_word_the_answer_does_not_lose_the_call() -> None:
+async def test_failing_transfer_message_still_answers_the_call() -> None:
     a = agent("A", TO_B, "I stay.", handoffs=[BrokenWelcome(target=agent("B"))])
     result = await Runner.run(a, "Hi")
     assert result.final_output == "I stay."
@@ -390,7 +388,7 @@ async def test_ping_pong_is_stopped_long_before_the_last_turn() -> None:
     assert_valid(result.messages)
 
 
-async def test_who_listens_to_the_warning_goes_on() -> None:
+async def test_source_that_follows_the_warning_goes_on() -> None:
     b = agent("B", call("transfer_to_a"), handoffs=["A"])
     a = agent("A", call("transfer_to_b"), call("transfer_to_b"), "I answer.", handoffs=[b])
     assert (await Runner.run(a, "Hi")).final_output == "I answer."
@@ -405,7 +403,7 @@ async def test_going_there_and_back_and_on_is_no_loop() -> None:
     assert statuses(result) == [("A", "B", "taken"), ("B", "A", "taken"), ("A", "C", "taken")]
 
 
-async def test_a_new_tool_result_makes_the_same_way_possible_again() -> None:
+async def test_new_tool_result_allows_the_same_handoff_again() -> None:
     b = agent("B", call("transfer_to_a"), "Done.", handoffs=["A"])
     a = agent(
         "A",
@@ -480,7 +478,7 @@ async def test_what_a_run_leaves_is_input_for_the_next() -> None:
 
 
 @pytest.mark.parametrize("call_id", ["", "call_1_0", "same"])
-async def test_a_second_run_does_not_use_a_call_id_of_the_first_again(call_id: str) -> None:
+async def test_second_run_repeats_no_call_id(call_id: str) -> None:
     """Some providers send no ids, others begin anew in every request."""
     asks = reply(calls=[call("look_up", {"order": 7}, id=call_id)])
     model = ScriptedHandler([_as_sent(asks), "One.", _as_sent(asks), "Two."])
@@ -499,7 +497,7 @@ def _as_sent(scripted: Any) -> Callable[[Request], Any]:
     return lambda request: MessageDone(message=scripted.message)
 
 
-async def test_an_answer_without_its_call_in_the_input_is_not_given_to_a_later_call() -> None:
+async def test_orphan_result_is_not_given_to_a_later_call() -> None:
     model = ScriptedHandler([call("look_up", {"order": 7}, id="x"), "Done."])
     a = Agent("A", model=model, tools=[look_up])
     await Runner.run(a, [HI, {"role": "tool", "tool_call_id": "x", "content": "old"}])
@@ -507,7 +505,7 @@ async def test_an_answer_without_its_call_in_the_input_is_not_given_to_a_later_c
     assert answers == ["old", "order 7 is on its way"]
 
 
-async def test_a_transfer_among_calls_without_ids_in_the_input_is_made() -> None:
+async def test_handoff_works_with_input_calls_without_ids() -> None:
     """Leaving out what was not taken must not trip over what others recorded."""
     bare: Any = {
         "role": "assistant",
@@ -523,7 +521,7 @@ async def test_a_transfer_among_calls_without_ids_in_the_input_is_made() -> None
 # -- what else can be wrong with a target --
 
 
-async def test_a_handler_that_is_in_charge_is_not_handed_over_to() -> None:
+async def test_active_handler_is_no_handoff_target() -> None:
     """It is not even offered; a handoff that decides late may still name it."""
     voice = ScriptedHandler([call("transfer_to_someone"), "I am here."], name="voice")
     late = Handoff(agent_name="someone", on_invoke_handoff=lambda context, arguments: voice)
@@ -536,7 +534,7 @@ async def test_a_handler_that_is_in_charge_is_not_handed_over_to() -> None:
     assert "in charge already" in str(result.handoffs[1].error)
 
 
-async def test_a_named_target_is_offered_with_what_it_is_for() -> None:
+async def test_target_given_by_name_has_its_description() -> None:
     model = ScriptedHandler([call("transfer_to_b"), call("transfer_to_c"), "Hi."])
     c = Agent("C", model=model, handoff_description="Knows C.")
     b = Agent("B", model=model, handoffs=["C"])
@@ -545,7 +543,7 @@ async def test_a_named_target_is_offered_with_what_it_is_for() -> None:
     assert spec["function"]["description"] == "Handoff to the C agent to handle the request. Knows C."
 
 
-async def test_an_agent_decided_on_at_run_time_brings_its_own_graph() -> None:
+async def test_target_of_a_function_adds_its_graph() -> None:
     model = ScriptedHandler([call("transfer_to_b"), call("transfer_to_d"), call("transfer_to_c"), "Done."])
     c = Agent("C", model=model, handoffs=[Agent("D", model=model, handoffs=["C"])])
     edge = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: c)
@@ -553,7 +551,7 @@ async def test_an_agent_decided_on_at_run_time_brings_its_own_graph() -> None:
     assert ([outcome(each) for each in result.handoffs], result.last_agent) == (["taken"] * 3, c)
 
 
-async def test_two_agents_of_one_name_do_not_meet_in_a_run() -> None:
+async def test_second_agent_of_a_name_is_refused() -> None:
     model = ScriptedHandler([call("transfer_to_b"), "I stay."])
     edge = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: Agent("A", model=model))
     result = await Runner.run(Agent("A", model=model, handoffs=[edge]), "Hi")
@@ -569,7 +567,7 @@ async def test_what_a_callback_says_reaches_the_model_in_bounds() -> None:
     assert len(text_of(model.requests[1].messages[-1])) < 800
 
 
-async def test_a_transfer_message_that_is_no_text_is_not_sent() -> None:
+async def test_transfer_message_must_be_text() -> None:
     class Odd(Handoff):
         def get_transfer_message(self, agent: Any) -> Any:
             return {"assistant": agent.name}
@@ -579,7 +577,7 @@ async def test_a_transfer_message_that_is_no_text_is_not_sent() -> None:
     assert "must return text" in str(result.handoffs[0].error)
 
 
-async def test_a_missing_reason_is_the_same_for_the_callback_and_the_record() -> None:
+async def test_callback_and_record_have_the_same_reason() -> None:
     heard: list[Any] = []
     edge = handoff(agent("B", "Hi."), ask_reason=True, on_handoff=lambda context, why: heard.append(why))
     result = await Runner.run(agent("A", call("transfer_to_b"), handoffs=[edge]), "Hi")
@@ -587,7 +585,7 @@ async def test_a_missing_reason_is_the_same_for_the_callback_and_the_record() ->
     assert result.handoffs[0].input is None
 
 
-def test_a_schema_of_ones_own_is_strict_only_where_it_can_be() -> None:
+def test_own_schema_is_strict_where_possible() -> None:
     free = {"type": "object", "additionalProperties": {"type": "string"}}
     loose = Handoff(target=agent("B"), input_json_schema=free)
     assert "strict" not in loose.spec["function"]
@@ -597,7 +595,7 @@ def test_a_schema_of_ones_own_is_strict_only_where_it_can_be() -> None:
     assert closed.spec["function"]["strict"] is True
 
 
-def test_a_plain_type_is_not_the_input_type_of_a_handoff() -> None:
+def test_plain_type_is_refused_as_input_type() -> None:
     wrong: Any = Ticket
     with pytest.raises(ConfigError, match="input_type must be a JsonType; write JsonType"):
         Handoff(target=agent("B"), input_type=wrong)

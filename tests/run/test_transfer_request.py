@@ -134,7 +134,7 @@ async def test_the_source_is_told_why() -> None:
     }
 
 
-async def test_a_rejection_is_an_error_of_the_result_as_well() -> None:
+async def test_refusal_is_a_problem_of_the_result() -> None:
     """Nothing goes into thin air."""
     (problem,) = (await declined(no("I am full"))).errors
     assert (problem.kind, problem.call_id) == ("handoff", "t")
@@ -185,7 +185,7 @@ async def test_a_target_may_say_that_it_is_too_late() -> None:
     assert (result.handoffs[0].status, result.handoffs[0].error) == (Status.EXPIRED, "late")
 
 
-async def test_the_target_sees_who_asks_and_what_for() -> None:
+async def test_target_sees_source_and_reason() -> None:
     """An in-process transfer makes a request, too."""
     asked: list[HandoffRequest] = []
     a = team(
@@ -231,7 +231,7 @@ async def test_a_target_that_takes_too_long_has_not_accepted() -> None:
     assert played.answers == ["The transfer to 'B' was not made: 'B' did not accept within 0.01 s"]
 
 
-async def test_who_is_in_time_may_take_it() -> None:
+async def test_acceptance_before_the_deadline_counts() -> None:
     async def quick(request: HandoffRequest) -> None:
         await anyio.lowlevel.checkpoint()
 
@@ -253,7 +253,7 @@ async def test_after_one_that_is_late_the_next_is_asked() -> None:
     assert played.result.handoffs[0].passed_over == (("B", "'B' did not accept within 0.01 s"),)
 
 
-async def test_a_target_that_cannot_be_interrupted_is_late_all_the_same() -> None:
+async def test_target_that_blocks_is_late() -> None:
     """Nothing can stop a function that blocks, but it has not accepted in time."""
 
     def blocks(request: HandoffRequest) -> HandoffResponse:
@@ -266,7 +266,7 @@ async def test_a_target_that_cannot_be_interrupted_is_late_all_the_same() -> Non
 
 
 @pytest.mark.virtual_time
-async def test_who_is_not_to_be_cancelled_is_late_all_the_same() -> None:
+async def test_shielded_target_is_late() -> None:
     async def stubborn(request: HandoffRequest) -> HandoffResponse:
         with anyio.CancelScope(shield=True):
             await anyio.sleep(0.05)
@@ -292,7 +292,7 @@ async def test_a_target_that_has_all_takes_over() -> None:
     assert played.result.final_output == "Done."
 
 
-async def test_who_lacks_something_is_not_even_asked() -> None:
+async def test_target_without_a_capability_is_not_requested() -> None:
     """The order is capability, availability, policy."""
     asked: list[Any] = []
     await Runner.run(team(asked.append, "Mine.", edge={"capabilities_required": ["sql"]}), "Hi")
@@ -313,7 +313,7 @@ async def test_the_first_capable_agent_is_found() -> None:
     assert played.result.handoffs[0].target == "C"
 
 
-async def test_nobody_capable() -> None:
+async def test_handoff_fails_without_a_capable_target() -> None:
     played = await both(lambda: capable("B", needs=("cobol",)))
     record = played.result.handoffs[0]
     assert (record.status, record.error) == (Status.REJECTED, "No capable agent available")
@@ -339,7 +339,7 @@ async def test_a_capable_agent_that_the_run_adds_is_found() -> None:
     assert result.final_output == "X here."
 
 
-async def test_a_capable_agent_may_decline_and_the_next_is_asked() -> None:
+async def test_next_target_is_requested_after_a_refusal() -> None:
     def decide(request: HandoffRequest) -> HandoffResponse | None:
         return HandoffResponse.reject("busy") if request.to_agent == "C" else None
 
@@ -398,7 +398,7 @@ async def test_a_list_may_name_agents_handlers_and_names() -> None:
     assert [name for name, _ in played.result.handoffs[0].passed_over] == ["B", "D"]
 
 
-async def test_one_that_cannot_be_reached_does_not_stand_in_the_way_of_another() -> None:
+async def test_unreachable_target_does_not_block_the_next() -> None:
     """Each is looked at in its turn: a handler that is closed to this caller is passed over."""
 
     class Closed(ScriptedHandler):
@@ -414,7 +414,7 @@ async def test_one_that_cannot_be_reached_does_not_stand_in_the_way_of_another()
     assert [name for name, _ in played.result.handoffs[0].passed_over] == ["B", "closed"]
 
 
-async def test_what_the_first_refused_is_not_required_of_the_next() -> None:
+async def test_next_target_with_the_capability_takes_over() -> None:
     """Whoever has it takes it."""
     played = await both(
         lambda: listed(agent("B"), agent("C", "C here.", capabilities=["sql"]), capabilities_required=["sql"])
@@ -482,7 +482,7 @@ async def test_availability_may_be_a_look_up(answer: Any) -> None:
     assert (record.taken, record.error) == ((True, None) if answer is True else (False, answer))
 
 
-async def test_a_look_up_is_made_for_those_alone_that_can() -> None:
+async def test_availability_is_checked_for_capable_targets_only() -> None:
     asked: list[str] = []
 
     async def available(target: Any) -> bool:
@@ -495,7 +495,7 @@ async def test_a_look_up_is_made_for_those_alone_that_can() -> None:
     assert asked == ["C"]
 
 
-async def test_a_look_up_is_within_the_time_of_the_target() -> None:
+async def test_availability_check_counts_towards_the_timeout() -> None:
     async def available(target: Any) -> bool:
         await anyio.sleep_forever()
         return True
@@ -522,7 +522,7 @@ async def test_the_look_up_and_the_consent_have_one_time() -> None:
     assert played.result.handoffs[0].status is Status.EXPIRED
 
 
-async def test_who_is_not_available_is_passed_over() -> None:
+async def test_unavailable_target_is_skipped() -> None:
     played = await both(
         lambda: listed(agent("B"), agent("C", "C here.")),
         available=lambda target: "out" if target.name == "B" else True,
@@ -553,7 +553,7 @@ async def test_the_reasons_of_many_are_bounded_together() -> None:
     assert len(answers_of(result)[0]) < 1_000
 
 
-async def test_a_reason_forges_nothing_in_what_the_next_agent_is_told() -> None:
+async def test_reason_cannot_forge_a_note() -> None:
     """What one says about another is told in one line of data."""
 
     def make() -> Agent[Any]:
@@ -674,14 +674,14 @@ async def test_everybody_is_told_in_order_and_once() -> None:
     assert order == ["asked", "edge", "run", "agent", "received", "model"]
 
 
-async def test_nobody_is_told_of_a_transfer_that_is_declined() -> None:
+async def test_refused_handoff_calls_no_callbacks() -> None:
     told: list[Any] = []
     a = team(no("no"), "Mine.", edge={"on_handoff": told.append}, on_handoff_received=told.append)
     await Runner.run(a, "Hi")
     assert told == []
 
 
-async def test_half_a_surrogate_pair_does_not_keep_a_target_from_being_told() -> None:
+async def test_received_hook_gets_a_surrogate_half_replaced() -> None:
     """Models and tools write such text now and then; the transcript keeps it, and the run goes on."""
     told: list[HandoffContext] = []
     b = agent("B", "Done.", on_handoff_received=told.append)
@@ -690,7 +690,7 @@ async def test_half_a_surrogate_pair_does_not_keep_a_target_from_being_told() ->
     assert result.items[0].message.get("content") == "Hi \ud83d"
 
 
-async def test_who_goes_round_is_not_asked_again() -> None:
+async def test_target_is_not_requested_in_a_loop() -> None:
     """A target is asked only for what the run would let happen."""
     asked: list[Any] = []
     b = agent("B", call("transfer_to_a"), handoffs=["A"], on_handoff_request=asked.append)
@@ -736,7 +736,7 @@ async def test_being_capable_opens_no_way_that_is_closed() -> None:
     assert played.result.handoffs[0].passed_over[0][0] == "B"
 
 
-async def test_being_one_of_several_behind_a_closed_way_is_no_way_around_it() -> None:
+async def test_closed_handoff_closes_its_other_targets_too() -> None:
     """Who stands second in the list of a handoff is as much behind its scope as the first."""
 
     def make() -> Agent[Any]:
@@ -747,7 +747,7 @@ async def test_being_one_of_several_behind_a_closed_way_is_no_way_around_it() ->
     assert (await both(make)).result.final_output == "Mine."
 
 
-async def test_the_scope_of_a_search_holds_when_a_tool_asks_for_it() -> None:
+async def test_scope_of_a_search_holds_for_tools_too() -> None:
     def make() -> Agent[Any]:
         b = agent("B", capabilities=["sql"])
         search = handoff(capabilities_required=["sql"], scope="admin")
@@ -764,7 +764,7 @@ async def test_the_scope_of_a_search_holds_when_a_tool_asks_for_it() -> None:
     assert (await both(make)).result.final_output == "Mine."
 
 
-async def test_the_target_is_shown_the_data_that_would_ride_along() -> None:
+async def test_target_sees_the_payload_before_it_accepts() -> None:
     """And what it does to it stays with it."""
     seen: list[Any] = []
 
@@ -782,7 +782,7 @@ async def test_the_target_is_shown_the_data_that_would_ride_along() -> None:
     assert "forged" not in str(b.model.requests[0].messages)
 
 
-async def test_who_can_do_it_is_looked_for_nearest_first_wherever_the_run_has_been() -> None:
+async def test_nearest_capable_agent_is_requested_first() -> None:
     """So a run that is resumed elsewhere asks the same agents in the same order."""
     far = agent("Far", "Far here.", capabilities=["paint"])
     near = agent("Near", "Near here.", capabilities=["paint"])
