@@ -211,7 +211,7 @@ async def test_a_handoff_request_does_not_reach_a_handler_out_of_scope() -> None
 
     played = await both(make)
     assert played.statuses == [("A", "root", "failed")]
-    assert "whoever is asking may not reach it" in played.answers[0]
+    assert "the scopes of this run do not permit it" in played.answers[0]
     assert played.result.last_handler == "model"
 
 

@@ -221,5 +221,5 @@ async def test_started_agent_tool_disabled_meanwhile_is_reported_as_lost() -> No
     state = (await Runner.run(made, "Hi")).state()
     switch.on = False
     result = await Runner.run(made, state.approve(state.interruptions[0]))
-    assert "had begun with this call" in answers_of(result)[0]
+    assert "had started this call" in answers_of(result)[0]
     assert switch.done == []

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.asyncio_only
 async def test_sub_run_cancelled_from_within_is_a_failure() -> None:
-    """Nobody cancelled the run, so it must not end as if somebody had."""
+    """The run was not cancelled, so it must not end as if it was."""
 
     async def broken(request: Request) -> str:
         raise asyncio.CancelledError

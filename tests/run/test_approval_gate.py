@@ -1,4 +1,4 @@
-"""Transfers that wait for somebody's word, as calls of tools do."""
+"""Handoffs that wait for an approval, as tool calls do."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 
 async def cancelled(*given: Any) -> Any:
-    """Await what somebody has cancelled."""
+    """Await a future that was cancelled."""
     future = asyncio.get_running_loop().create_future()
     future.cancel()
     await future

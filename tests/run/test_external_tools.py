@@ -435,7 +435,7 @@ async def test_what_is_pending_may_be_edited() -> None:
 
 
 async def test_external_calls_are_shown_as_calls_to_every_agent() -> None:
-    """Whoever is in charge can call them, so another agent's call of one is shown, and not told in a note."""
+    """Every agent can call them, so another agent's call of one is shown as a call."""
     model = ScriptedHandler([call("transfer_to_b"), call("where", id="w"), "Done."])
     a = Agent("a", model=model, handoffs=[Agent("b", model=model)])
     config = RunConfig(external_tools=BOTH)

@@ -94,7 +94,7 @@ def kinds(played: Played) -> list[str]:
 
 
 async def test_it_is_off_by_default() -> None:
-    """Who answers is a matter of cost and of privacy: nobody is asked unasked."""
+    """The provider is a matter of cost and privacy, so fallback is off by default."""
     played = await both(lambda: team(ServerFailed("down"), "Backup."), retry=ONCE)
     assert isinstance(played.error, ServerFailed)
     assert [made.handler for made in played.result.calls] == ["h0"]

@@ -236,7 +236,7 @@ async def test_system_prompt_is_the_same_with_handoff_handlers() -> None:
 
 
 async def test_system_prompt_is_the_same_with_an_unknown_handler() -> None:
-    """A guest is not of the agent; its prompt told nobody when to go there."""
+    """The handler is not one of the agent's own, so no prompt describes it."""
 
     def make() -> Agent[Any]:
         guest = Voice("guest", "Guest.", prompt="A stranger.")

@@ -715,7 +715,7 @@ async def test_going_round_is_noticed_although_the_arguments_differ() -> None:
 
 
 async def test_the_limit_of_transfers_holds() -> None:
-    """The third is refused, and whoever is in charge may still answer."""
+    """The third is refused, and the active agent may still answer."""
 
     def make() -> Agent[Any]:
         tools = [asks(HandoffRequest(f"s{n}"), f"go{n}") for n in (1, 2, 3)]
@@ -1037,7 +1037,7 @@ async def test_a_model_step_says_what_was_passed_along() -> None:
 
 
 async def test_a_request_among_other_things_is_the_tools_mistake() -> None:
-    """It would hand over to nobody, and the model would read it as data."""
+    """It would make no handoff, and the model would read it as data."""
     model = ScriptedHandler([call("ask"), "I stay."])
     tools = [asks([HandoffRequest("B")])]
     result = await Runner.run(Agent("A", model=model, tools=tools, handoffs=[Agent("B", model=model)]), "Hi")

@@ -183,7 +183,7 @@ async def test_a_nested_run_tells_it_as_its_own() -> None:
 
 
 async def test_a_stream_that_is_left_ends_without() -> None:
-    """Nobody is there to be told; the record says how it stands."""
+    """The stream has no reader any more; the record has the status."""
     async with Runner.run_streamed(pair()[0], "Hi") as stream:
         async for event in stream:
             if isinstance(event, HandoffOccurred):

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 LOOK = call("look_up", {"order": 7})
 
-# -- the pair of the transfer does not confuse whoever is handed to --
+# -- the call and result of the transfer do not confuse the target --
 
 STEPS = st.lists(st.sampled_from(["look", "two at once"]), max_size=2)
 

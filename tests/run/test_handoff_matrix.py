@@ -1,4 +1,4 @@
-"""Handoffs from every vendor to every other, over true HTTP bodies: nobody is sent what it would refuse.
+"""Handoffs from every vendor to every other, over real HTTP bodies: no vendor gets what it refuses.
 
 Each hop has thoughts with signatures, texts, parallel calls, and a transfer beside an ordinary call. The
 target answers in kind and hands back. litellm translates for real; only the vendors are played.

@@ -692,7 +692,7 @@ async def test_an_agent_that_the_target_asks_is_not_told() -> None:
 
 @pytest.mark.parametrize("share", [None, []])
 async def test_sub_run_target_does_not_see_the_outer_payload(share: Any) -> None:
-    """Whoever asks an agent passes what it is to know; the next one in line knows no more."""
+    """A caller passes a sub-run what it has to know; a target in the sub-run sees no more."""
     boss = agent("boss", "Ok.")
     helper = agent("helper", call("transfer_to_boss"), handoffs=[handoff(boss, share=share)])
     lead = agent("lead", call("helper", {"input": "?"}), "Done.", tools=[helper.as_tool()])

@@ -1,4 +1,4 @@
-"""What was answered to each transfer, and what is on record of one that nobody came to decide."""
+"""The response to each handoff, and the record of one that was never decided."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ UNDECIDED = "it was cancelled before it was decided"
 
 
 class Undecided:
-    """A target that does not make up its mind; whoever waits for that knows when it is asked."""
+    """A target that never decides; its event is set when it is requested."""
 
     def __init__(self) -> None:
         self.asked = anyio.Event()

@@ -389,7 +389,7 @@ MOVES = st.sampled_from(["stay", "hand over"])
 
 @given(moves=st.lists(MOVES, max_size=12))
 async def test_random_ways_with_progress_are_never_stopped(moves: list[str]) -> None:
-    """Whoever is handed over to, each turn finds something out."""
+    """Every turn brings a new result, after any handoff."""
     names = ["A", "B", "C"]
     scripts: dict[str, list[Any]] = {name: [] for name in names}
     at = 0
@@ -421,7 +421,7 @@ async def test_random_ways_without_progress_always_end(seed: int) -> None:
     """Three agents who ask the same two things and hand over at will.
 
     There are six ways between them. Each is gone once after each of the two results that are new, and
-    nobody stays for more than 2 * 2 + 4 turns.
+    no agent stays for more than 2 * 2 + 4 turns.
     """
     names = ["A", "B", "C"]
     tools = ["clock", "weather"]

@@ -1,4 +1,4 @@
-"""Who answers the user's next message: the first agent again, or whoever was in charge."""
+"""The agent for the user's next message: the first one again, or the last active one."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_without_a_transfer_it_is_the_same_agent(policy: Policy) -> None:
 
 
 async def test_reset_is_to_where_the_run_began() -> None:
-    """Whoever starts a run elsewhere wants it so."""
+    """An explicit start agent is kept."""
     start = desk(["Front."], [TO_FRONT])
     result = await run(start.graph["billing"], "Hi", "reset", agents=[start])
     assert (result.next_agent.name, result.last_agent.name) == ("billing", "front")
@@ -118,7 +118,7 @@ async def test_sticky_names_a_target_outside_the_graph() -> None:
 
     @function_tool
     def ask() -> HandoffRequest:
-        """Ask somebody new."""
+        """Call another agent."""
         return HandoffRequest(made)
 
     start = agent("A", call("ask"), tools=[ask])

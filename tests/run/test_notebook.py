@@ -93,7 +93,7 @@ def test_one_agent_alone_is_not_drawn() -> None:
 
 
 def test_hostile_text_is_text() -> None:
-    """Of users, models, tools, and of whoever names agents."""
+    """Texts of users, models and tools, and names of agents."""
     model = ScriptedHandler([call("echo", {"text": HOSTILE}), call(HOSTILE), HOSTILE])
     agent = Agent(MARKUP, model=model, tools=[echo], handoffs=[Agent("b", model=model)])
     result = Runner.run_sync(agent, HOSTILE)

@@ -280,7 +280,7 @@ async def test_the_events_of_a_turn_come_in_order() -> None:
 
 
 async def test_a_retried_call_says_that_it_is_made_again() -> None:
-    """Whoever shows the text knows that it is void."""
+    """A reader of the stream learns that the text is void."""
     scene = SCENES["retried"]
     stream = Runner.run_streamed(scene.agent(Stage()), "Hi", run_config=scene.settings())
     assert [event.attempt async for event in stream if isinstance(event, AttemptFailed)] == [1]

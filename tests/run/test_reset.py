@@ -270,7 +270,7 @@ def stream(agent: Agent[Any], words: str, **more: Any) -> RunStream:
 @examples(20)
 @given(plan=PLANS, events=st.integers(0, 40), closed=st.booleans())
 async def test_after_a_stream_that_was_left(plan: str, events: int, closed: bool) -> None:
-    """A client goes away. Also if nobody has closed the stream yet."""
+    """A client goes away, even if the stream is not closed yet."""
     agent = company(Trap())
     async with stream(agent, plan, fallback=True) as left:
         with suppress(RoutelockError, StopAsyncIteration):

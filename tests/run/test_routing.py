@@ -229,7 +229,7 @@ def test_list_of_names_is_cut_at_a_name() -> None:
 
 @given(st.text(max_size=300))
 async def test_the_answer_is_bounded_and_can_be_sent(name: str) -> None:
-    """Nobody can blow up the next prompt with a name."""
+    """A long name cannot inflate the next prompt."""
     said = unknown_tool(name * 20, await offer_tools(A, CONTEXT))
     assert len(said) <= 800
     assert "\n" not in said

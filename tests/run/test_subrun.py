@@ -176,7 +176,7 @@ async def test_partial_result_has_the_sub_run_so_far() -> None:
 
 
 class Meeting:
-    """Whoever comes waits until all have come, and gives up if that never happens."""
+    """Each arrival waits until all have arrived, and fails if that never happens."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -226,7 +226,7 @@ async def test_streamed_run_calls_agents_after_the_tools() -> None:
 
 
 async def test_max_turns_includes_the_turns_of_sub_runs() -> None:
-    """And one of them is kept for whoever asked, so that the work is not thrown away."""
+    """One turn is reserved for the caller, so that it can use the answers."""
 
     def make() -> Agent[Any]:
         return agent("manager", ask(), "That is all.", tools=[busy().as_tool(max_turns=None)])
@@ -238,7 +238,7 @@ async def test_max_turns_includes_the_turns_of_sub_runs() -> None:
 
 
 async def test_siblings_share_what_is_left_evenly() -> None:
-    """Whoever is first must not take it all: that would depend on the scheduler."""
+    """If the first to start took all turns, the result would depend on the scheduler."""
 
     def make() -> Agent[Any]:
         tools = [busy(name).as_tool(max_turns=None) for name in ("a", "b", "c")]

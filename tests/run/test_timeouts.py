@@ -75,7 +75,7 @@ def stalling_tool() -> Agent[Any]:
 def stalling_thread() -> Agent[Any]:
     @function_tool
     def block() -> str:
-        """Block a thread for longer than anybody waits."""
+        """Block a thread for longer than any timeout."""
         threading.Event().wait(0.5)
         return "late"
 

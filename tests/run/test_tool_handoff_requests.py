@@ -616,7 +616,7 @@ async def test_a_handler_can_be_full() -> None:
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("where", ["on_handoff_request", "on_handoff", "payload"])
 async def test_cancelled_await_in_a_callback_does_not_end_the_run(where: str) -> None:
-    """Nobody has cancelled the run, so it must not look as if somebody had."""
+    """The run was not cancelled, so it must not end as if it was."""
 
     async def wait(*_: Any) -> Any:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

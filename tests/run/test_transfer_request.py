@@ -300,7 +300,7 @@ async def test_target_without_a_capability_is_not_requested() -> None:
 
 
 def capable(*names: str, needs: Any = ("sql",), **hooks: Any) -> Agent[Any]:
-    """A asks anybody who can do it; the agents of these names can."""
+    """A requests any capable agent; the agents of these names are capable."""
     others = [agent(name, f"{name} here.", capabilities=["sql"], **hooks) for name in names]
     first = call(f"transfer_to_agent_with_{needs[0]}", id="t")
     return agent("A", first, "Mine.", handoffs=[handoff(capabilities_required=needs), *others])
@@ -415,7 +415,6 @@ async def test_unreachable_target_does_not_block_the_next() -> None:
 
 
 async def test_next_target_with_the_capability_takes_over() -> None:
-    """Whoever has it takes it."""
     played = await both(
         lambda: listed(agent("B"), agent("C", "C here.", capabilities=["sql"]), capabilities_required=["sql"])
     )
@@ -723,7 +722,7 @@ async def test_one_that_always_asks_in_vain_is_stopped() -> None:
 
 
 async def test_being_capable_opens_no_way_that_is_closed() -> None:
-    """Whoever may not go to B directly does not get there by way of what B can do."""
+    """An agent that may not hand over to B may not find it by capability either."""
 
     def make() -> Agent[Any]:
         b, c = agent("B", capabilities=["sql"]), agent("C", "C here.", capabilities=["sql"])

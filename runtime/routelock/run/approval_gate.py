@@ -85,7 +85,7 @@ def _without_surplus(run: Run, calls: Sequence[ToolCall], decline: _Decline) -> 
 def _without_lost(
     run: Run, calls: Sequence[ToolCall], offered: OfferedTools, decline: _Decline
 ) -> Sequence[ToolCall]:
-    """Decline the calls of stored sub-runs whose agent is not a tool any more, and return the others."""
+    """Decline calls of stored sub-runs whose agent is gone, and return the others."""
     left: list[ToolCall] = []
     for call in calls:
         name = call["function"].get("name") or ""
@@ -231,7 +231,7 @@ async def hold_transfer(run: Run, planned: RoutedCalls) -> None:
 
 
 async def _is_disabled(run: Run, planned: RoutedCalls, wanted: HandoffAttempt) -> bool:
-    """Skip a handoff that the model was offered and that is disabled now; a tool may still request it."""
+    """Skip a handoff that is disabled since the offer; a tool may still request it."""
     if wanted.by_tool or wanted.edge.is_enabled is True or _is_declined(run, wanted):
         return False
     (enabled,) = await enabled_of([wanted.edge], run.frame.agent, run.now())

@@ -175,7 +175,7 @@ class HandoffFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested:
-    """A call waits for an approval; the run ends after the other calls of the reply have their results."""
+    """A call waits for an approval; the run ends once the other calls are answered."""
 
     type: ClassVar[Literal["approval_requested"]] = "approval_requested"
     agent: str

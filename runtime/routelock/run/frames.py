@@ -153,7 +153,7 @@ def asking_caller(callers: Sequence[Frame]) -> Frame | None:
 
 
 def earliest_deadline(callers: Sequence[Frame]) -> float:
-    """Return the earliest deadline among waiting callers, on the event loop's clock; infinity for none."""
+    """Return the earliest deadline among waiting callers (event loop's clock); else infinity."""
     return min((frame.deadline for frame in callers), default=math.inf)
 
 
@@ -264,7 +264,7 @@ def fail_frame(run: Run, error: Exception) -> HandoffFailed:
 
 
 def _frame_after(run: Run, error: Exception) -> tuple[Frame, str, str]:
-    """Return the frame that goes on after an error, the text for its model, and the reason of the failure."""
+    """Return the frame that goes on after an error, the text for its model, and the reason."""
     if isinstance(error, HandoffTimeout):
         late = next((each for each in run.callers if each.waits_for["id"] == error.call_id), None)
         if late is not None:
@@ -289,7 +289,7 @@ def drop_standbys(run: Run) -> None:
 
 
 def drop_standby(run: Run, target: Agent[Any] | Handler) -> None:
-    """Remove the frame of a target that stands by, and those above it: the target becomes active again."""
+    """Remove a target's frame that stands by, and those above: it becomes active again."""
     first: int | None = None
     for place in range(len(run.callers) - 1, -1, -1):
         if not run.callers[place].stands_by:

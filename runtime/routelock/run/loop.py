@@ -249,7 +249,7 @@ async def _begin_turn(run: Run) -> _Turn:
 
 
 def _is_output(run: Run) -> bool:
-    """Whether an empty reply is the output. After a tool or a handoff, the model is called once more.
+    """Whether an empty reply is the output; after a tool or handoff the model is called again.
 
     Raises:
         LoopDetected: the model was called once more, and its reply is empty again.
@@ -355,7 +355,7 @@ def _request(run: Run, offered: OfferedTools, shown: Shown) -> Request:
 
 
 def _tool_choice(run: Run, offered: OfferedTools, choice: ToolChoice | None) -> ToolChoice | None:
-    """Return the agent's tool choice. One that forces a tool holds for one turn, and for offered tools."""
+    """Return the agent's tool choice; a forced tool holds for one turn, if it is offered."""
     if choice in (None, "auto", "none"):
         return choice
     if run.frame.turns > 1 or not offered.routes:

@@ -125,7 +125,7 @@ class Progress:
         self._reset_counts()
 
     def target_failed(self, name: str, arguments: str, error: str) -> None:
-        """Note that a target failed while its caller waited. Its repetitions do not count for the caller.
+        """Note a failed target; its repetitions do not count for the caller that waited.
 
         Args:
             name: name of the tool that the caller called.
@@ -155,7 +155,7 @@ class Progress:
 
 
 def _by_call(made: Iterable[_Result]) -> dict[str, str]:
-    """Return the digest of each different call with that of its results; order and number do not matter."""
+    """Return digests of the different calls and their results, in any order and number."""
     answers: dict[str, set[str]] = {}
     for name, arguments, output in made:
         answers.setdefault(_digest(f"{name}\0{_normalized(arguments)}"), set()).add(_digest(output))

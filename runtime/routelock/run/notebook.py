@@ -1,4 +1,4 @@
-"""The notebook view of a result: the graph with the agents that were active, the usage, and the messages.
+"""The notebook view of a result: graph, usage and messages.
 
 The HTML has no scripts, links or style sheets. Texts of users, models and tools are escaped and cut.
 """

@@ -54,7 +54,7 @@ async def instructions(run: Run) -> str:
 
 
 async def system_message(run: Run, offered: OfferedTools) -> Message | None:
-    """Return the active agent's system prompt, with the sections of its skills, the run and the handoff."""
+    """Return the active agent's system prompt, with all sections that are added to it."""
     own = run.frame.agent.instructions
     prompt = own if isinstance(own, str) else await instructions(run)
     if run.frame.agent.sections:
@@ -99,7 +99,7 @@ def rode_along(run: Run) -> bool:
 
 
 async def _sections(run: Run, offered: OfferedTools) -> list[str]:
-    """Return the prompt sections of the agent's skills, and of handlers that may replace its default.
+    """Return the prompt sections of the agent's skills and of its other handlers.
 
     They do not depend on the active handler, because prompt caches need a constant prompt.
     """

@@ -97,7 +97,7 @@ class HandoffRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that went wrong and did not end the run: it was reported to the model, retried or avoided."""
+    """Something that went wrong without ending the run."""
 
     kind: Literal[
         "unknown_tool",
@@ -174,7 +174,7 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult(Generic[T]):
-    """Everything that a run did. If a run fails, its error has the partial result as ``error.result``."""
+    """Everything that a run did; a failed run has a partial result in ``error.result``."""
 
     final_output: T
     """Text, or a value of the last agent's ``output_type``; None if the run has no final output."""

@@ -104,7 +104,7 @@ def start(
     *,
     stream: bool,
 ) -> Run:
-    """Return a new run, or one that is restored from a `RunState`, after all checks that need no model.
+    """Return a new or restored run, after all checks that need no model call.
 
     Raises:
         ConfigError: an argument, a setting or an agent is wrong; the message lists all problems of agents.
@@ -201,7 +201,7 @@ def _graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
 
 
 def input_items(messages: Iterable[Message]) -> list[RunItem]:
-    """Return input messages as items; messages of an earlier run keep their provider family and kind."""
+    """Return input messages as items; those of an earlier run keep provider family and kind."""
     return [item_of(message, place, "input") for place, message in enumerate(messages)]
 
 

@@ -76,7 +76,7 @@ class _Batch:
             self._skipped.add(call["id"])
 
     async def carry_out(self, call: ToolCall, tool: Tool, work: _Work) -> None:
-        """Do the work of an admitted call; cancel it after the grace period if another call ends the run."""
+        """Do the work of an admitted call, within the grace period if another one ends the run."""
         if self._is_single:
             await work()
             return

@@ -205,9 +205,9 @@ async def _resolve_target(run: Run, attempt: HandoffAttempt, candidate: object) 
 def _check_scope(run: Run, edge: Handoff, target: Target) -> None:
     """Refuse a target that the scopes of the run, or an approval that is needed, close to this handoff."""
     if not _is_permitted(run, edge, target):
-        raise HandoffRefused("whoever is asking may not reach it; answer the user yourself")
+        raise HandoffRefused("the scopes of this run do not permit it; answer the user yourself")
     if (gate := _approval_tool(run, edge, target)) is not None:
-        raise HandoffRefused(f"it needs somebody's approval: call {gate}, which can wait for it")
+        raise HandoffRefused(f"it needs an approval: call {gate}, which can wait for one")
 
 
 def _is_permitted(run: Run, edge: Handoff, target: Target) -> bool:
