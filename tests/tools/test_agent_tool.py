@@ -420,7 +420,7 @@ async def test_failed_sub_run_is_reported_with_its_partial_result() -> None:
     ended = await both(make)
     (answer,) = answers_of(ended.result)
     assert answer.startswith("Tool 'helper' failed: InvalidRequest: no\n")
-    assert answer.endswith("which is no final answer: I found half of it.")
+    assert answer.endswith("which is not a final answer: I found half of it.")
     assert [(problem.kind, problem.call_id) for problem in ended.result.errors] == [("tool", "call_1_0")]
     assert ended.result.nested["call_1_0"].stop_reason == "error"
     assert [e.error for e in ended.events if e.type == "tool_output"] == ["raised"]

@@ -334,7 +334,7 @@ async def test_inherited_hooks_get_no_copies() -> None:
     class Copied(Moment):
         hook = agent_hook = "on_llm_start"
 
-        def told(self) -> tuple[object, ...]:
+        def hook_arguments(self) -> tuple[object, ...]:
             copied.append("a copy")
             return ("a request",)
 
