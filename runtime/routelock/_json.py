@@ -258,17 +258,19 @@ def sendable(value: T) -> T:
     Raises:
         RecursionError: data with such a half refers to itself, or is nested too deep.
     """
-    return cast(T, _rebuilt(value, _whole_characters)) if _has_halves(value) else value
+    if isinstance(value, str):
+        return cast(T, _whole_characters(value))
+    is_nested = isinstance(value, dict | list)
+    return cast(T, _rebuilt(value, _whole_characters)) if is_nested and _has_halves(value) else value
 
 
 def _has_halves(value: object) -> bool:
-    if not isinstance(value, str):
-        try:
-            # Python shows each half as an escape, in C; what holds these letters otherwise is read below
-            if r"\ud" not in repr(value):
-                return False
-        except Exception:  # nested too deep, or an object that cannot be shown
-            pass
+    try:
+        # Python shows each half as an escape, in C; what holds these letters otherwise is read below
+        if r"\ud" not in repr(value):
+            return False
+    except Exception:  # nested too deep, or an object that cannot be shown
+        pass
     waiting: list[object] = [value]
     seen = set[int]()
     while waiting:

@@ -180,6 +180,10 @@ def body_as_json(body: Mapping[str, Any]) -> bytes:
             pieces.append(b'"%b":%b' % (key.encode(), value.json()))
         elif key == "messages":
             pieces.append(b'"messages":%b' % _messages_as_json(value))
+        elif isinstance(
+            value, str
+        ):  # such as the model: json writes a text alone without an encoder for each
+            pieces.append(f"{_encode(key)}:{_encode(value)}".encode())
         else:
             rest[key] = value
     if rest:
