@@ -260,18 +260,19 @@ def sendable(value: T) -> T:
     """
     if isinstance(value, str):
         return cast(T, _whole_characters(value))
-    is_nested = isinstance(value, dict | list)
-    return cast(T, _rebuilt(value, _whole_characters)) if is_nested and _has_halves(value) else value
+    return cast(T, _rebuilt(value, _whole_characters)) if _has_halves(value) else value
 
 
 def _has_halves(value: object) -> bool:
+    if not isinstance(value, dict | list):
+        return False
     try:
         # Python shows each half as an escape, in C; what holds these letters otherwise is read below
-        if r"\ud" not in repr(value):
+        if r"\ud" not in repr(cast(object, value)):
             return False
     except Exception:  # nested too deep, or an object that cannot be shown
         pass
-    waiting: list[object] = [value]
+    waiting: list[object] = [cast(object, value)]
     seen = set[int]()
     while waiting:
         node: Any = waiting.pop()

@@ -180,9 +180,7 @@ def body_as_json(body: Mapping[str, Any]) -> bytes:
             pieces.append(b'"%b":%b' % (key.encode(), value.json()))
         elif key == "messages":
             pieces.append(b'"messages":%b' % _messages_as_json(value))
-        elif isinstance(
-            value, str
-        ):  # such as the model: json writes a text alone without an encoder for each
+        elif isinstance(value, str):  # such as the model: json makes no encoder for a text alone
             pieces.append(f"{_encode(key)}:{_encode(value)}".encode())
         else:
             rest[key] = value
