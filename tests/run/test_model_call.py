@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from routelock import Agent, Request, RunConfig, Runner, function_handler
-from routelock.errors import HandlerError, ProviderTimeout
+from routelock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner, function_handler
+from routelock.errors import HandlerError, ProviderTimeout, ServerFailed
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 
 pytestmark = pytest.mark.anyio
@@ -84,3 +85,36 @@ async def test_a_function_of_the_apps_edits_a_copy() -> None:
 
     result = await Runner.run(Agent("A", model=function_handler(rude)), "Hello")
     assert result.items[0].message.get("content") == "Hello"
+
+
+async def test_both_failed_attempts_beside_a_guardrail_are_counted() -> None:
+    """Both attempts began while the guardrail was still at work."""
+    second = anyio.Event()
+    attempts: list[int] = []
+
+    class Fails:
+        name = "fails"
+
+        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+            attempts.append(len(attempts))
+            if len(attempts) == 1:
+                raise ServerFailed("busy", status=503)
+            second.set()
+            await until_checked.wait()
+            yield TextDelta("Half a")
+            raise ServerFailed("gone", status=503)
+
+    async def passes(context: Any, agent: Any, messages: Any) -> GuardrailResult:
+        await second.wait()
+        until_checked.set()
+        return GuardrailResult(tripwire_triggered=False)
+
+    async def at_once(seconds: float) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    until_checked = anyio.Event()
+    agent = Agent("A", model=Fails(), input_guardrails=[passes])
+    config = RunConfig(guardrails_beside=True, retry=Retry(sleep=at_once))
+    with pytest.raises(ServerFailed) as caught:
+        await Runner.run(agent, "Hi", run_config=config)
+    assert (len(attempts), caught.value.result.usage.requests) == (2, 2)

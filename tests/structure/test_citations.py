@@ -71,6 +71,10 @@ def test_a_citation_is_found(text: str, number: object) -> None:
     assert _cited(text.format(number))
 
 
+ORDER = "A7"
+"""The number of an order, and the name of a variable: neither names an entry of a list."""
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -80,7 +84,7 @@ def test_a_citation_is_found(text: str, number: object) -> None:
         "RFC 9110, section 15.4",
         "See https://github.com/openai/openai-agents-python/issues/1895.",
         "The run found six defects, and its decisions are on record.",
-        'call("look_up", {"order": "A7"}), RunConfig(run_id="r7"), play(A7), (x7, y7)',
+        f'call("look_up", {{"order": "{ORDER}"}}), RunConfig(run_id="r7"), play({ORDER}), (x7, y7)',
     ],
 )
 def test_what_is_no_citation_is_left_alone(text: str) -> None:

@@ -7,7 +7,7 @@ Readers of a stream get the events of `routelock.run.events`, which the loop its
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -229,11 +229,12 @@ class RunEnds(Moment):
 
 async def emit(run: Run, moment: Moment) -> None:
     """Call the hooks of a moment and wait for them, and pass it to the traces and the log."""
-    if not (run.recorder or has_hooks(run) or type(moment) in _MAY_BE_OBSERVED):
+    hooks_may_listen = has_hooks(run) or isinstance(moment, HandoffReceived)
+    if run.recorder is None and not hooks_may_listen and type(moment) not in _LOGGED:
         return
     if not moment.begins:
         emit_now(run, moment)
-    if run.hooks is not None or run.frame.agent.has_hooks or isinstance(moment, HandoffReceived):
+    if hooks_may_listen:
         await _call_hooks(run, moment)
     if moment.begins:
         emit_now(run, moment)
@@ -368,11 +369,8 @@ def _log_returned(run: Run, moment: AnswerReturned) -> None:
     log(run, _handoff_log, logging.INFO, line, moment.source, moment.target, run.turn, run.run_id)
 
 
-_LOGGED: dict[type[Moment], Any] = {
+_LOGGED: Mapping[type[Moment], Callable[[Run, Any], None]] = {
     HandoffMade: _log_made,
     HandoffNoted: _log_noted,
     AnswerReturned: _log_returned,
 }
-
-_MAY_BE_OBSERVED = {*_LOGGED, HandoffReceived}
-"""Moments that may be logged, or call the hooks of an agent that is not active."""

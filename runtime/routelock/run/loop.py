@@ -69,7 +69,7 @@ from routelock.run.events import (
 from routelock.run.frames import asking_caller, drop_standbys, fail_frame, is_for_caller, return_answer
 from routelock.run.handler_selection import next_handler
 from routelock.run.handoff_attempt import HandoffAttempt
-from routelock.run.model_call import Check, call_model, note
+from routelock.run.model_call import Check, call_model
 from routelock.run.prompt import system_message
 from routelock.run.result import Shown
 from routelock.run.routing import OfferedTools, offer_tools
@@ -200,8 +200,7 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     try:
         async with aclosing(call_model(run, turn.request, turn.shown, turn.check)) as arriving:
             async for event in arriving:
-                if note(run, event):
-                    yield event
+                yield event
         missing, accepted = _accept(run)
     except Exception as error:
         accepted = _fall_back(run, error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from math import inf, isinf
 from typing import Any, cast
@@ -12,7 +12,7 @@ import anyio
 
 from routelock._concurrency import open_group
 from routelock._json import detached
-from routelock.errors import HandlerError, ProviderTimeout, RoutelockError
+from routelock.errors import HandlerError, ProviderTimeout
 from routelock.handlers.events import (
     AttemptFailed,
     HandlerEvent,
@@ -32,17 +32,19 @@ from routelock.run.run import Run
 from routelock.run.timeouts import in_time
 from routelock.usage import is_usage
 
-__all__ = ["Check", "call_model", "note"]
+__all__ = ["Check", "call_model"]
 
 
 Check = Callable[[], Awaitable[None]]
 """Checks the input of an agent while the model call is made; it raises if the input is refused."""
 
 
-def call_model(run: Run, request: Request, shown: Shown, check: Check | None) -> AsyncGenerator[HandlerEvent]:
+async def call_model(
+    run: Run, request: Request, shown: Shown, check: Check | None
+) -> AsyncGenerator[HandlerEvent]:
     """Make the model call, through the executor and within the time limits that the run has.
 
-    The reader has to pass each event to `note` before it does anything else with it.
+    Each event is noted in the run as soon as it arrives; those that a reader is to see are yielded.
 
     Args:
         run: the run.
@@ -56,8 +58,18 @@ def call_model(run: Run, request: Request, shown: Shown, check: Check | None) ->
     if run.callers and run.config.executor is None:
         time_left(run.callers, run.active_name)  # skip the call if the caller's deadline has passed
     run.begin_call(request, shown)
-    events = _events(run, request)
-    return events if check is None else _after_check(run, events, check)
+    async with aclosing(_events(run, request)) as events:
+        held: Sequence[HandlerEvent] = ()
+        failed: Exception | None = None
+        if check is not None:
+            held, failed = await _read_beside(run, events, check)
+        for event in held:
+            yield event
+        if failed is not None:
+            raise failed
+        async for event in events:
+            if _note(run, event):
+                yield event
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,46 +94,32 @@ def _active_handler(run: Run) -> Handler:
     return _CopyingHandler(handler) if isinstance(run.frame.handler, FunctionHandler) else handler
 
 
-async def _after_check(
+async def _read_beside(
     run: Run, events: AsyncGenerator[HandlerEvent], check: Check
-) -> AsyncGenerator[HandlerEvent]:
-    """Run the check beside the model call, and yield the events once it has passed.
+) -> tuple[Sequence[HandlerEvent], Exception | None]:
+    """Run the check beside the model call; return what arrived until it passed, and the handler's error.
 
-    The task group is closed before the first event is yielded. Only this task reads the events, because
-    cancel scopes in their generator belong to the task that started it.
+    Only this task reads the events, because cancel scopes in their generator belong to the task that started
+    it.
     """
     held: list[HandlerEvent] = []
     refusals: list[Exception] = []
     failed: Exception | None = None
     checked = anyio.Event()
-    async with aclosing(events):
-        try:
-            async with open_group() as group:
-                group.start_soon(_check, check, checked, refusals, group.cancel_scope)
-                try:
-                    while not checked.is_set() and (event := await anext(events, None)) is not None:
-                        held.append(event)
-                except Exception as error:  # the check goes on and may refuse the input
-                    failed = error
-            if refusals:
-                raise refusals[0]
-        except BaseException:
-            _count_refused(run, held)
-            raise
-        for event in held:
-            yield event
-        if failed is not None:
-            raise failed
-        async for event in events:
-            yield event
-
-
-def _count_refused(run: Run, held: Sequence[HandlerEvent]) -> None:
-    """Count the usage of a reply that must not be shown, because its input was refused."""
-    with suppress(RoutelockError):
-        for event in held:
-            note(run, event)
-    run.refuse_reply()
+    try:
+        async with open_group() as group:
+            group.start_soon(_check, check, checked, refusals, group.cancel_scope)
+            try:
+                while not checked.is_set() and (event := await anext(events, None)) is not None:
+                    held += [event] if _note(run, event) else []
+            except Exception as error:  # the check goes on and may refuse the input
+                failed = error
+        if refusals:
+            raise refusals[0]
+    except BaseException:
+        run.refuse_reply()
+        raise
+    return held, failed
 
 
 async def _check(
@@ -148,9 +146,7 @@ def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
 
 def _step_key(run: Run) -> str:
     key = f"t{run.turn}.model.{run.frame.agent.name}"
-    if (
-        earliest_deadline(run.callers) < inf
-    ):  # a step that times out is not a turn: the next needs another key
+    if earliest_deadline(run.callers) < inf:  # a step that times out is no turn: the next needs another key
         key = f"{key}~{len(run.callers)}"
     return f"{key}.{run.frame.handler.name}" if run.failed_handlers else key
 
@@ -188,7 +184,7 @@ def _before_deadline(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGen
     return events if isinf(seconds) else in_time(events, seconds, late)
 
 
-def note(run: Run, event: HandlerEvent) -> bool:
+def _note(run: Run, event: HandlerEvent) -> bool:
     """Note an event in the run, so that a cut-off call loses nothing; return whether it is streamed."""
     if isinstance(event, TextDelta):
         return _note_text(run, event.text)
