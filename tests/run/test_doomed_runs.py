@@ -181,6 +181,21 @@ async def test_an_agent_that_fails_ends_the_others(stream: bool) -> None:
 
 @each_way
 @each_executor
+async def test_agent_call_that_cannot_start_ends_the_others(executor: Any, stream: bool) -> None:
+    office = Office()
+    helper = Agent("helper", model=ScriptedHandler([])).as_tool(on_error="raise")
+    made = calling("hang", "helper", tools=[*office.tools(), helper])
+    run = start(made, "Hi", None, 2, None, RunConfig(executor=executor), stream=stream)
+    run.calls.grace = 0
+    with anyio.fail_after(BOUND), pytest.raises(ToolError) as caught:
+        await (RunStream(run).drain() if stream else finish(run))
+    left = answers_of(caught.value.result)
+    assert left[0] in {CUT_OFF, NOT_RUN}
+    assert "none is left for tool 'helper'" in left[1]
+
+
+@each_way
+@each_executor
 async def test_what_ends_within_the_grace_is_answered(executor: Any, stream: bool) -> None:
     office, failed = Office(), anyio.Event()
 

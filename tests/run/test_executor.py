@@ -10,10 +10,21 @@ import anyio
 import pytest
 from executors import Body, Recording, Replaying, Step
 from scenes import SCENES, Scene, Stage, facts
+from scripted_agents import answers_of
+from stress.journal import Journal
 
-from routelock import Agent, RunConfig, Runner, function_tool, tool
-from routelock.errors import HandlerError, ModelBehaviorError, RoutelockError, ToolError, ToolTimeout
+from routelock import Agent, RunConfig, Runner, function_handler, function_tool, tool
+from routelock.errors import (
+    HandlerError,
+    ModelBehaviorError,
+    RateLimited,
+    RoutelockError,
+    ToolError,
+    ToolTimeout,
+)
 from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.handlers.port import Request
+from routelock.handlers.retry import Retry
 from routelock.run.executor import Call, Executor, InProcess, Outcome
 from routelock.testing import ScriptedHandler, call
 from routelock.tools.tool import ToolResult
@@ -132,6 +143,50 @@ async def test_what_a_tool_itself_consumed_survives_a_replay() -> None:
     replay = RunConfig(executor=Replaying(recording), run_id="r")
     again = await Runner.run(agent(), "Hi", run_config=replay)
     assert first.usage == again.usage == Usage(requests=2, input_tokens=23, output_tokens=10)
+
+
+async def test_replayed_failure_of_a_tool_leaves_the_same_agent_calls() -> None:
+    """A step that is replayed takes no time, so its outcome is there before an agent is called."""
+    recording = Recording()
+
+    @tool(on_error="raise")
+    async def fail() -> str:
+        raise LookupError("gone")
+
+    results: list[Any] = []
+    for executor in (recording, Replaying(recording)):
+        helper = Agent("helper", model=ScriptedHandler([])).as_tool()
+        calls = [call("fail", id="f"), call("helper", {"input": "Go"}, id="h")]
+        agent = Agent("A", model=ScriptedHandler([calls]), tools=[fail, helper])
+        with pytest.raises(ToolError) as caught:
+            await Runner.run(
+                agent,
+                "Hi",
+                max_turns=1,
+                run_config=RunConfig(executor=executor, run_id="r", on_limit="raise"),
+            )
+        results.append(caught.value.result)
+    assert "none is left for tool 'helper'" in answers_of(results[0])[1]
+    assert answers_of(results[1]) == answers_of(results[0])
+
+
+async def test_failed_attempts_of_a_replayed_model_call_are_counted_again() -> None:
+    """The last attempt failed as well, so no reply counts for it."""
+
+    async def fail(request: Request) -> str:
+        raise RateLimited("busy", status=429, retryable=True)
+
+    journal, usages = Journal(), list[Usage]()
+    retry = Retry(attempts=3, sleep=anyio.sleep, first_delay=0)
+    for _ in range(2):
+        helper = Agent("helper", model=function_handler(fail)).as_tool()
+        agent = Agent(
+            "A", model=ScriptedHandler([call("helper", {"input": "Go"}, id="h"), "Sorry."]), tools=[helper]
+        )
+        config = RunConfig(executor=journal, run_id="r", retry=retry)
+        usages.append((await Runner.run(agent, "Hi", run_config=config)).usage)
+    assert usages[0].requests == 5
+    assert usages[1] == usages[0]
 
 
 def breaking(script: list[Any], **settings: Any) -> Agent:

@@ -25,7 +25,7 @@ from routelock.handlers.function_handler import FunctionHandler
 from routelock.handlers.port import Handler, Request, copy_of
 from routelock.handlers.retry import attempts
 from routelock.handoff_request import recordable
-from routelock.run.executor import Call
+from routelock.run.executor import Call, Executor
 from routelock.run.frames import earliest_deadline, time_left
 from routelock.run.result import Shown
 from routelock.run.run import Run
@@ -141,7 +141,25 @@ def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
     if (executor := run.config.executor) is None:
         return made()
     call = Call(run.run_id, _step_key(run), "model", _step_arguments(run, request))
-    return executor.stream(call, lambda _: made())
+    return _by_executor(run, executor, call, made)
+
+
+async def _by_executor(
+    run: Run, executor: Executor, call: Call, make: Callable[[], AsyncGenerator[HandlerEvent]]
+) -> AsyncGenerator[HandlerEvent]:
+    """Make the model call as a step; a replayed step begins its further attempts, as a new one does."""
+    is_replayed = True
+
+    def body(_: Call) -> AsyncGenerator[HandlerEvent]:
+        nonlocal is_replayed
+        is_replayed = False
+        return make()
+
+    async with aclosing(executor.stream(call, body)) as events:
+        async for event in events:
+            yield event
+            if is_replayed and isinstance(event, AttemptFailed):
+                run.begin_attempt()
 
 
 def _step_key(run: Run) -> str:

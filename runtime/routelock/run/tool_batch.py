@@ -68,6 +68,11 @@ class _Batch:
         self._running: dict[str, anyio.CancelScope] = {}
         self._skipped: set[str] = set()
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether calls wait for one another, see ``RunConfig.tools_at_once``."""
+        return self._slots is not None
+
     async def admit(self, call: ToolCall) -> None:
         """Wait for a slot, and mark the call as skipped if the run is ending. `carry_out` has to follow."""
         if self._slots is not None:
@@ -168,12 +173,9 @@ async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> Asyn
     batch, noted = _Batch(run, take, calls), len(run.report.errors)
     try:
         sub_runs = prepare_sub_runs(run, of_agents)
-        if sub_runs and not run.stream:
-            await _run_with_agents(batch, plain, sub_runs, events)
-            return
-        if plain:
-            await _run_plain(batch, plain)
-        for one in sub_runs:
+        streamed = [one for one in sub_runs if run.stream and one.inner is not None]
+        await _run_together(batch, plain, [one for one in sub_runs if one not in streamed], events)
+        for one in streamed:
             async with aclosing(batch.stream(one, events)) as happening:
                 async for event in happening:
                     yield event
@@ -191,7 +193,7 @@ def _in_call_order(errors: Sequence[Problem], calls: _Calls) -> Sequence[Problem
     return sorted(errors, key=lambda each: places.get(each.call_id or "", -1))
 
 
-async def _run_with_agents(batch: _Batch, plain: _Calls, sub_runs: Sequence[SubRun], events: Events) -> None:
+async def _run_together(batch: _Batch, plain: _Calls, sub_runs: Sequence[SubRun], events: Events) -> None:
     """Run tools and agents at the same time, without the events of the sub-runs."""
     run = batch.run
 
@@ -202,13 +204,30 @@ async def _run_with_agents(batch: _Batch, plain: _Calls, sub_runs: Sequence[SubR
     works = [(one.call, one.tool, partial(answer, one)) for one in sub_runs]
     if run.config.executor is None:
         await _run_here(batch, [*_works(batch, plain), *works])
+    else:
+        await _run_by_executor(batch, plain, works)
+
+
+async def _run_by_executor(
+    batch: _Batch, plain: _Calls, agents: Sequence[tuple[ToolCall, Tool, _Work]]
+) -> None:
+    """Run tools as steps of the executor, and agents beside them.
+
+    A step that is replayed takes no time. So which agents start may not depend on when a tool ends: all of
+    them are admitted before, or after the tools if only so many calls may run at once.
+    """
+    if batch.is_limited:
+        await _run_plain(batch, plain)
+        await run_all([partial(batch.carry_out_in_turn, *each) for each in agents])
         return
-    jobs: list[Callable[[], Coroutine[Any, Any, None]]] = [
-        partial(batch.carry_out_in_turn, *each) for each in works
-    ]
-    if plain:
-        jobs.insert(0, partial(_run_plain, batch, plain))
-    await run_all(jobs)
+    for call, *_ in agents:
+        await batch.admit(call)
+
+    async def later(call: ToolCall, tool: Tool, work: _Work) -> None:
+        await anyio.lowlevel.checkpoint()  # the tools are admitted first, too
+        await batch.carry_out(call, tool, work)
+
+    await run_all([partial(_run_plain, batch, plain), *(partial(later, *each) for each in agents)])
 
 
 def _works(batch: _Batch, calls: _Calls) -> list[tuple[ToolCall, Tool, _Work]]:
@@ -223,10 +242,9 @@ async def _run_here(batch: _Batch, works: Sequence[tuple[ToolCall, Tool, _Work]]
 
 
 async def _run_plain(batch: _Batch, calls: _Calls) -> None:
-    """Run tools that are not agents, through the app's executor if there is one."""
-    run = batch.run
-    if (executor := run.config.executor) is None:
-        await _run_here(batch, _works(batch, calls))
+    """Run tools that are not agents, as steps of the app's executor."""
+    run, executor = batch.run, batch.run.config.executor
+    if executor is None or not calls:
         return
     by_key = {step_key(run, each[1], each[0]): each for each in _works(batch, calls)}
 
