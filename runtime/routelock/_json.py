@@ -28,6 +28,7 @@ __all__ = [
     "MAX_DEPTH",
     "VERSION_KEY",
     "AnyObject",
+    "AnyValue",
     "Compress",
     "OrDefault",
     "check_json",
@@ -90,6 +91,17 @@ class AnyObject:
         from pydantic_core import core_schema  # noqa: PLC0415 - see `routelock.tools.schema`
 
         return core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema())
+
+
+class AnyValue:
+    """In `Annotated`: let pydantic pass any value here, because other code checks it."""
+
+    __slots__ = ()
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> Any:
+        from pydantic_core import core_schema  # noqa: PLC0415
+
+        return core_schema.any_schema()
 
 
 class OrDefault:

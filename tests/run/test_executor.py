@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -25,12 +25,15 @@ from routelock.errors import (
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.port import Request
 from routelock.handlers.retry import Retry
+from routelock.history.messages import Message
 from routelock.run.executor import Call, Executor, InProcess, Outcome
 from routelock.testing import ScriptedHandler, call
 from routelock.tools.tool import ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
+
+HI: Message = {"role": "assistant", "content": "Hi"}
 
 
 async def play(scene: Scene, executor: Executor, stage: Stage) -> tuple[dict[str, Any], str]:
@@ -187,6 +190,40 @@ async def test_failed_attempts_of_a_replayed_model_call_are_counted_again() -> N
         usages.append((await Runner.run(agent, "Hi", run_config=config)).usage)
     assert usages[0].requests == 5
     assert usages[1] == usages[0]
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        MessageDone(message=cast(Any, None)),
+        MessageDone(message=cast(Any, 3)),
+        MessageDone(message=cast(Any, object())),
+        MessageDone(message=cast(Any, {"role": "assistant", "content": object()})),
+        MessageDone(message=cast(Any, {"role": "assistant", "content": "Hi", 3: 4})),
+        MessageDone(message=cast(Any, {"role": "assistant", "content": "Hi", "tags": {1, 2}})),
+        MessageDone(message=HI, usage=cast(Any, "lots")),
+        MessageDone(message=HI, usage=Usage(requests=1, input_tokens=cast(Any, "3"))),
+        MessageDone(message=HI, finish_reason=cast(Any, 3), model=cast(Any, b"m"), response_id=cast(Any, 7)),
+    ],
+)
+async def test_defective_reply_of_a_handler_has_the_same_end_when_replayed(done: MessageDone) -> None:
+    class Defective:
+        name = "defective"
+
+        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+            yield done
+
+    journal, ends = Journal(), list[Any]()
+    for executor in (None, journal, journal):
+        config = RunConfig(executor=executor, run_id="r", fallback=True)
+        agent = Agent("A", model=Defective(), handlers=[ScriptedHandler(["From the other one."])])
+        try:
+            result = await Runner.run(agent, "Hi", run_config=config)
+            ends.append((result.final_output, result.usage, len(result.warnings)))
+        except HandlerError as error:
+            ends.append((type(error), "gave a reply in turn 1 with" in str(error), error.result.usage))
+    assert ends[0] == ends[1] == ends[2]
+    assert journal.made == 1
 
 
 def breaking(script: list[Any], **settings: Any) -> Agent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from routelock._json import AnyObject
+from routelock._json import AnyValue
 from routelock.history.messages import Message
 from routelock.usage import Usage
 
@@ -53,7 +53,7 @@ class MessageDone:
     """The complete reply of one model call. Every handler ends with exactly one."""
 
     type: ClassVar[Literal["message_done"]] = "message_done"
-    message: Annotated[Message, AnyObject()]
+    message: Annotated[Message, AnyValue()]
     usage: Usage | None = None
     """The usage of this call, with ``requests`` = 1; None if the handler does not know it."""
     finish_reason: str | None = None

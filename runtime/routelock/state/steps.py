@@ -19,9 +19,11 @@ from routelock import errors
 from routelock.errors import HandlerError, HandoffTimeout, ProviderError, RoutelockError
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.replies import reply_problem
+from routelock.handoff_request import recordable
 from routelock.run.executor import Call, Executor, Outcome
 from routelock.tools.invoke import reason_of
 from routelock.tools.tool import LOST
+from routelock.usage import Usage, is_usage
 
 __all__ = ["ModelStep", "ReplayedSteps", "recorded_error"]
 
@@ -29,6 +31,9 @@ __all__ = ["ModelStep", "ReplayedSteps", "recorded_error"]
 _OF_PROVIDERS = ("status", "retry_after", "provider", "model", "retryable")
 
 _OF_TIMEOUTS = ("call_id", "asked")
+
+_NO_USAGE = Usage(requests=-1)
+"""Stands for a usage that is not valid; a run that reads it warns and counts the call as estimated."""
 
 _LOST: Outcome = {**LOST.envelope(), "stop": False}
 
@@ -115,7 +120,7 @@ class ModelStep(_Attempt):
         """Return it as JSON text."""
         text = self._unfinished()
         kept = replace(self, text=["".join(text)] if text else [])
-        return json.dumps(_adapter().dump_python(kept, by_alias=True, exclude_defaults=True))
+        return json.dumps(_adapter().dump_python(kept, by_alias=True, exclude_defaults=True), default=str)
 
     def note(self, event: HandlerEvent) -> None:
         """Add the next event."""
@@ -127,7 +132,7 @@ class ModelStep(_Attempt):
         elif isinstance(event, TextDelta):
             self.text.append(event.text)
         elif isinstance(event, MessageDone):
-            self.done = event
+            self.done = _recordable_reply(event)
         elif not self.text:
             self.text.append("")  # no text to keep, but something was shown
 
@@ -135,6 +140,24 @@ class ModelStep(_Attempt):
         """Return the events before the error, if there is one."""
         before = [event for attempt in self.attempts for event in attempt.events()]
         return [*before, *_Attempt.events(self)]
+
+
+def _recordable_reply(done: MessageDone) -> MessageDone:
+    """Return a reply in JSON types; a replay finds the same defects in it."""
+    if reply_problem(message := done.message) is not None:
+        changed: Any = recordable(message)
+        message = changed if reply_problem(changed) else cast(Any, repr(message))
+    return MessageDone(
+        message=message,
+        usage=done.usage if done.usage is None or is_usage(done.usage) else _NO_USAGE,
+        finish_reason=_text(done.finish_reason),
+        model=_text(done.model),
+        response_id=_text(done.response_id),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 @functools.cache
