@@ -44,6 +44,7 @@ __all__ = [
     "misfits",
     "own_copy",
     "prefix_errors",
+    "recordable",
     "sendable",
     "sendable_json",
     "unshared",
@@ -371,6 +372,16 @@ _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
+def recordable(value: object) -> Any:
+    """Return a value as JSON data, for a journal. A value without a JSON form becomes text."""
+    from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
+
+    try:
+        return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))
+    except ValueError:  # it refers to itself, or has text that is no valid Unicode
+        return repr(value)
+
+
 def integral(value: object) -> object:
     """Return JSON data with an int for each whole float: some readers turn 7 into 7.0."""
     return _rebuilt(value, lambda each: int(each) if isinstance(each, float) and each.is_integer() else each)
@@ -463,8 +474,15 @@ def _too_deep(max_depth: int) -> str:
     return f"more than {max_depth} lists and objects inside one another"
 
 
+# -- copies --
+
+# There are three, because their data differ. In JSON data every mapping becomes a dict. In data of the app
+# an object stays itself, such as a connection or a mapping of its own. Of a result that code of the app may
+# edit, the objects are copied as well.
+
+
 def detached(value: T) -> T:
-    """Return a copy of JSON data that shares no dict and no list with it."""
+    """Return a copy of JSON data that shares no dict and no list with it; any mapping becomes a dict."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         return cast(T, {key: detached(each) for key, each in fields.items()})

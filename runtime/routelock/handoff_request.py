@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
 
+from routelock._json import recordable
 from routelock._tool_names import capable_name, in_order
 from routelock.errors import ConfigError, HandoffStateError
 
-__all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "is_seconds", "recordable"]
+__all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "is_seconds"]
 
 
 class HandoffStatus(StrEnum):
@@ -279,13 +280,3 @@ class HandoffRequest:
         if (snapshot := fields.get("context_snapshot")) is not None:
             fields["context_snapshot"] = b64decode(snapshot)
         return cls(**fields)
-
-
-def recordable(value: object) -> Any:
-    """Return a value as JSON data, for a journal. A value without a JSON form becomes text."""
-    from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
-
-    try:
-        return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))
-    except ValueError:  # it refers to itself, or has text that is no valid Unicode
-        return repr(value)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import anyio
 
 from routelock._concurrency import open_group
-from routelock._json import detached
+from routelock._json import detached, recordable
 from routelock.errors import HandlerError, ProviderTimeout
 from routelock.handlers.events import (
     AttemptFailed,
@@ -24,7 +24,6 @@ from routelock.handlers.events import (
 from routelock.handlers.function_handler import FunctionHandler
 from routelock.handlers.port import Handler, Request, copy_of
 from routelock.handlers.retry import attempts
-from routelock.handoff_request import recordable
 from routelock.run.executor import Call, Executor
 from routelock.run.frames import earliest_deadline, time_left
 from routelock.run.result import Shown
