@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from routelock._callables import call_user_code, error_text
-from routelock._concurrency import ask_all
+from routelock._concurrency import ask_all, in_time
 from routelock._json import detached
 from routelock.agents.offer import OfferedTools, offer_tools
 from routelock.errors import (
@@ -74,7 +74,6 @@ from routelock.run.model_call import Check, call_model
 from routelock.run.prompt import system_message
 from routelock.run.result import Shown
 from routelock.run.run import Run
-from routelock.run.timeouts import in_time
 from routelock.run.tool_calls import Answered, answer_calls, asked_for, failed_handoff
 from routelock.tools.invoke import NoTextError, to_text
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import anyio
 
-from routelock._concurrency import open_group
+from routelock._concurrency import in_time, open_group
 from routelock._json import detached, recordable
 from routelock.errors import HandlerError, ProviderTimeout
 from routelock.handlers.events import (
@@ -28,7 +28,6 @@ from routelock.run.executor import Call, Executor
 from routelock.run.frames import earliest_deadline, time_left
 from routelock.run.result import Shown
 from routelock.run.run import Run
-from routelock.run.timeouts import in_time
 from routelock.usage import is_usage
 
 __all__ = ["Check", "call_model"]
