@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 __all__ = [
+    "LINE_ENDS",
     "MAX_BYTES",
     "MAX_DEPTH",
     "VERSION_KEY",
@@ -364,12 +365,13 @@ def json_line(value: object) -> str:
     Line separators of Unicode are escaped, and what has no JSON form is written as its ``str``.
     """
     line = _to_json(value)
-    return line if line.isascii() else line.translate(_LINE_ENDS)
+    return line if line.isascii() else line.translate(LINE_ENDS)
 
 
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
-_LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+"""The letters that some readers take for the end of a line, with their escapes in JSON."""
 
 
 def recordable(value: object) -> Any:
