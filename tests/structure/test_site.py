@@ -93,6 +93,15 @@ def test_a_how_to_page_is_short_and_begins_with_its_tasks(page: str) -> None:
     assert re.search(r"^I want to\n\n(?:[*] .*\[.+?\]\(.+?\).*\n(?:  .+\n)*)+", before_first_heading, re.M)
 
 
+@pytest.mark.parametrize(
+    "page", [*_how_to_pages(), *(p for p in PAGES if p.startswith(("concepts/", "tutorial/")))]
+)
+def test_a_sentence_names_its_subject(page: str) -> None:
+    """The run, the model, the caller: not "whoever" or "somebody", for which a reader has to guess."""
+    text = _CODE.sub("", (DOCS / page).read_text("utf-8"))
+    assert re.findall(r"(?i)\b(?:whoever|nobody|somebody|anybody)\b", text) == []
+
+
 def test_written_files_are_up_to_date() -> None:
     """docs/llms-full.txt, and the README for the package index."""
     script = runpy.run_path(str(REPO / "scripts" / "write_docs.py"))
