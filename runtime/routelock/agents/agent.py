@@ -319,7 +319,7 @@ class Agent(Generic[T]):
     ) -> Tool:
         """Return a tool with which another agent calls this one and stays active.
 
-        The agent answers in a sub-run, see "Agents as tools" in docs/agents.md. It sees only what the model
+        The agent answers in a sub-run, see docs/agents-as-tools.md. It sees only what the model
         passes, and its final output is the result of the call.
 
         Args:

@@ -51,7 +51,7 @@ class Play:
     error: RoutelockError | None = None
 
     def was_cut_short(self) -> bool:
-        """Whether time was up for an agent that was asked, or for a tool beside it (docs/agents.md)."""
+        """Whether an agent, or a tool beside it, ran out of time (docs/agents-as-tools.md)."""
         cut = any(item.message.get("content") == CUT_OFF.output for item in self.result.items)
         nested = self.result.nested.values()
         return any(inner.stop_reason == "unfinished" for inner in nested) or (cut and bool(nested))
