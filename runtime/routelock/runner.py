@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from routelock._peer_names import RUN_KEYWORDS, hint_keywords
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
 from routelock.errors import ConfigError
@@ -29,6 +30,7 @@ class Runner:
     """Runs agents. All three methods run the same loop and give the same result."""
 
     @staticmethod
+    @hint_keywords(RUN_KEYWORDS)
     async def run(
         starting_agent: Agent[T],
         input: RunInput | RunState,
@@ -64,6 +66,7 @@ class Runner:
         return await finish(_prepared(run, session, input, handle))
 
     @staticmethod
+    @hint_keywords(RUN_KEYWORDS)
     def run_sync(
         starting_agent: Agent[T],
         input: RunInput | RunState,
@@ -91,6 +94,7 @@ class Runner:
         return asyncio.run(finish(_prepared(run, session, input, handle)))
 
     @staticmethod
+    @hint_keywords(RUN_KEYWORDS)
     def run_streamed(
         starting_agent: Agent[T],
         input: RunInput | RunState,

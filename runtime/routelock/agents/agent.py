@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any, Generic, cast, get_args
 from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
+from routelock._peer_names import AGENT, AGENT_KEYWORDS, hint_attributes, hint_keywords
 from routelock._tool_names import frozen_list, slug
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.offer import OfferedTools, fixed_offer
@@ -60,6 +62,9 @@ __all__ = [
 Each = TypeVar("Each")
 
 LISTS = ("tools", "handlers", "skills", "handoffs", "capabilities", "input_guardrails", "output_guardrails")
+
+_MODEL_NAME = re.compile(r"[a-z_-]+[:/][^\s/]\S*")
+"""A name such as ``openai:gpt-4o``, which is the first argument of agents in other libraries."""
 
 HANDOFF_HOOKS = ("on_handoff_request", "on_handoff_received")
 
@@ -229,6 +234,8 @@ def _as_handoff(given: Agent[Any] | Handoff | Handler | str) -> Handoff:
     return given if isinstance(given, Handoff) else Handoff(target=given)
 
 
+@hint_attributes(AGENT)
+@hint_keywords(AGENT_KEYWORDS)
 @dataclass(frozen=True, eq=False)
 class Agent(Generic[T]):
     """An agent: instructions, a model, tools, and the targets of its handoffs.
@@ -519,9 +526,10 @@ def check_model(agent: Agent[Any], model: object = None) -> None:
     """
     model = agent.model if model is None else model
     if model is None and not agent.registered.handlers:
+        swapped = " The first argument of Agent is its name." if _MODEL_NAME.fullmatch(agent.name) else ""
         raise NoHandlerError(
             f"Agent {agent.name!r} has no model. Give it one, such as Agent(..., model='openai/gpt-4o'), "
-            "or handlers=[...], or set RunConfig(model=...) for the whole run."
+            f"or handlers=[...], or set RunConfig(model=...) for the whole run.{swapped}"
         )
     if not (model is None or isinstance(model, str) or is_handler(model)):
         raise ConfigError(
