@@ -64,6 +64,7 @@ RUN_KEYWORDS: Final[Mapping[str, str]] = {
     "debug": "run_config=RunConfig(trace=...)",
     "deps": "context=, which tools read as ctx.context",
     "error_handlers": "run_config=RunConfig(on_limit=...)",
+    "event_stream_handler": "Runner.run_streamed(...)",
     "limits": "run_config=RunConfig(limits=...)",
     "message_history": "the messages as input: [*earlier.to_input_list(), message]",
     "messages": "the messages as input, which is the second argument",
@@ -74,6 +75,7 @@ RUN_KEYWORDS: Final[Mapping[str, str]] = {
     "previous_response_id": "session=Session(...)",
     "stream": "Runner.run_streamed(...)",
     "thread_id": "session=Session(thread_id, ...)",
+    "timeout": "run_config=RunConfig(timeout=...)",
     "usage_limits": "run_config=RunConfig(limits=Limits(...))",
     "user_prompt": "the text as input, which is the second argument",
 }

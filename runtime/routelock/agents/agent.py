@@ -99,6 +99,11 @@ def agent_problems(agent: Any) -> list[ConfigError]:
         f"{where}: {name} must be a list, {_list_problem(each)}" for name, each in lists if not is_list(each)
     ]
     wrong += _tool_problems(agent, where) + [f"{where}: {each}" for each in guardrail_problems(agent)]
+    wrong += [
+        f"{where}: capabilities are names, not {each!r:.80}"
+        for each in as_list(agent.capabilities)
+        if not isinstance(each, str)
+    ]
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
     if (hooks := agent.hooks) is not None and not _are_agent_hooks(hooks):
