@@ -161,3 +161,15 @@ async def test_function_that_returns_an_agent_is_no_handoff() -> None:
         "Tool 'transfer_to_refunds' ran, but its result cannot be shown: an agent is no result: put it into "
         "handoffs, or return HandoffRequest('refunds')."
     )
+
+
+def test_context_variables_are_not_asked_of_the_model() -> None:
+    """Swarm fills them in; here the model would make them up."""
+
+    def order(context_variables: dict[str, Any], item: str) -> str:
+        """Order something."""
+        return item
+
+    wrong = "tool 'order' would ask the model for context_variables.*take a parameter ctx: RunContext"
+    with pytest.raises(ConfigError, match=wrong):
+        Agent("a", tools=[order])

@@ -39,6 +39,7 @@ from routelock.scopes import Scope, permits
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import NeedsApproval
 from routelock.tools.decorators import is_function, tool, with_functions
+from routelock.tools.invoke import PythonCall
 from routelock.tools.schema import JsonType
 from routelock.tools.tool import IsEnabled, OnError, Tool
 
@@ -144,6 +145,13 @@ def guardrail_problems(declared: Any) -> list[str]:
 def _tool_problems(agent: Any, where: str) -> list[str]:
     tools: list[Any] = as_list(agent.tools)
     wrong = [f"{where}: {_tool_problem(tool)}" for tool in tools if not isinstance(tool, Tool)]
+    wrong += [
+        f"{where}: tool {tool.name!r} would ask the model for context_variables, which Swarm fills in; take "
+        "a parameter ctx: RunContext instead, and read ctx.context"
+        for tool in tools
+        if isinstance(tool, Tool) and isinstance(tool.on_invoke_tool, PythonCall)
+        if "context_variables" in tool.params_json_schema["properties"]
+    ]
     return wrong + [
         f"{where}: tool {tool.name!r} calls an agent: give the guardrails to that agent"
         for tool in tools
