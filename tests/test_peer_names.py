@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
-from routelock import Agent, RunContext, Runner, RunResult, handoff
+from routelock import Agent, RunConfig, RunContext, Runner, RunResult, function_tool, handoff, tool
 from routelock._peer_names import (
     AGENT,
     AGENT_KEYWORDS,
+    CONFIG_KEYWORDS,
     CONTEXT,
+    FUNCTION_TOOL_KEYWORDS,
     HANDOFF_KEYWORDS,
     RESULT,
     RUN_KEYWORDS,
+    TOOL_KEYWORDS,
     hint_attributes,
     hint_keywords,
 )
@@ -79,6 +82,19 @@ def test_keyword_of_a_run_is_named(start: Callable[..., Any], keyword: str) -> N
     assert note == f"Instead of {keyword}=, write context=, which tools read as ctx.context."
 
 
+def test_keyword_of_the_settings_of_a_run_is_named() -> None:
+    (note,) = notes_of(RunConfig, max_turns=3)
+    assert note == "Instead of max_turns=, write Runner.run(..., max_turns=...), or limits=Limits(turns=...)."
+
+
+@pytest.mark.parametrize(
+    ("decorator", "keyword", "ours"),
+    [(tool, "name_override", "name="), (function_tool, "name", "name_override=")],
+)
+def test_keyword_of_a_tool_is_named(decorator: Callable[..., Any], keyword: str, ours: str) -> None:
+    assert notes_of(decorator, **{keyword: "x"}) == [f"Instead of {keyword}=, write {ours}."]
+
+
 async def test_keyword_of_an_async_run_is_named() -> None:
     run: Any = Runner.run
     with pytest.raises(TypeError) as raised:
@@ -108,7 +124,10 @@ def test_type_error_from_within_has_no_note() -> None:
     ("function", "names"),
     [
         (Agent, AGENT_KEYWORDS),
+        (RunConfig, CONFIG_KEYWORDS),
+        (function_tool, FUNCTION_TOOL_KEYWORDS),
         (handoff, HANDOFF_KEYWORDS),
+        (tool, TOOL_KEYWORDS),
         (Runner.run, RUN_KEYWORDS),
         (Runner.run_sync, RUN_KEYWORDS),
         (Runner.run_streamed, RUN_KEYWORDS),

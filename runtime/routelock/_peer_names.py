@@ -14,10 +14,13 @@ from typing import Any, Final, TypeVar, cast
 __all__ = [
     "AGENT",
     "AGENT_KEYWORDS",
+    "CONFIG_KEYWORDS",
     "CONTEXT",
+    "FUNCTION_TOOL_KEYWORDS",
     "HANDOFF_KEYWORDS",
     "RESULT",
     "RUN_KEYWORDS",
+    "TOOL_KEYWORDS",
     "hint_attributes",
     "hint_keywords",
 ]
@@ -56,6 +59,18 @@ HANDOFF_KEYWORDS: Final[Mapping[str, str]] = {
 }
 """Keywords of the functions that make handoffs."""
 
+CONFIG_KEYWORDS: Final[Mapping[str, str]] = {
+    "context": "Runner.run(..., context=...)",
+    "group_id": "conversation_id=",
+    "max_turns": "Runner.run(..., max_turns=...), or limits=Limits(turns=...)",
+    "model_provider": "model=, which takes a handler",
+    "recursion_limit": "Runner.run(..., max_turns=...)",
+    "temperature": "model_settings={'temperature': ...}",
+    "tracing_disabled": "nothing: a run is traced only with trace=",
+    "workflow_name": "nothing: a run is traced only with trace=",
+}
+"""Keywords of the settings of a run."""
+
 RUN_KEYWORDS: Final[Mapping[str, str]] = {
     "agent": "the agent as the first argument",
     "config": "run_config=RunConfig(...)",
@@ -80,6 +95,22 @@ RUN_KEYWORDS: Final[Mapping[str, str]] = {
     "user_prompt": "the text as input, which is the second argument",
 }
 """Keywords of the methods that start a run."""
+
+TOOL_KEYWORDS: Final[Mapping[str, str]] = {
+    "description_override": "description=",
+    "failure_error_function": "on_error=",
+    "name_override": "name=",
+    "strict_mode": "strict=",
+}
+"""Keywords of ``function_tool`` where ``tool`` has its own names."""
+
+FUNCTION_TOOL_KEYWORDS: Final[Mapping[str, str]] = {
+    "description": "description_override=",
+    "name": "name_override=",
+    "on_error": "failure_error_function=",
+    "strict": "strict_mode=",
+}
+"""The other way around."""
 
 CONTEXT: Final[Mapping[str, str]] = {
     "configurable": "context",
@@ -131,13 +162,16 @@ def hint_keywords(names: Mapping[str, str]) -> Callable[[Named], Named]:
     """
 
     def decorate(named: Named) -> Named:
-        if isinstance(named, type):
-            made: Any = named
-            made.__init__ = _with_note(made.__init__, names)
-            return named
-        return cast("Named", _with_note(named, names))
+        note = _with_note_of_init if inspect.isclass(named) else _with_note
+        return cast("Named", note(named, names))
 
     return decorate
+
+
+def _with_note_of_init(named: Any, names: Mapping[str, str]) -> Any:
+    """Decorate the ``__init__`` of a class, and return the class."""
+    named.__init__ = _with_note(named.__init__, names)
+    return named
 
 
 def _with_note(function: Callable[..., Any], names: Mapping[str, str]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeGuard, overload
 
+from routelock._peer_names import FUNCTION_TOOL_KEYWORDS, TOOL_KEYWORDS, hint_keywords
 from routelock.errors import ConfigError
 from routelock.guardrails import ToolGuardrail
 from routelock.scopes import Scope
@@ -54,6 +55,7 @@ def tool(
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
+@hint_keywords(TOOL_KEYWORDS)
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -155,6 +157,7 @@ def function_tool(
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
+@hint_keywords(FUNCTION_TOOL_KEYWORDS)
 def function_tool(
     function: Callable[..., Any] | None = None,
     /,
