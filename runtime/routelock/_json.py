@@ -264,6 +264,19 @@ def _complaint(kind: str, message: str) -> str:
     return kind.replace("_", " ") if quotes else plain(message, 100)
 
 
+def may_need_repair(value: object) -> bool:
+    """Whether JSON data may hold NaN, infinity or half a surrogate pair, see `finite` and `sendable`.
+
+    Python shows each of them with certain letters, in C, which is faster than to look at each value. Other
+    texts with these letters are rare enough.
+    """
+    try:
+        shown = repr(value)
+    except Exception:  # nested too deep, or an object that cannot be shown
+        return True
+    return "nan" in shown or "inf" in shown or r"\ud" in shown
+
+
 def sendable(value: T) -> T:
     """Return JSON data with U+FFFD for each half of a surrogate pair, which UTF-8 cannot encode.
 

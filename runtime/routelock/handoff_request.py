@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, cast
 
 from routelock._json import recordable
@@ -57,34 +58,52 @@ _NEXT: Mapping[HandoffStatus, Sequence[HandoffStatus]] = {
 
 _STATUSES: Mapping[str, HandoffStatus] = {status.value: status for status in HandoffStatus}
 
-_Kind = tuple[str, Any, str]
-"""The name of a field, its type, and the name of the type in errors."""
 
-_OF_A_RESPONSE: Sequence[_Kind] = (
-    ("handoff_id", str, "text"),
-    ("rejection_reason", str | None, "text"),
-    ("metadata", Mapping, "a dict"),
-    ("from_agent", str, "text"),
+class _Kinds:
+    """The type of each field of a declaration, and the name of the type in errors."""
+
+    __slots__ = ("_kinds", "_types", "_values_of")
+
+    def __init__(self, kinds: Mapping[str, tuple[Any, str]]) -> None:
+        self._kinds = kinds
+        self._types = [kind for kind, _ in kinds.values()]
+        self._values_of = attrgetter(*kinds)
+
+    def check(self, declaration: object) -> None:
+        """Raise a `ConfigError` if a field has another type."""
+        values = self._values_of(declaration)
+        if all(map(isinstance, values, self._types)):
+            return
+        for (name, (kind, what)), value in zip(self._kinds.items(), values, strict=True):
+            if not isinstance(value, kind):
+                raise _wrong_kind(declaration, name, what)
+
+
+def _wrong_kind(declaration: object, name: str, what: str) -> ConfigError:
+    value = getattr(declaration, name)
+    return ConfigError(f"The {name} of a {type(declaration).__name__} must be {what}, not {value!r:.80}.")
+
+
+_OF_A_RESPONSE = _Kinds(
+    {
+        "handoff_id": (str, "text"),
+        "rejection_reason": (str | None, "text"),
+        "metadata": (Mapping, "a dict"),
+        "from_agent": (str, "text"),
+    }
 )
-_OF_A_REQUEST: Sequence[_Kind] = (
-    ("reason", str | None, "text"),
-    ("message", str | None, "text"),
-    ("from_agent", str, "text"),
-    ("request_id", str, "text"),
-    ("preserve_context", bool, "True or False"),
-    ("priority", int, "a whole number"),
-    ("metadata", Mapping, "a dict"),
-    ("context_snapshot", bytes | None, "bytes"),
+_OF_A_REQUEST = _Kinds(
+    {
+        "reason": (str | None, "text"),
+        "message": (str | None, "text"),
+        "from_agent": (str, "text"),
+        "request_id": (str, "text"),
+        "preserve_context": (bool, "True or False"),
+        "priority": (int, "a whole number"),
+        "metadata": (Mapping, "a dict"),
+        "context_snapshot": (bytes | None, "bytes"),
+    }
 )
-
-
-def _check_kinds(declaration: object, kinds: Sequence[_Kind]) -> None:
-    for name, kind, what in kinds:
-        value = getattr(declaration, name)
-        is_kind = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-        if not is_kind:
-            whose = type(declaration).__name__
-            raise ConfigError(f"The {name} of a {whose} must be {what}, not {value!r:.80}.")
 
 
 def _are_names(given: object) -> bool:
@@ -119,7 +138,7 @@ class HandoffResponse:
         if status is None:
             raise ConfigError(f"The status of a HandoffResponse must be a HandoffStatus, not {given!r:.80}.")
         object.__setattr__(self, "status", status)
-        _check_kinds(self, _OF_A_RESPONSE)
+        _OF_A_RESPONSE.check(self)
         object.__setattr__(self, "metadata", dict(self.metadata))
 
     @property
@@ -200,7 +219,9 @@ class HandoffRequest:
         if self.timeout is not None and not is_seconds(self.timeout):
             what = "seconds, more than 0, or None"
             raise ConfigError(f"The timeout of a HandoffRequest must be {what}, not {self.timeout!r:.80}.")
-        _check_kinds(self, _OF_A_REQUEST)
+        _OF_A_REQUEST.check(self)
+        if isinstance(self.priority, bool):
+            raise _wrong_kind(self, "priority", "a whole number")
         object.__setattr__(self, "capabilities_required", in_order(self.capabilities_required))
         object.__setattr__(self, "metadata", dict(self.metadata))
 

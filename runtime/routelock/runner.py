@@ -12,10 +12,11 @@ from routelock.agents.hooks import RunHooks
 from routelock.errors import ConfigError
 from routelock.history.messages import RunInput
 from routelock.run.config import RunConfig
+from routelock.run.loop import finish
 from routelock.run.result import RunResult
 from routelock.run.run import Run
 from routelock.run.start import DEFAULT_MAX_TURNS, is_state, start
-from routelock.run.stream import RunHandle, RunStream, finish
+from routelock.run.stream import RunHandle, RunStream
 
 if TYPE_CHECKING:
     from routelock.sessions.session import Session

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
+from operator import add, attrgetter
 from typing import Any, TypeVar, cast
 
 from typing_extensions import TypeIs
@@ -43,18 +44,15 @@ class Usage:
         if not other.requests and other == NO_USAGE:
             return self
         known = self.cost is not None and other.cost is not None
-        return Usage(
-            requests=self.requests + other.requests,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
-            estimated=self.estimated or other.estimated,
-        )
+        cost = (self.cost or 0.0) + (other.cost or 0.0) if known else None
+        requests, given, written, cached, reasoning = map(add, _counts_of(self), _counts_of(other))
+        return Usage(requests, given, written, cached, reasoning, cost, self.estimated or other.estimated)
 
 
 NO_USAGE = Usage()
+
+_counts_of = attrgetter("requests", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+"""Returns the first five fields of a `Usage`."""
 
 
 def is_usage(value: object) -> TypeIs[Usage]:
@@ -62,8 +60,8 @@ def is_usage(value: object) -> TypeIs[Usage]:
     if not isinstance(value, Usage):
         return False
     try:
-        tokens = value.input_tokens + value.output_tokens + value.cached_tokens + value.reasoning_tokens
-        return 0 <= tokens + value.requests + (value.cost or 0.0) < inf
+        total: float = sum(_counts_of(value)) + (value.cost or 0.0)
+        return 0 <= total < inf
     except TypeError:
         return False
 

@@ -16,6 +16,7 @@ from thoroughness import examples
 
 from routelock import function_handler
 from routelock.errors import ConnectionFailed, HandlerError, IncompleteResponse
+from routelock.handlers.collector import Collector
 from routelock.handlers.events import (
     AttemptFailed,
     HandlerEvent,
@@ -25,7 +26,6 @@ from routelock.handlers.events import (
     ToolCallDelta,
 )
 from routelock.handlers.port import Handler, Request
-from routelock.handlers.replies import Collector
 from routelock.handoff_request import HandoffRequest
 from routelock.history.messages import Message, calls_of
 from routelock.testing import call

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from reply_chunks import WAYS, Json, Way, as_told, replies, written
 from thoroughness import examples
 
+from routelock.handlers.collector import Collector
 from routelock.handlers.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.handlers.replies import Collector
 from routelock.handlers.stream_assembler import Assembler, completion_done
 from routelock.usage import Usage
 

@@ -21,8 +21,10 @@ from routelock.errors import ConfigError, HandoffFilterError
 from routelock.history.filters import (
     HandoffInputData,
     HandoffInputFilter,
+    apply_filter,
     keep_last,
     last_user_message,
+    partition,
     remove_all_tools,
 )
 from routelock.history.messages import ItemKind, Message, RunItem, calls_of, text_of
@@ -34,7 +36,7 @@ from routelock.history.nesting import (
     set_conversation_history_wrappers,
 )
 from routelock.history.repair import problems
-from routelock.history.view import View, apply_filter, partition
+from routelock.history.view import View
 from routelock.testing import ScriptedHandler
 from routelock.testing import call as asked
 
@@ -528,13 +530,13 @@ _SAID = st.lists(st.sampled_from(["user", "words", "turn"]), max_size=3)
 def _grow(view: View, place: int, kinds: Sequence[str]) -> int:
     for kind in kinds:
         if kind == "user":
-            view.add(user(place, f"«{place}»"))
+            view.items.append(user(place, f"«{place}»"))
         elif kind == "words":
-            view.add(item(place, {"role": "assistant", "content": f"«{place}»"}))
+            view.items.append(item(place, {"role": "assistant", "content": f"«{place}»"}))
         else:
             asks, answer = turn(place, f"c{place}", f"«{place + 1}»")
-            view.add(dataclasses.replace(asks, message={**asks.message, "content": f"«{place}»"}))  # type: ignore[arg-type]
-            view.add(answer)
+            view.items.append(dataclasses.replace(asks, message={**asks.message, "content": f"«{place}»"}))  # type: ignore[arg-type]
+            view.items.append(answer)
         place = view.items[-1].id + 1
     return place
 

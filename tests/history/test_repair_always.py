@@ -20,16 +20,18 @@ from routelock import Agent, Runner
 from routelock.history.filters import (
     HandoffInputData,
     HandoffInputFilter,
+    apply_filter,
     compose,
     keep_last,
     last_user_message,
+    partition,
     remove_all_tools,
 )
 from routelock.history.messages import Message, RunItem, portable
 from routelock.history.nesting import nest_handoff_history
 from routelock.history.notes import Audience, with_notes
 from routelock.history.repair import problems, repair
-from routelock.history.view import View, apply_filter, partition
+from routelock.history.view import View
 from routelock.testing import ScriptedHandler
 
 T = TypeVar("T")
@@ -210,7 +212,7 @@ def after(hops: Sequence[Any]) -> View:
     view, place = View([]), 0
     for messages, agent, origin, filters in hops:
         for item in items_of(copy.deepcopy(messages), place, agent, origin):
-            view.add(item)
+            view.items.append(item)
             place = item.id + 1
         for each in filters:
             history, before, new = partition(view.items, 1, max(0, place - 2))
@@ -254,7 +256,7 @@ def test_growing_view_equals_a_fresh_view(
         view.messages(family, audience)
         place = max((item.id for item in view.items), default=0) + 1
         for item in items_of(stretch, place, audience.agent if audience else "a", "anthropic"):
-            view.add(item)
+            view.items.append(item)
     assert view.messages(family, audience)[0] == View(view.items).messages(family, audience)[0]
 
 

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from routelock.errors import HandoffFilterError
 from routelock.history.filters import (
     HandoffInputData,
+    apply_filter,
     compose,
     keep_last,
+    partition,
     remove_all_tools,
 )
 from routelock.history.messages import ItemKind, Message, RunItem, calls_of, portable, text_of
@@ -26,7 +28,7 @@ from routelock.history.nesting import (
     reset_conversation_history_wrappers,
 )
 from routelock.history.repair import problems, repair
-from routelock.history.view import View, apply_filter, partition
+from routelock.history.view import View
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +87,7 @@ def test_a_view_shows_its_items_and_those_added_later() -> None:
     view = View(ITEMS[:1])
     assert shown(view) == [ITEMS[0].message]
     for one in ITEMS[1:]:
-        view.add(one)
+        view.items.append(one)
     assert shown(view) == [one.message for one in ITEMS]
     assert view.items == ITEMS
 
@@ -105,14 +107,14 @@ def test_a_view_can_be_replaced() -> None:
 def test_view_copies_the_list_of_items() -> None:
     given = list(ITEMS)
     view = View(given)
-    view.add(user(9, "x"))
+    view.items.append(user(9, "x"))
     assert given == ITEMS
 
 
 def test_repairs_are_reported_once() -> None:
     view = View([user(0, "Hi"), turn(1, "a", "x")[0]])
     assert view.messages("x")[1] == ["added a missing answer to tool call 'a'"]
-    view.add(user(3, "And?"))
+    view.items.append(user(3, "And?"))
     assert not view.messages("x")[1]
 
 
@@ -134,8 +136,8 @@ def test_empty_reply_is_not_in_later_requests() -> None:
     """The run asks again when an output is not valid; providers refuse an empty assistant message."""
     view = View([user(0, "Hi")])
     shown(view)
-    view.add(item(1, {"role": "assistant", "content": ""}))
-    view.add(item(2, {"role": "user", "content": "Your answer is not valid"}, "nudge"))
+    view.items.append(item(1, {"role": "assistant", "content": ""}))
+    view.items.append(item(2, {"role": "user", "content": "Your answer is not valid"}, "nudge"))
     assert [message["role"] for message in shown(view)] == ["user", "user"]
 
 
@@ -143,7 +145,7 @@ def test_repeated_call_id_is_replaced_in_a_request() -> None:
     view = View([user(0, "Hi"), *turn(1, "a", "1"), *turn(3, "a", "2")])
     assert [message.get("tool_call_id") for message in shown(view)] == [None, None, "a", None, "a_2"]
     for one in turn(5, "a_2", "3"):
-        view.add(one)
+        view.items.append(one)
     assert [text_of(message) for message in shown(view)[2::2]] == ["1", "2", "3"]
 
 
@@ -193,7 +195,7 @@ def test_growing_view_equals_a_fresh_rendering(
             view.replace(new)
         else:
             for one in new:
-                view.add(one)
+                view.items.append(one)
         afresh = [one.message if family == "x" else portable(one.message) for one in view.items]
         assert shown(view, family) == repair(afresh)[0]
 

@@ -24,9 +24,9 @@ from routelock.errors import (
 from routelock.handlers.port import Request
 from routelock.run.events import ToolOutput
 from routelock.run.executor import InProcess, Outcome
+from routelock.run.loop import finish
 from routelock.run.run import Run
 from routelock.run.start import start
-from routelock.run.stream import finish
 from routelock.state.journal import JournalSteps
 from routelock.testing import ScriptedHandler, assert_valid, call
 

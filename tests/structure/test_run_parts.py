@@ -15,17 +15,17 @@ from routelock.run.run import Run
 ROOM = REPO / "runtime" / "routelock"
 
 WRITERS = {
-    "budget": {"run/subrun.py", "run/tool_batch.py", "run/tool_calls.py"},
+    "budget": {"run/model_call.py", "run/subrun.py", "run/tool_batch.py", "run/tool_calls.py"},
     "callers": set[str](),
-    "calls": {"run/frames.py", "run/loop.py", "run/subrun.py", "run/tool_calls.py", "sessions/session.py"},
+    "calls": {"run/loop.py", "run/subrun.py", "run/tool_calls.py", "sessions/session.py"},
     "ending": {"run/loop.py"},
-    "frame": {"run/loop.py", "run/prompt.py", "run/transfer.py", "sessions/session.py"},
+    "frame": {"run/model_call.py", "run/transfer.py", "sessions/session.py"},
     "handoffs": set[str](),
     "memory": {"run/subrun.py", "run/transfer.py", "state/memory.py"},
     "model_call": {"run/model_call.py"},
-    "progress": {"run/loop.py"},
+    "progress": {"run/loop.py", "run/model_call.py"},
     "recorder": {"tracing/recorder.py"},
-    "report": {"run/loop.py", "run/tool_batch.py", "sessions/session.py"},
+    "report": {"run/model_call.py", "run/tool_batch.py", "sessions/session.py"},
     "store": {"runner.py"},
     "sub_runs": {"run/subrun.py"},
     "transcript": {"sessions/session.py"},

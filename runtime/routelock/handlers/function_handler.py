@@ -27,9 +27,9 @@ import anyio
 from routelock._callables import declared_parameters, is_method, name_of, types_in, unbound
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError
+from routelock.handlers.collector import Collector
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Priority, Request
-from routelock.handlers.replies import Collector
 from routelock.scopes import Scope, checked_scope
 
 __all__ = ["FunctionHandler", "Parameters", "check_async", "function_handler", "handler", "parameters_of"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import AsyncGeneratorType
@@ -82,10 +81,13 @@ async def attempts(
     while True:
         is_shown = False
         try:
-            async with aclosing(_stream_of(handler, request)) as events:
+            events = _stream_of(handler, request)
+            try:
                 async for event in events:
                     is_shown = True
                     yield event
+            finally:
+                await events.aclose()
             return
         except ProviderError as error:
             delay = None if is_shown and not retry.mid_stream else retry.delay(number, error)

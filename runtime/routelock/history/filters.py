@@ -7,13 +7,15 @@ transcript, so results and sessions keep all messages. A message that one filter
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from routelock._callables import MaybeAwaitable, name_of, resolve
+from routelock._callables import MaybeAwaitable, error_text, is_error, name_of, resolve
+from routelock._json import detached
 from routelock.context import RunContext
-from routelock.errors import ConfigError
+from routelock.errors import ConfigError, HandoffFilterError
 from routelock.history.messages import (
     Message,
     RunItem,
@@ -28,9 +30,13 @@ from routelock.history.trim import newest, within_budget
 __all__ = [
     "HandoffInputData",
     "HandoffInputFilter",
+    "apply_filter",
     "compose",
+    "filter_errors",
+    "invalid_filter_result",
     "keep_last",
     "last_user_message",
+    "partition",
     "remove_all_tools",
     "tool_results_budget",
 ]
@@ -317,3 +323,120 @@ def _item_of_filter(message: Message, place: int) -> RunItem:
     if item.origin is not None or message["role"] != "assistant":
         return item
     return dataclasses.replace(item, message=portable(item.message))
+
+
+# How a run applies them
+
+
+def partition(
+    items: Sequence[RunItem], first_of_run: int, first_of_turn: int
+) -> tuple[tuple[RunItem, ...], tuple[RunItem, ...], tuple[RunItem, ...]]:
+    """Split a view into the three parts of `HandoffInputData`; the order of the items stays.
+
+    Args:
+        items: the items of the view.
+        first_of_run: the id of the run's first item. The first part ends before it.
+        first_of_turn: the id of the turn's first item. The last part is all items of this turn at the end of
+            the view; what is left between the two is the second part, also where a filter put an older item
+            into it.
+    """
+    new = len(items)
+    while new and items[new - 1].id >= first_of_turn:
+        new -= 1
+    began = (
+        place for place, item in enumerate(items[:new]) if item.id >= first_of_run and item.kind != "summary"
+    )
+    run = next(began, new)
+    return tuple(items[:run]), tuple(items[run:new]), tuple(items[new:])
+
+
+async def apply_filter(
+    apply: Callable[[HandoffInputData], MaybeAwaitable[HandoffInputData]],
+    data: HandoffInputData,
+    name: str,
+    *,
+    own: bool = False,
+) -> list[RunItem]:
+    """Apply an input filter, or the nesting of the history, and return the items of the new view.
+
+    Args:
+        apply: the filter.
+        data: what the target would see.
+        name: the name of the filter, for errors.
+        own: whether the filter is routelock's own, which edits nothing in place. Any other filter gets
+            copies, so its edits cannot change the transcript.
+
+    Raises:
+        HandoffFilterError: the filter raised, or returned something other than a HandoffInputData.
+    """
+    who = f"Input filter {name!r}"
+    given, originals = (data, {id(item): item for item in data.all_items}) if own else _copied(data)
+    with filter_errors(who, data):
+        result = cast(object, await resolve(apply(given)))
+    if not isinstance(result, HandoffInputData):
+        raise HandoffFilterError(
+            f"{who} on {_edge(data)} must return a HandoffInputData, not {type(result).__name__}. "
+            "Return data.clone(...)."
+        )
+    try:
+        items = enumerate(as_items(result.all_items))
+        return [_frozen(index, item, originals.get(id(item))) for index, item in items]
+    except (TypeError, ConfigError) as error:
+        raise invalid_filter_result(who, data, error) from error
+
+
+def _copied(data: HandoffInputData) -> tuple[HandoffInputData, dict[int, RunItem]]:
+    """Return the data with copied messages, and the original of each copied item by the copy's `id`."""
+    parts = (data.input_history, data.pre_handoff_items, data.new_items, data.input_items or ())
+    items = [item for part in parts for item in part]
+    copies = {id(item): replace(item, message=detached(item.message)) for item in items}
+    history, before, new, instead = (tuple(copies[id(item)] for item in part) for part in parts)
+    given = replace(
+        data,
+        input_history=history,
+        pre_handoff_items=before,
+        new_items=new,
+        input_items=None if data.input_items is None else instead,
+    )
+    return given, {id(copies[id(item)]): item for item in items}
+
+
+def _frozen(index: int, item: RunItem, original: RunItem | None) -> RunItem:
+    """Return the original item if its message is unchanged, else the item with a checked copy of the
+    message.
+    """
+    if original is not None and (item is original or item.message == original.message):
+        return original
+    message = item_of(checked_message(index, item.message), item.id, item.kind).message
+    return replace(item, message=message)
+
+
+def _edge(data: HandoffInputData) -> str:
+    return f"handoff {data.source!r} -> {data.target!r}"
+
+
+@contextmanager
+def filter_errors(who: str, data: HandoffInputData) -> Generator[None]:
+    """Turn an exception of a filter or history mapper into a `HandoffFilterError` that says which it was.
+
+    Args:
+        who: names the function in the error.
+        data: what the function was given.
+    """
+    try:
+        yield
+    except HandoffFilterError:
+        raise
+    except BaseException as error:
+        if not is_error(error):
+            raise
+        reason = f"{type(error).__name__}: {error_text(error)}".rstrip(": .")
+        raise HandoffFilterError(
+            f"{who} raised on {_edge(data)}: {reason}. "
+            "The run stopped rather than show the target the unfiltered history."
+        ) from error
+
+
+def invalid_filter_result(who: str, data: HandoffInputData, error: Exception) -> HandoffFilterError:
+    """Return the error for a filter or history mapper that returned something else than messages."""
+    return HandoffFilterError(f"{who} on {_edge(data)}: {str(error).rstrip('.')}.")

@@ -14,9 +14,16 @@ from routelock._callables import MaybeAwaitable
 from routelock._json import detached, json_line
 from routelock.errors import ConfigError
 from routelock.history.content import media_of, without_media
-from routelock.history.filters import HandoffInputData, as_items, is_system, newest_of_user, unfold
+from routelock.history.filters import (
+    HandoffInputData,
+    as_items,
+    filter_errors,
+    invalid_filter_result,
+    is_system,
+    newest_of_user,
+    unfold,
+)
 from routelock.history.messages import Message, RunItem, portable
-from routelock.history.view import filter_errors, invalid_filter_result
 
 __all__ = [
     "HandoffHistoryMapper",

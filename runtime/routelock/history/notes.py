@@ -62,8 +62,26 @@ def with_notes(items: Sequence[RunItem], audience: Audience) -> Sequence[RunItem
 
     Items without an agent, such as a history that the app wrote, stay as they are.
     """
-    foreign = _foreign_calls(items, audience)
-    return _with_foreign_calls_as_notes(items, foreign, audience) if foreign else items
+    foreign = _ForeignCalls(items, audience)
+    if not foreign.calls:
+        return items
+    shown = _ShownItems(audience)
+    for place, item in enumerate(items):
+        if (answered := foreign.by_result.get(place)) is not None:
+            shown.describe(item, *answered, item)
+            continue
+        calls = calls_of(item.message)
+        others = [call for call in calls if (place, call.get("id") or "") in foreign.calls]
+        if not others:
+            shown.add(item)
+            continue
+        kept = [call for call in calls if (place, call.get("id") or "") not in foreign.calls]
+        if kept or item.message.get("content"):
+            shown.add(replace(item, message=_without(item.message, kept), origin=None))
+        for call in others:
+            if (call_id := call.get("id") or "") not in foreign.answered:
+                shown.describe(item, *foreign.calls[place, call_id], None)
+    return shown.done()
 
 
 def with_notes_marked(messages: Iterable[Message]) -> list[Message]:
@@ -93,55 +111,51 @@ def unforged(message: Message) -> Message:
     return cast(Message, {**message, "content": parts})
 
 
-_Foreign = dict[tuple[int, str], tuple[str, ToolCall]]
-"""The calls to describe in notes, by the index of their item and their id, each with the agent that made it.
-An id alone may occur twice in a history of several runs."""
+class _ForeignCalls:
+    """The calls of a history that an audience cannot make, so that notes describe them.
+
+    A result answers the last call with its id before it, else any call with that id.
+    """
+
+    def __init__(self, items: Sequence[RunItem], audience: Audience) -> None:
+        self.calls: dict[tuple[int, str], tuple[str, ToolCall]] = {}
+        """Each call with the agent that made it, by the index of its item and its id. An id alone may occur
+        twice in a history of several runs."""
+        self.by_result: dict[int, tuple[str, ToolCall]] = {}
+        """The same by the index of the result."""
+        self.answered: set[str] = set()
+        """The ids of all calls that have a result, foreign or not."""
+        transfers = {*audience.transfers}
+        for item in items:
+            if (answered := item.message.get("tool_call_id")) is not None:
+                self.answered.add(answered)
+                if item.kind == "handoff":
+                    transfers.add(answered)
+        last: dict[str, int] = {}
+        early: list[tuple[int, str]] = []
+        for place, item in enumerate(items):
+            if item.message["role"] == "tool":
+                answered = item.message.get("tool_call_id") or ""
+                if answered not in last:
+                    early.append((place, answered))
+                elif (made := self.calls.get((last[answered], answered))) is not None:
+                    self.by_result[place] = made
+                continue
+            for call in calls_of(item.message):
+                call_id = call.get("id") or ""
+                last[call_id] = place
+                if item.agent is not None and _is_foreign(call, item.agent, audience, call_id in transfers):
+                    self.calls[place, call_id] = (item.agent, call)
+        if early and self.calls:
+            by_id = {call_id: made for (_, call_id), made in self.calls.items()}
+            self.by_result |= {place: by_id[answered] for place, answered in early if answered in by_id}
 
 
-def _foreign_calls(items: Sequence[RunItem], audience: Audience) -> _Foreign:
-    transfers = {item.message.get("tool_call_id") for item in items if item.kind == "handoff"}
-    found: _Foreign = {}
-    for place, item in enumerate(items):
-        if item.agent is None or not (calls := calls_of(item.message)):
-            continue
-        for call in calls:
-            call_id = call.get("id") or ""
-            is_transfer = call_id in transfers or call_id in audience.transfers
-            lacks = call["function"].get("name") not in audience.can_call
-            if item.agent == audience.agent:
-                is_foreign = audience.stands_in and is_transfer and lacks
-            else:
-                is_foreign = is_transfer or lacks
-            if is_foreign:
-                found[place, call_id] = (item.agent, call)
-    return found
-
-
-def _with_foreign_calls_as_notes(
-    items: Sequence[RunItem], foreign: _Foreign, audience: Audience
-) -> list[RunItem]:
-    answered_ids = {item.message.get("tool_call_id") for item in items}
-    callers = _OpenCalls(foreign)
-    shown = _ShownItems(audience)
-    for place, item in enumerate(items):
-        message = item.message
-        if message["role"] == "tool":
-            if asked := callers.foreign_call(message):
-                shown.describe(item, *asked, item)
-            else:
-                shown.add(item)
-            continue
-        calls = callers.record(place, message)
-        kept = [call for call in calls if (place, call.get("id") or "") not in foreign]
-        if len(kept) == len(calls):
-            shown.add(item)
-        elif kept or message.get("content"):
-            shown.add(replace(item, message=_without(message, kept), origin=None))
-        for call in calls:
-            call_id = call.get("id") or ""
-            if (place, call_id) in foreign and call_id not in answered_ids:
-                shown.describe(item, *foreign[place, call_id], None)
-    return shown.done()
+def _is_foreign(call: ToolCall, agent: str, audience: Audience, is_transfer: bool) -> bool:
+    lacks = call["function"].get("name") not in audience.can_call
+    if agent == audience.agent:
+        return audience.stands_in and is_transfer and lacks
+    return is_transfer or lacks
 
 
 class _ShownItems:
@@ -199,29 +213,6 @@ class _ShownItems:
         if 0 <= self._question < self._last_note:
             self._items.insert(self._last_note, self._items.pop(self._question))
         self._question = -1
-
-
-class _OpenCalls:
-    """Finds the call of a tool result: the last call with its id before it, else any call with that id."""
-
-    def __init__(self, foreign: _Foreign) -> None:
-        self._foreign = foreign
-        self._any = {call_id: call for (_, call_id), call in foreign.items()}
-        self._last: dict[str, int] = {}
-
-    def record(self, place: int, message: Message) -> list[ToolCall]:
-        """Record the calls of a message, and return them."""
-        calls = calls_of(message)
-        for call in calls:
-            self._last[call.get("id") or ""] = place
-        return calls
-
-    def foreign_call(self, answer: Message) -> tuple[str, ToolCall] | None:
-        """Return the agent and the call of a tool result, if a note describes that call."""
-        answered = answer.get("tool_call_id") or ""
-        if answered in self._last:
-            return self._foreign.get((self._last[answered], answered))
-        return self._any.get(answered)
 
 
 def _without(message: Message, kept: list[ToolCall]) -> Message:

@@ -56,20 +56,12 @@ def validate(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
             continue
         if open_calls:
             found += [f"message {index}: tool call {call} has no answer before it" for call in open_calls]
-        if calls := message.get("tool_calls"):
-            open_calls = [call.get("id") or "" for call in calls]
-            found += _id_problems(index, open_calls, seen)
-            found += [
-                f"message {index}: tool call {call.get('id')} without a type"
-                for call in calls
-                if call.get("type") != "function"
-            ]
-            seen.update(open_calls)
-        else:
-            open_calls = []
+        calls = message.get("tool_calls")
+        open_calls = _read_calls(index, calls, seen, found) if calls else []
         if role == "assistant" and not calls and says_nothing(message):
             found.append(f"message {index}: assistant message without text or calls")
-    found += [f"at the end: tool call {call} has no answer" for call in open_calls]
+    if open_calls:
+        found += [f"at the end: tool call {call} has no answer" for call in open_calls]
     if _has_only_system_messages(messages):
         found.append("nothing to answer: no user, assistant or tool message")
     return found, seen
@@ -82,18 +74,20 @@ def _has_only_system_messages(messages: Sequence[Message]) -> bool:
     return True
 
 
-def _id_problems(index: int, ids: list[str], seen: set[str]) -> list[str]:
-    found: list[str] = []
-    if seen.isdisjoint(ids) and "" not in ids and len({*ids}) == len(ids):
-        return found
-    own: set[str] = set()
-    for call_id in ids:
+def _read_calls(index: int, calls: Sequence[ToolCall], seen: set[str], found: list[str]) -> list[str]:
+    """Return the ids of a message's calls, and add them to those seen; add what is wrong to the problems."""
+    ids: list[str] = []
+    for call in calls:
+        call_id = call.get("id") or ""
         if not call_id:
             found.append(f"message {index}: tool call without an id")
-        elif call_id in seen or call_id in own:
+        elif call_id in seen:
             found.append(f"message {index}: tool call id {call_id} is used twice")
-        own.add(call_id)
-    return found
+        if call.get("type") != "function":
+            found.append(f"message {index}: tool call {call.get('id')} without a type")
+        seen.add(call_id)
+        ids.append(call_id)
+    return ids
 
 
 _KEYS_WITHOUT_CONTENT = {

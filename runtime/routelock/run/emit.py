@@ -7,7 +7,7 @@ Readers of a stream get the events of `routelock.run.events`, which the loop its
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -62,6 +62,8 @@ class Moment:
     """Name of the method of `routelock.agents.AgentHooks`."""
     begins: ClassVar[bool] = False
     """Whether an operation starts. Its hooks come before the trace, which does not count their time."""
+    goes_further: ClassVar[bool] = False
+    """Whether the log or an agent that is not active is told, and not only the observers of the run."""
 
     def hook_arguments(self) -> tuple[object, ...]:
         """Return the arguments of a run's hook after context and agent, as copies that it may change."""
@@ -70,6 +72,9 @@ class Moment:
     def agent_hook_arguments(self, agent: Agent[Any]) -> tuple[object, ...]:
         """Return the arguments of an agent's hook after the context."""
         return (agent, *self.hook_arguments())
+
+    def write_log(self, run: Run) -> None:
+        """Write the lines of this moment to the log."""
 
 
 @dataclass(slots=True)
@@ -162,15 +167,22 @@ class ToolEnds(Moment):
 class HandoffNoted(Moment):
     """A handoff is recorded, whether it was carried out or not."""
 
+    goes_further = True
     record: HandoffRecord
+
+    def write_log(self, run: Run) -> None:
+        """Log a handoff that was not carried out."""
+        one = self.record
+        if one.ended is not None:
+            log(run, _handoff_log, logging.INFO, "%s -> %s: %s", one.source, one.target, one.status)
 
 
 @dataclass(slots=True)
 class HandoffMade(Moment):
     """The view of the target is ready, and the source is still active."""
 
-    hook = "on_handoff"
-    agent_hook = "on_handoff"
+    hook = agent_hook = "on_handoff"
+    goes_further = True
     record: HandoffRecord
     source: Agent[Any]
     target: Agent[Any] | Handler
@@ -189,11 +201,21 @@ class HandoffMade(Moment):
         """Return the target and the source."""
         return self.target, self.source
 
+    def write_log(self, run: Run) -> None:
+        """Log a handoff for both agents, with its reason and no other content of the conversation."""
+        record = self.record
+        source, target = loggable_text(record.source), loggable_text(record.target)
+        line = "[handoff] Executing handoff: %s -> %s in turn %d of run %s"
+        log(run, _handoff_log, logging.INFO, line, source, target, run.turn, run.run_id)
+        why = f" (Reason: {loggable_text(record.reason)})" if record.reason else ""
+        log(run, _handoff_log, logging.INFO, "[%s] Received handoff from %s%s", target, source, why)
+
 
 @dataclass(slots=True)
 class HandoffReceived(Moment):
     """The target of a handoff is active."""
 
+    goes_further = True
     agent_hook = "on_handoff"
     source: Agent[Any]
     target: Agent[Any]
@@ -203,8 +225,14 @@ class HandoffReceived(Moment):
 class AnswerReturned(Moment):
     """The output of an agent went back to its caller, which goes on."""
 
+    goes_further = True
     source: str
     target: str
+
+    def write_log(self, run: Run) -> None:
+        """Log the way back."""
+        line = "%s -> %s with an answer in turn %d of run %s"
+        log(run, _handoff_log, logging.INFO, line, self.source, self.target, run.turn, run.run_id)
 
 
 @dataclass(slots=True)
@@ -229,13 +257,11 @@ class RunEnds(Moment):
 
 async def emit(run: Run, moment: Moment) -> None:
     """Call the hooks of a moment and wait for them, and pass it to the traces and the log."""
-    hooks_may_listen = has_hooks(run) or isinstance(moment, HandoffReceived)
-    if run.recorder is None and not hooks_may_listen and type(moment) not in _LOGGED:
+    if run.recorder is None and not moment.goes_further and not has_hooks(run):
         return
     if not moment.begins:
         emit_now(run, moment)
-    if hooks_may_listen:
-        await _call_hooks(run, moment)
+    await _call_hooks(run, moment)
     if moment.begins:
         emit_now(run, moment)
 
@@ -244,8 +270,8 @@ def emit_now(run: Run, moment: Moment) -> None:
     """Pass a moment to the traces and the log, without hooks; this works in a cancelled run too."""
     if run.recorder is not None:
         run.recorder.write(moment)
-    if (write_line := _LOGGED.get(type(moment))) is not None and _handoff_log.isEnabledFor(logging.INFO):
-        write_line(run, moment)
+    if moment.goes_further and _handoff_log.isEnabledFor(logging.INFO):
+        moment.write_log(run)
 
 
 def own_reply(reply: MessageDone) -> MessageDone:
@@ -346,31 +372,3 @@ def log(
 def loggable_text(text: str) -> str:
     """Return text that is safe to log: of limited length, without secrets or line breaks."""
     return plain(redact_text(text[: 4 * _LONGEST]), _LONGEST)
-
-
-def _log_made(run: Run, moment: HandoffMade) -> None:
-    """Log a handoff for both agents, with its reason and no other content of the conversation."""
-    record = moment.record
-    source, target = loggable_text(record.source), loggable_text(record.target)
-    line = "[handoff] Executing handoff: %s -> %s in turn %d of run %s"
-    log(run, _handoff_log, logging.INFO, line, source, target, run.turn, run.run_id)
-    why = f" (Reason: {loggable_text(record.reason)})" if record.reason else ""
-    log(run, _handoff_log, logging.INFO, "[%s] Received handoff from %s%s", target, source, why)
-
-
-def _log_noted(run: Run, moment: HandoffNoted) -> None:
-    one = moment.record
-    if one.ended is not None:  # it was not carried out
-        log(run, _handoff_log, logging.INFO, "%s -> %s: %s", one.source, one.target, one.status)
-
-
-def _log_returned(run: Run, moment: AnswerReturned) -> None:
-    line = "%s -> %s with an answer in turn %d of run %s"
-    log(run, _handoff_log, logging.INFO, line, moment.source, moment.target, run.turn, run.run_id)
-
-
-_LOGGED: Mapping[type[Moment], Callable[[Run, Any], None]] = {
-    HandoffMade: _log_made,
-    HandoffNoted: _log_noted,
-    AnswerReturned: _log_returned,
-}

@@ -32,10 +32,9 @@ from routelock.handlers.port import Handler, ToolSpec, tool_name
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, RunItem, ToolCall
 from routelock.history.notes import Audience
-from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
 from routelock.run.emit import AnswerReturned, emit_now
-from routelock.run.events import HandoffFailed, HandoffReturned
+from routelock.run.events import HandoffReturned
 from routelock.tools.invoke import reason_of
 from routelock.tools.tool import Tool
 
@@ -50,7 +49,6 @@ __all__ = [
     "drop_standby",
     "drop_standbys",
     "earliest_deadline",
-    "fail_frame",
     "failure_of",
     "is_for_caller",
     "return_answer",
@@ -212,10 +210,7 @@ def failure_of(error: BaseException) -> str:
     return clip(reason_of(error), _LONGEST_FAILURE)
 
 
-_ABANDONED = "This call was not carried out: the agent had failed before."
-
-
-def return_answer(run: Run, output: str) -> HandoffReturned:
+def return_answer(run: Run, output: str) -> None:
     """Answer the innermost caller's call with the output of the active agent; the caller goes on."""
     source = run.active_name
     run.close_handoff(HandoffStatus.COMPLETED)
@@ -226,60 +221,14 @@ def return_answer(run: Run, output: str) -> HandoffReturned:
     function = call["function"]
     run.progress.tool_results([(function["name"], function.get("arguments") or "", output)])
     emit_now(run, AnswerReturned(source, run.active_name))
-    return HandoffReturned(source=source, target=run.active_name, call_id=call["id"], output=output)
-
-
-def fail_frame(run: Run, error: Exception) -> HandoffFailed:
-    """Fail the active agent: a caller goes on, and the error is the result of its call.
-
-    Calls that the active agent has left are not carried out.
-
-    Args:
-        run: the run.
-        error: why the active agent failed; a `HandoffTimeout` names the caller whose wait is over.
-    """
-    if isinstance(error, HandoffTimeout) and not error.asked:
-        run.discard_call(error)
-    if not _has_model_call(run):
-        run.turn -= 1
-    run.keep_partial(error)
-    _abandon_calls(run)
-    source = run.active_name
-    next_frame, text, reason = _frame_after(run, error)
-    call, stood_by = next_frame.waits_for, next_frame.stands_by
-    while True:
-        run.close_handoff(HandoffStatus.FAILED, reason)
-        has_result = run.callers[-1].stands_by
-        answered = run.pop_frame()
-        if not has_result:  # the callers in between get a result, too
-            run.add("handoff", answer_item(run, answered, text, place=0).message)
-        if run.frame is next_frame:
-            break
-    if stood_by:  # its call has a result already
-        run.add("nudge", {"role": "user", "content": f"{text}. Answer the user yourself."})
-    function = call["function"]
-    run.progress.target_failed(function["name"], function.get("arguments") or "", type(error).__name__)
-    run.problem("handoff", text, call_id=call["id"], error=error)
-    return HandoffFailed(source=run.active_name, target=source, call_id=call["id"], reason=text)
-
-
-def _frame_after(run: Run, error: Exception) -> tuple[Frame, str, str]:
-    """Return the frame that goes on after an error, the text for its model, and the reason."""
-    if isinstance(error, HandoffTimeout):
-        late = next((each for each in run.callers if each.waits_for["id"] == error.call_id), None)
-        if late is not None:
-            return late, str(error), str(error)
-    asking = asking_caller(run.callers)
-    assert asking is not None
-    reason = failure_of(error)
-    return asking, f"{run.active_name!r} failed: {reason}", reason
+    answered = HandoffReturned(source=source, target=run.active_name, call_id=call["id"], output=output)
+    run.handoffs.events.append(answered)
 
 
 def _remove_standby(run: Run, place: int) -> None:
     """Remove a frame that stands by: its own work is complete."""
     frame = run.callers.pop(place)
-    run.handoffs.close([frame.handoff_id], run.config.clock(), HandoffStatus.COMPLETED)
-    run.handoffs.release(frame.handoff_id)
+    run.handoffs.close(frame.handoff_id, run.config.clock(), HandoffStatus.COMPLETED)
 
 
 def drop_standbys(run: Run) -> None:
@@ -298,24 +247,6 @@ def drop_standby(run: Run, target: Agent[Any] | Handler) -> None:
             first = place
     while first is not None and len(run.callers) > first:
         _remove_standby(run, len(run.callers) - 1)
-
-
-def _has_model_call(run: Run) -> bool:
-    """Whether this turn has a model call; a turn that failed before its call is not counted."""
-    calls = run.report.calls
-    if run.model_call.request is not None or (calls and calls[-1].turn == run.turn):
-        return True
-    return any(item.kind == "model" for item in run.transcript.items[run.first_of_turn :])
-
-
-def _abandon_calls(run: Run) -> None:
-    """Answer the open calls of an agent that failed, so that none of them waits for an approval."""
-    waiting = {frame.waits_for["id"] for frame in run.callers}
-    for call in left_over(run.transcript.items, run.first_of_turn, run.turn, waiting).calls:
-        run.add("tool", answer_item(run, call, _ABANDONED, place=0).message)
-    run.calls.interruptions = ()
-    run.sub_runs.waiting.clear()
-    run.sub_runs.to_resume.clear()
 
 
 def answer_item(run: Run, call: ToolCall, text: str, *, place: int) -> RunItem:

@@ -1,9 +1,10 @@
-"""One handoff of a run, from the call that asks for it to its record."""
+"""The handoffs of a run: each from the call that asks for it to its record, and the log of all."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 from routelock._callables import is_error
@@ -16,10 +17,20 @@ from routelock.handoffs.capabilities import Slot
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import ToolCall
+from routelock.run.events import HandoffCompleted, RunEvent
 from routelock.run.result import HandoffRecord
 from routelock.tools.invoke import reason_of
+from routelock.usage import NO_USAGE, Usage
 
-__all__ = ["CANCELLED", "LONGEST_REASON", "HandoffAttempt", "HandoffRefused", "RefusedBy", "Target"]
+__all__ = [
+    "CANCELLED",
+    "LONGEST_REASON",
+    "HandoffAttempt",
+    "HandoffLog",
+    "HandoffRefused",
+    "RefusedBy",
+    "Target",
+]
 
 LONGEST_REASON = 700  # characters of an error: it stays in the history and is paid for again
 
@@ -64,6 +75,7 @@ class HandoffAttempt:
 
     __slots__ = (
         "answer",
+        "by_tool",
         "call",
         "edge",
         "error",
@@ -92,6 +104,7 @@ class HandoffAttempt:
         self.edge = edge
         self.tool_request = tool_request
         """The request that a tool returned; None if the model asks for the handoff itself."""
+        self.by_tool = tool_request is not None
         self.id = ""
         self.source = ""
         self.started = 0.0
@@ -121,11 +134,6 @@ class HandoffAttempt:
         self.refused_by: RefusedBy | None = None
         self.exception: BaseException | None = None
         """The error of a callback, or the cancellation, that ended the attempt."""
-
-    @property
-    def by_tool(self) -> bool:
-        """Whether a tool asks for the handoff, and not the model."""
-        return self.tool_request is not None
 
     @property
     def returns(self) -> bool:
@@ -292,3 +300,87 @@ class HandoffAttempt:
             metadata={} if own is None else own.metadata,
             from_agent="" if own is None else own.from_agent,
         )
+
+
+_FIELDS = tuple(each.name for each in fields(HandoffRecord))
+
+_values_of = attrgetter(*_FIELDS)
+
+
+class HandoffLog:
+    """The handoffs of one run: records, what each target consumed, and the slots that targets hold."""
+
+    __slots__ = ("events", "records", "run_id", "slots", "spent")
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.records: list[HandoffRecord] = []
+        self.spent: dict[str, Usage] = {}
+        """What each target has consumed, by the id of its handoff."""
+        self.slots: dict[str, Slot] = {}
+        """The capacity slots that targets hold, by the id of their handoff; see ``RunConfig.capacity``."""
+        self.events: list[RunEvent] = []
+        """What became of handoffs, as events that were not yielded yet."""
+
+    def next_id(self) -> str:
+        """Return the id of the next handoff; it is the same when the run is replayed."""
+        return f"h-{self.run_id}-{len(self.records) + 1}"
+
+    def get(self, handoff_id: str | None) -> HandoffRecord | None:
+        """Return the record of a handoff."""
+        return next((one for one in reversed(self.records) if one.id == handoff_id), None)
+
+    def begin(self, handoff_id: str) -> None:
+        """Begin to count what the target of this handoff consumes."""
+        self.spent[handoff_id] = NO_USAGE
+
+    def close(
+        self,
+        handoff_id: str | None,
+        now: float,
+        status: HandoffStatus | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Record the end of a handoff, unless it has ended before, and give back the slot of its target.
+
+        Args:
+            handoff_id: the id of the handoff; None is no handoff.
+            now: the time, in seconds of ``RunConfig.clock``.
+            status: its status from now on; None keeps the one that it has.
+            error: how it failed.
+        """
+        self.release(handoff_id)
+        for place, one in enumerate(self.records):
+            if one.id != handoff_id or one.ended is not None:
+                continue
+            status_now = one.status if status is None else one.status.to(status, one.id)
+            given: dict[str, Any] = dict(zip(_FIELDS, _values_of(one), strict=True))
+            given |= {"status": status_now, "error": error, "ended": now, "usage": self.spent.get(one.id)}
+            self.records[place] = HandoffRecord(**given)
+            self.events.append(
+                HandoffCompleted(
+                    source=one.source, target=one.target, call_id=one.call_id, status=status_now, error=error
+                )
+            )
+
+    def close_all(self, now: float, status: HandoffStatus | None = None, error: str | None = None) -> None:
+        """Record the end of all handoffs that have not ended, and give back all slots. Safe to call twice."""
+        for handoff_id in [one.id for one in self.records if one.ended is None]:
+            self.close(handoff_id, now, status, error)
+        for handoff_id in [*self.slots]:
+            self.release(handoff_id)
+
+    def take_events(self) -> list[RunEvent]:
+        """Return the events since this was last called."""
+        events, self.events = self.events, []
+        return events
+
+    def hold(self, handoff_id: str, slot: Slot | None) -> None:
+        """Hold a capacity slot for the target of a handoff."""
+        if slot is not None:
+            self.slots[handoff_id] = slot
+
+    def release(self, handoff_id: str | None) -> None:
+        """Give back the slot of a handoff, if it holds one. Safe to call twice."""
+        if handoff_id is not None and (slot := self.slots.pop(handoff_id, None)) is not None:
+            slot.release()

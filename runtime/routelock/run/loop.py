@@ -13,18 +13,16 @@ group or a cancel scope is open (https://anyio.readthedocs.io/en/stable/cancella
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, cast
 
 from routelock._callables import call_user_code, error_text
 from routelock._concurrency import ask_all, in_time
 from routelock._json import detached
-from routelock.agents.offer import OfferedTools, offer_tools
 from routelock.errors import (
-    ContentRefused,
     HandlerError,
+    HandoffTimeout,
     LimitExceeded,
     LoopDetected,
     MaxHandoffsExceeded,
@@ -34,50 +32,41 @@ from routelock.errors import (
 )
 from routelock.guardrails import check_input, output_questions
 from routelock.handlers.events import MessageDone
-from routelock.handlers.port import Request, ToolChoice, family_of, json_in, model_of
-from routelock.handlers.replies import (
-    filtered_out,
-    has_reasoning,
-    missing_deltas,
-    reply_problem,
-    was_cut_short,
-)
+from routelock.handlers.port import json_in
+from routelock.handlers.replies import has_reasoning
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, calls_of, refusal_of, text_of
-from routelock.history.unfinished_turn import LeftOver
+from routelock.history.unfinished_turn import LeftOver, left_over
 from routelock.run.approval_gate import all_waiting
-from routelock.run.emit import (
-    AgentBegins,
-    AgentEnds,
-    ModelCallBegins,
-    ReplyTaken,
-    RunBegins,
-    RunEnds,
-    emit,
-    emit_now,
-    own_reply,
+from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, emit_now, own_reply
+from routelock.run.events import AgentUpdated, EmptyReply, HandoffFailed, Repaired, RunDone, RunEvent
+from routelock.run.frames import (
+    Frame,
+    answer_item,
+    asking_caller,
+    drop_standbys,
+    failure_of,
+    is_for_caller,
+    return_answer,
 )
-from routelock.run.events import (
-    AgentUpdated,
-    EmptyReply,
-    HandlerFallback,
-    HandoffFailed,
-    HandoffReturned,
-    Repaired,
-    RunDone,
-    RunEvent,
-)
-from routelock.run.frames import asking_caller, drop_standbys, fail_frame, is_for_caller, return_answer
-from routelock.run.handler_selection import next_handler
 from routelock.run.handoff_attempt import HandoffAttempt
-from routelock.run.model_call import Check, call_model
-from routelock.run.prompt import system_message
-from routelock.run.result import Shown
+from routelock.run.model_call import (
+    call_events,
+    discard_call,
+    fall_back,
+    keep_partial,
+    note_event,
+    offered_tools,
+    prepare_call,
+    read_beside,
+    take_reply,
+)
+from routelock.run.result import RunResult
 from routelock.run.run import Run
 from routelock.run.tool_calls import Answered, answer_calls, asked_for, failed_handoff
 from routelock.tools.invoke import NoTextError, to_text
 
-__all__ = ["loop", "run_events", "take_turn"]
+__all__ = ["finish", "loop", "run_events", "take_turn"]
 
 _MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
 
@@ -86,22 +75,10 @@ _REPETITION_NUDGE = (
     "that you have, make another call, or answer the user."
 )
 
-_COMPLETE = ("stop", "tool_calls", None)
-"""Finish reasons of complete replies; replies with another one are checked further."""
-
 _EMPTY_REPLY_NUDGE = "Your reply was empty. Answer the user, or call a tool."
 
 
-@dataclass(slots=True)
-class _Turn:
-    """The model call of a turn, ready to be made."""
-
-    request: Request
-    shown: Shown
-    offered: OfferedTools
-    repairs: Sequence[str]
-    check: Check | None
-    """The agent's input guardrails, if they run while the model call is made."""
+_ABANDONED = "This call was not carried out: the agent had failed before."
 
 
 async def loop(run: Run) -> AsyncGenerator[RunEvent]:
@@ -112,28 +89,29 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
     """
     raised: Exception | None = None
     try:
-        await _open(run)
-        rest = await _unfinished_turn(run)
+        left = await _open(run)
         while run.ending.stop_reason == "unfinished":
-            failed: HandoffFailed | None = None
-            turn, rest = rest or take_turn(run), None
+            turn = take_turn(run) if left is None else _rest_of_turn(run, left)
+            left = None
             try:
-                async with aclosing(turn) as events:
-                    async for event in events:
-                        yield event
+                async for event in turn:
+                    yield event
             except Exception as error:
-                failed = _fail_frame(run, error)
-            for each in (*run.handoffs.take_completed(), failed):
-                if each is not None:
-                    yield each
+                if not is_for_caller(run.callers, error, run.config.raise_on):
+                    raise
+                _fail_frame(run, error)
+            finally:
+                await turn.aclose()
+            for event in run.handoffs.take_events():
+                yield event
             if run.store is not None:
                 await run.store.append(run)
     except Exception as error:
         raised = await _fail(run, error)
     finally:
         await _close(run, raised)
-    for each in run.handoffs.take_completed():
-        yield each
+    for event in run.handoffs.take_events():
+        yield event
     if raised is not None:
         raise raised
     yield RunDone(run.result())
@@ -144,23 +122,31 @@ def run_events(run: Run) -> AsyncGenerator[RunEvent]:
     return loop(run) if run.config.timeout is None else _in_time(run, loop(run), run.config.timeout)
 
 
-async def _unfinished_turn(run: Run) -> AsyncGenerator[RunEvent] | None:
-    """Return the rest of the turn that a resumed run stopped in; None for a new run."""
+async def finish(run: Run) -> RunResult[Any]:
+    """Carry out a run that is not streamed, and return its result."""
+    result: RunResult[Any] | None = None
+    events = run_events(run)
+    try:
+        async for event in events:
+            if isinstance(event, RunDone):
+                result = event.result
+    finally:
+        await events.aclose()
+    assert result is not None, "the last event of a run is RunDone"
+    return result
+
+
+async def _open(run: Run) -> LeftOver | None:
+    """Start the trace, load the session and check the input; return what a resumed run left of its turn."""
+    emit_now(run, RunBegins())
+    if run.store is not None:
+        await run.store.open(run)
     if run.turn:
-        return _rest_of_turn(run, await _restore(run))
-    await _check_run_input(run)
+        return await _restore(run)
+    if run.config.input_guardrails:
+        shown = run.shown_next()
+        await check_input(run.config.input_guardrails, run.now(), run.frame.agent, shown, whose="the run")
     return None
-
-
-def _fail_frame(run: Run, error: Exception) -> HandoffFailed:
-    """Report the error of the active agent to the caller that waits for it, which goes on.
-
-    Raises:
-        Exception: the error itself, if it ends the run.
-    """
-    if not is_for_caller(run.callers, error, run.config.raise_on):
-        raise error
-    return fail_frame(run, error)
 
 
 async def _restore(run: Run) -> LeftOver:
@@ -176,74 +162,54 @@ async def _restore(run: Run) -> LeftOver:
 async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
     """Finish the turn that a resumed run stopped in."""
     if left.calls:
-        offered = (await _offer(run)).with_disabled()
+        offered = (await offered_tools(run)).with_disabled()
         answered = Answered()
         async with aclosing(answer_calls(run, offered, left.calls, run_events, answered)) as events:
             async for event in events:
                 yield event
         _check_progress(run, answered)
     elif left.reply is not None:
-        for ended in await _take_as_output(run, MessageDone(message=left.reply.message)):
-            yield ended
+        await _take_output(run, MessageDone(message=left.reply.message))
 
 
 async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     """Make one model call, and take its reply as output or answer its calls."""
     if run.is_new_agent():
         yield AgentUpdated(run.frame.agent.name)
-    turn = await _begin_turn(run)
-    for repair in turn.repairs:
+    call = await prepare_call(run)
+    for repair in call.repairs:
         yield Repaired(agent=run.frame.agent.name, repair=repair)
-    accepted: MessageDone | HandlerFallback
-    missing: Sequence[RunEvent] = ()
     try:
-        async with aclosing(call_model(run, turn.request, turn.shown, turn.check)) as arriving:
+        arriving = call_events(run, call)
+        try:
+            for held in () if call.check is None else await read_beside(run, arriving, call.check):
+                yield held
             async for event in arriving:
-                yield event
-        missing, accepted = _accept(run)
+                if note_event(run, event):
+                    yield event
+        finally:
+            await arriving.aclose()
+        missing, reply = take_reply(run)
     except Exception as error:
-        accepted = _fall_back(run, error)
-    for each in (*run.handoffs.take_completed(), *missing):
-        yield each
-    if isinstance(accepted, HandlerFallback):
-        yield accepted
+        yield fall_back(run, error)
         return
-    yield own_reply(accepted) if run.stream else accepted
-    await emit(run, ReplyTaken(accepted))
+    for delta in missing:
+        yield delta
+    yield own_reply(reply) if run.stream else reply
+    await emit(run, ReplyTaken(reply))
     if run.progress.empty_replies:
         yield EmptyReply(run.frame.agent.name)
-    if calls := calls_of(accepted.message):
-        answered = Answered()
-        async with aclosing(answer_calls(run, turn.offered, calls, run_events, answered)) as events:
-            async for done in events:
-                yield done
-        _check_progress(run, answered)
-    else:
-        for ended in await _take_as_output(run, accepted):
-            yield ended
-
-
-async def _take_as_output(run: Run, reply: MessageDone) -> Sequence[RunEvent]:
-    """Take a reply without calls as the output if it is valid; return the events of that."""
-    if run.progress.empty_replies and not _is_output(run):
-        return ()
-    returned = await _finish(run, reply)
-    completed = run.handoffs.take_completed()
-    return completed if returned is None else (*completed, returned)
-
-
-async def _begin_turn(run: Run) -> _Turn:
-    run.begin_turn()
-    check = None if run.agent_started else await _start_agent(run)
-    offered = run.frame.offered or await _offer(run)
-    system = await system_message(run, offered)
-    messages, repairs = run.frame.view.messages(family_of(run.frame.handler), run.audience())
-    if repairs:
-        run.report.repairs += (*repairs,)
-    shown = Shown(system=system, growing=messages, count=len(messages))
-    request = _request(run, offered, shown)
-    await emit(run, ModelCallBegins(request, shown))
-    return _Turn(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
+    if not (calls := calls_of(reply.message)):
+        await _take_output(run, reply)
+        return
+    answered = Answered()
+    answering = answer_calls(run, call.offered, calls, run_events, answered)
+    try:
+        async for done in answering:
+            yield done
+    finally:
+        await answering.aclose()
+    _check_progress(run, answered)
 
 
 def _is_output(run: Run) -> bool:
@@ -269,166 +235,13 @@ def _is_output(run: Run) -> bool:
     return False
 
 
-async def _check_run_input(run: Run) -> None:
-    if run.config.input_guardrails:
-        shown = run.shown_next()
-        await check_input(run.config.input_guardrails, run.now(), run.frame.agent, shown, whose="the run")
-
-
-async def _start_agent(run: Run) -> Check | None:
-    """Call the hooks and input guardrails of an agent that has become active.
-
-    The agent counts as started once the guardrails have passed: a run that is resumed before runs them again.
-
-    Returns:
-        the guardrails, if they are to run while the model call is made; else None.
-    """
-    await emit(run, AgentBegins())
-    if not run.frame.agent.input_guardrails:
-        run.agent_started = True
-        return None
-    agent, now, messages = run.frame.agent, run.now(), run.shown_next()
-
-    async def check() -> None:
-        await check_input(agent.input_guardrails, now, agent, messages, whose=f"agent {agent.name!r}")
-        run.agent_started = True
-
-    if run.config.guardrails_beside:
-        return check
-    await check()
-    return None
-
-
-async def _offer(run: Run) -> OfferedTools:
-    """Return the tools and handoffs that the model may call; an offer that cannot change is cached."""
-    agent, handler, external = run.frame.agent, run.frame.handler.name, run.config.external_tools
-    offered = None if run.scopes or external else agent.fixed_offer(handler)
-    if offered is None:
-        offered = await offer_tools(agent, run.now(), run.graph, handler=handler, external=external)
-    if offered.fixed:
-        run.frame.offered = offered
-    _warn_of_many(run, offered)
-    return offered
-
-
-def _warn_of_many(run: Run, offered: OfferedTools) -> None:
-    most = run.config.warn_handoffs_over
-    if most is None or offered.handoffs <= most or run.report.warned_of_many:
-        return
-    run.report.warned_of_many = True
-    run.warn(
-        f"agent {run.frame.agent.name!r} is offered {offered.handoffs} handoffs, and models choose badly "
-        f"among more than {most}: move some to an agent of their own, or set "
-        "RunConfig(warn_handoffs_over=...)"
-    )
-
-
-def _request(run: Run, offered: OfferedTools, shown: Shown) -> Request:
-    """Return the request for the handler."""
-    settings: dict[str, Any] = {}
-    choice: ToolChoice | None = None
-    if run.config.model_settings or run.frame.agent.model_settings:
-        settings = {**run.config.model_settings, **run.frame.agent.model_settings}
-        choice = _tool_choice(run, offered, settings.pop("tool_choice", None))
-        settings = {key: value for key, value in settings.items() if value is not None}
-    return Request(
-        messages=shown.messages(),
-        tools=offered.specs,
-        tool_choice=choice,
-        settings=settings,
-        output_schema=run.frame.agent.output_schema,
-        stream=run.stream,
-        agent=run.frame.agent.name,
-        turn=run.turn,
-        context=run.now(),
-        handoff_input=run.frame.handoff_input,
-    )
-
-
-def _tool_choice(run: Run, offered: OfferedTools, choice: ToolChoice | None) -> ToolChoice | None:
-    """Return the agent's tool choice; a forced tool holds for one turn, if it is offered."""
-    if choice in (None, "auto", "none"):
-        return choice
-    if run.frame.turns > 1 or not offered.routes:
-        return None
-    return choice if choice == "required" or choice in offered.routes else None
-
-
-def _fall_back(run: Run, error: Exception) -> HandlerFallback:
-    """Replace a handler that failed before it showed anything with the agent's next one.
-
-    Raises:
-        Exception: the error itself, if the run does not allow a fallback or no handler is left.
-    """
-    from_handler = isinstance(error, HandlerError) or not isinstance(error, RoutelockError | AssertionError)
-    if isinstance(error, RoutelockError) and error.result is not None:
-        from_handler = True  # it ended another run, which the handler had started
-    arrived = run.model_call.reply is not None and not isinstance(error, ContentRefused)
-    began = run.model_call.request is None or run.model_call.text or arrived
-    if not from_handler or began or not run.config.fallback:
-        raise error
-    agent, failed = run.frame.agent, run.frame.handler.name
-    handler = next_handler(agent, failed, run.failed_of(agent), run.config)
-    if handler is None:
-        raise error
-    text = f"handler {failed!r} failed, {handler.name!r} answers instead: "
-    text += f"{type(error).__name__}: {error_text(error)}"
-    run.problem("fallback", text, error=error)
-    run.replace_handler(handler, error)
-    return HandlerFallback(agent=run.frame.agent.name, handler=failed, next_handler=handler.name, error=error)
-
-
-def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
-    """Take the complete reply; return the events that were not streamed yet, and the reply."""
-    reply = run.model_call.reply
-    if reply is None:
-        raise HandlerError(
-            f"Handler {run.frame.handler.name!r} ended in turn {run.turn} without a MessageDone. "
-            "Every handler must yield exactly one, with the complete message."
-        )
-    if wrong := reply_problem(reply.message):
-        name = run.frame.handler.name
-        raise HandlerError(f"Handler {name!r} gave a reply in turn {run.turn} with {wrong}.")
-    if reply.finish_reason not in _COMPLETE and was_cut_short(reply.finish_reason):
-        if why := filtered_out(reply):
-            raise _refused(run, reply, why)
-        run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
-    _check_choice(run, reply)
-    shown, known = run.model_call.text.copy() if run.stream else (), len(run.report.repairs)
-    reply = run.accept(reply)
-    repaired = [Repaired(agent=run.frame.agent.name, repair=each) for each in run.report.repairs[known:]]
-    return [*missing_deltas(reply.message, shown), *repaired] if run.stream else repaired, reply
-
-
-def _check_choice(run: Run, reply: MessageDone) -> None:
-    """Warn if the reply ignores a forced tool choice: some servers accept the setting and ignore it."""
-    request = run.model_call.request
-    if request is None or request.tool_choice in (None, "auto", "none"):
-        return
-    choice, called = request.tool_choice, [call["function"].get("name") for call in calls_of(reply.message)]
-    kept = bool(called) if choice == "required" else choice in called
-    if not kept and request.output_schema is None:  # with one, a tool of the provider may carry the output
-        run.warn(
-            f"turn {run.turn}: the model was to call {'a tool' if choice == 'required' else 'one tool'} "
-            f"(tool_choice={choice!r}) and did not: the provider, or the model, ignores it"
-        )
-
-
-def _refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
-    return ContentRefused(
-        f"The provider's content filter left nothing of the reply of agent {run.frame.agent.name!r} in turn "
-        f"{run.turn} ({why}). The same request will be refused again: change what is asked, or use another "
-        "model.",
-        provider=model_of(run.frame.handler)["provider"] or "",
-        model=reply.model or "",
-    )
-
-
-async def _finish(run: Run, reply: MessageDone) -> HandoffReturned | None:
-    """Turn a reply without calls into an output, or tell the model why it is not valid.
+async def _take_output(run: Run, reply: MessageDone) -> None:
+    """Turn a reply without calls into an output, or tell the model why it is none.
 
     The output is the final one, or the answer to the caller that waits for it.
     """
+    if run.progress.empty_replies and not _is_output(run):
+        return
     text = text_of(reply.message) or refusal_of(reply.message)
     output: Any = text
     if run.frame.agent.output is not None:
@@ -438,18 +251,18 @@ async def _finish(run: Run, reply: MessageDone) -> HandoffReturned | None:
             output = run.frame.agent.output.parse(json_in(text))
         except ModelBehaviorError as error:
             _reject_output(run, str(error))
-            return None
+            return
     if run.frame.agent.output_guardrails or run.config.output_guardrails:
         await _check_output(run, output)
     if run.callers and asking_caller(run.callers) is not None:
         await emit(run, AgentEnds(output))
-        return return_answer(run, text)
+        return_answer(run, text)
+        return
     run.ending.final_output = output
     run.ending.stop_reason = "done"
     run.close_handoff(HandoffStatus.COMPLETED)
     drop_standbys(run)
     await emit(run, AgentEnds(output))
-    return None
 
 
 async def _check_output(run: Run, output: Any) -> None:
@@ -479,11 +292,69 @@ def _reject_output(run: Run, wrong: str) -> None:
     run.add("nudge", nudge)
 
 
-async def _open(run: Run) -> None:
-    """Start the trace of a run, and load its session."""
-    emit_now(run, RunBegins())
-    if run.store is not None:
-        await run.store.open(run)
+def _fail_frame(run: Run, error: Exception) -> None:
+    """Fail the active agent: a caller goes on, and the error is the result of its call.
+
+    Calls that the active agent has left are not carried out.
+
+    Args:
+        run: the run.
+        error: why the active agent failed; a `HandoffTimeout` names the caller whose wait is over.
+    """
+    if isinstance(error, HandoffTimeout) and not error.asked:
+        discard_call(run, error)
+    if not _has_model_call(run):
+        run.turn -= 1
+    keep_partial(run, error)
+    _abandon_calls(run)
+    source = run.active_name
+    next_frame, text, reason = _frame_after(run, error)
+    call, stood_by = next_frame.waits_for, next_frame.stands_by
+    while True:
+        run.close_handoff(HandoffStatus.FAILED, reason)
+        has_result = run.callers[-1].stands_by
+        answered = run.pop_frame()
+        if not has_result:  # the callers in between get a result, too
+            run.add("handoff", answer_item(run, answered, text, place=0).message)
+        if run.frame is next_frame:
+            break
+    if stood_by:  # its call has a result already
+        run.add("nudge", {"role": "user", "content": f"{text}. Answer the user yourself."})
+    function = call["function"]
+    run.progress.target_failed(function["name"], function.get("arguments") or "", type(error).__name__)
+    run.problem("handoff", text, call_id=call["id"], error=error)
+    failed = HandoffFailed(source=run.active_name, target=source, call_id=call["id"], reason=text)
+    run.handoffs.events.append(failed)
+
+
+def _frame_after(run: Run, error: Exception) -> tuple[Frame, str, str]:
+    """Return the frame that goes on after an error, the text for its model, and the reason."""
+    if isinstance(error, HandoffTimeout):
+        late = next((each for each in run.callers if each.waits_for["id"] == error.call_id), None)
+        if late is not None:
+            return late, str(error), str(error)
+    asking = asking_caller(run.callers)
+    assert asking is not None
+    reason = failure_of(error)
+    return asking, f"{run.active_name!r} failed: {reason}", reason
+
+
+def _has_model_call(run: Run) -> bool:
+    """Whether this turn has a model call; a turn that failed before its call is not counted."""
+    calls = run.report.calls
+    if run.model_call.request is not None or (calls and calls[-1].turn == run.turn):
+        return True
+    return any(item.kind == "model" for item in run.transcript.items[run.first_of_turn :])
+
+
+def _abandon_calls(run: Run) -> None:
+    """Answer the open calls of an agent that failed, so that none of them waits for an approval."""
+    waiting = {frame.waits_for["id"] for frame in run.callers}
+    for call in left_over(run.transcript.items, run.first_of_turn, run.turn, waiting).calls:
+        run.add("tool", answer_item(run, call, _ABANDONED, place=0).message)
+    run.calls.interruptions = ()
+    run.sub_runs.waiting.clear()
+    run.sub_runs.to_resume.clear()
 
 
 async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
@@ -505,7 +376,7 @@ async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -
         raised = await _fail(run, late)
     finally:
         emit_now(run, RunEnds(raised))
-    for event in run.handoffs.take_completed():
+    for event in run.handoffs.take_events():
         yield event
     if raised is not None:
         raise raised
@@ -514,7 +385,7 @@ async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -
 
 async def _close(run: Run, raised: Exception | None) -> None:
     """Store what is left of a run and end its trace, for whatever reason it ended."""
-    run.keep_partial()
+    keep_partial(run)
     run.close()
     if run.store is not None:
         await run.store.close(run)
@@ -529,7 +400,7 @@ async def _fail(run: Run, error: Exception) -> Exception | None:
     Returns:
         the error to raise, with the partial result; None if a limit ended the run and is not to be raised.
     """
-    run.keep_partial(error)
+    keep_partial(run, error)
     if run.store is not None:
         await run.store.close(run, error)
     run.ending.stop_reason, run.ending.failure = "error", f"{type(error).__name__}: {error_text(error)}"

@@ -14,7 +14,7 @@ from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.handlers.events import MessageDone
-from routelock.handlers.port import Request, ToolChoice, ToolSpec
+from routelock.handlers.port import ToolChoice, ToolSpec
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.history.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
 from routelock.history.repair import repair
@@ -152,20 +152,6 @@ class ModelCall:
     settings: Mapping[str, Any]
     reply: MessageDone | None = None
     """None when the call failed or was cut off."""
-
-    @staticmethod
-    def of(request: Request, shown: Shown, handler: str, reply: MessageDone | None) -> ModelCall:
-        """Return the record of the call that was made with this request."""
-        return ModelCall(
-            agent=request.agent,
-            handler=handler,
-            turn=request.turn,
-            shown=shown,
-            tools=request.tools,
-            tool_choice=request.tool_choice,
-            settings=request.settings,
-            reply=reply,
-        )
 
     @property
     def messages(self) -> list[Message]:

@@ -16,21 +16,16 @@ from routelock._json import detached, sendable
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
 from routelock.context import PAYLOAD_KEY, MemoryScope, RunContext, scoped
-from routelock.errors import ContentRefused, HandoffTimeout, ProviderError, ProviderTimeout
-from routelock.handlers.events import AttemptFailed, MessageDone
+from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Handler, Request, family_of
-from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
-from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import Audience
 from routelock.history.view import View
-from routelock.run.budget import Budget
 from routelock.run.config import RunConfig
-from routelock.run.emit import ModelCallEnds, ModelCallRetried, emit_now
 from routelock.run.frames import Frame, asking_caller
-from routelock.run.handoff_records import HandoffLog
-from routelock.run.loop_guard import Progress
+from routelock.run.handoff_attempt import HandoffLog
+from routelock.run.limits import Budget, Progress
 from routelock.run.result import ModelCall, Problem, RunResult, Shown, StopReason
 from routelock.tools.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
 from routelock.usage import Usage
@@ -143,73 +138,83 @@ class SharedMemory:
             self.shared.pop(PAYLOAD_KEY, None)
 
 
-@dataclass(slots=True, eq=False)
 class ModelCallState:
     """The model call that is in progress."""
 
-    request: Request | None = None
-    """None between model calls."""
-    shown: Shown | None = None
-    reply: MessageDone | None = None
-    """The complete reply, until it is in the transcript."""
-    text: list[str] = field(default_factory=lambda: [])
-    """Text deltas of the reply so far; not empty once any delta was streamed."""
+    __slots__ = ("error", "reply", "request", "shown", "text")
+
+    def __init__(self) -> None:
+        self.request: Request | None = None
+        """None between model calls."""
+        self.shown: Shown | None = None
+        self.reply: MessageDone | None = None
+        """The complete reply, until it is in the transcript."""
+        self.text: list[str] = []
+        """Text deltas of the reply so far; not empty once any delta was streamed."""
+        self.error: Exception | None = None
+        """The handler's error beside a guardrail, until what arrived before it is streamed."""
 
     def forget_reply(self) -> None:
         """Drop the reply, because it is in the transcript now or is void."""
-        self.reply = None
+        self.reply = self.error = None
         self.text.clear()
 
 
-@dataclass(slots=True, eq=False)
 class CallsState:
     """Open tool calls, and the approvals for them."""
 
-    decisions: Approvals = NO_APPROVALS
-    """Approvals and denials; sub-runs have the same."""
-    interruptions: Sequence[Interruption] = ()
-    """Calls that wait for an approval, in this run and its sub-runs."""
-    begun: set[str] = field(default_factory=lambda: set())
-    """Ids of the calls that were begun and so may have had an effect."""
-    pending: Sequence[ToolCall] = ()
-    """Calls of external tools, which the caller has to answer."""
-    claims: int = 0
-    """How many times a saved state of this run was resumed in its session."""
-    grace: float = 5.0
-    """Seconds that calls may still take after another call of the same reply ended the run."""
+    __slots__ = ("begun", "claims", "decisions", "grace", "interruptions", "pending")
+
+    def __init__(self) -> None:
+        self.decisions: Approvals = NO_APPROVALS
+        """Approvals and denials; sub-runs have the same."""
+        self.interruptions: Sequence[Interruption] = ()
+        """Calls that wait for an approval, in this run and its sub-runs."""
+        self.begun: set[str] = set()
+        """Ids of the calls that were begun and so may have had an effect."""
+        self.pending: Sequence[ToolCall] = ()
+        """Calls of external tools, which the caller has to answer."""
+        self.claims = 0
+        """How many times a saved state of this run was resumed in its session."""
+        self.grace = 5.0
+        """Seconds that calls may still take after another call of the same reply ended the run."""
 
 
-@dataclass(slots=True, eq=False)
 class SubRuns:
     """The sub-runs of a run, which answer calls of agents as tools, and its own place among them."""
 
-    depth: int = 0
-    """How many runs are around this one."""
-    path: tuple[str, ...] = ()
-    """Ids of the calls that lead from the outermost run to this one; the last one is answered by it."""
-    outermost_id: str = ""
-    """Id of the outermost run; empty if it is this one."""
-    active: dict[str, Run] = field(default_factory=lambda: {})
-    """Sub-runs in progress, by call id and in call order."""
-    waiting: dict[str, Run] = field(default_factory=lambda: {})
-    """Sub-runs that wait for an approval, by call id."""
-    to_resume: dict[str, RunDocument] = field(default_factory=lambda: {})
-    """Stored sub-runs that a resumed run has not continued yet, by call id."""
-    ended: dict[str, RunResult[Any]] = field(default_factory=lambda: {})
-    """Results of the sub-runs that have ended, by call id."""
+    __slots__ = ("active", "depth", "ended", "outermost_id", "path", "to_resume", "waiting")
+
+    def __init__(self) -> None:
+        self.depth = 0
+        """How many runs are around this one."""
+        self.path: tuple[str, ...] = ()
+        """Ids of the calls that lead from the outermost run to this one; the last one is answered by it."""
+        self.outermost_id = ""
+        """Id of the outermost run; empty if it is this one."""
+        self.active: dict[str, Run] = {}
+        """Sub-runs in progress, by call id and in call order."""
+        self.waiting: dict[str, Run] = {}
+        """Sub-runs that wait for an approval, by call id."""
+        self.to_resume: dict[str, RunDocument] = {}
+        """Stored sub-runs that a resumed run has not continued yet, by call id."""
+        self.ended: dict[str, RunResult[Any]] = {}
+        """Results of the sub-runs that have ended, by call id."""
 
 
-@dataclass(slots=True, eq=False)
 class Report:
     """Records for the result, beside the transcript."""
 
-    calls: list[ModelCall] = field(default_factory=lambda: [])
-    """The model calls that have ended."""
-    errors: tuple[Problem, ...] = ()
-    repairs: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    warned_of_many: bool = False
-    """Whether there is a warning that an agent is offered too many handoffs."""
+    __slots__ = ("calls", "errors", "repairs", "warned_of_many", "warnings")
+
+    def __init__(self) -> None:
+        self.calls: list[ModelCall] = []
+        """The model calls that have ended."""
+        self.errors: tuple[Problem, ...] = ()
+        self.repairs: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()
+        self.warned_of_many = False
+        """Whether there is a warning that an agent is offered too many handoffs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -289,94 +294,6 @@ class Run:
         """Name of the active agent, or of the handler that a handoff put in its place."""
         return self.frame.active_name
 
-    # The model call
-
-    def begin_call(self, request: Request, shown: Shown) -> None:
-        """Note a model call before it is made, so that the result has it even if it fails."""
-        self.model_call.request, self.model_call.shown = request, shown
-        self.budget.in_flight = True
-
-    def discard_call(self, error: HandoffTimeout) -> None:
-        """Remove a model call that was noted and never made, if there is one."""
-        if self.model_call.request is not None:
-            self.model_call.request, self.budget.in_flight = None, False
-            emit_now(self, ModelCallEnds(None, error))
-
-    def end_call(self, reply: MessageDone | None, error: BaseException | None = None) -> None:
-        """Add the model call in progress to the report, with its reply if it has one."""
-        request, shown = self.model_call.request, self.model_call.shown
-        assert request is not None
-        assert shown is not None
-        emit_now(self, ModelCallEnds(reply, error))
-        self.model_call.request = None
-        self.report.calls.append(ModelCall.of(request, shown, self.frame.handler.name, reply))
-
-    def refuse_reply(self) -> None:
-        """Drop the reply to an input that a guardrail refused, and count its usage."""
-        if self.model_call.reply is not None:
-            self.count_failed(None)
-        self.model_call.forget_reply()
-
-    def void_attempt(self, failed: AttemptFailed) -> None:
-        """Count a failed attempt and drop its reply, before the next attempt.
-
-        Raises:
-            BudgetExceeded: the budget does not allow another attempt.
-        """
-        self.count_failed(failed.error)
-        emit_now(self, ModelCallRetried(failed))
-        self.model_call.forget_reply()
-        self.budget.check(self.frame.agent.name)
-
-    def begin_attempt(self) -> None:
-        """Note that another attempt of the model call is in flight, see `routelock.handlers.retry`."""
-        self.budget.in_flight = True
-
-    def count_failed(self, error: BaseException | None) -> None:
-        """Count a call without a complete reply; it is free if the provider refused it."""
-        self.budget.in_flight = False
-        reply = self.model_call.reply
-        if reply is not None and reply.usage is not None:
-            self.count(reply.usage)
-            return
-        refused = isinstance(error, ProviderError) and not isinstance(error, ProviderTimeout)
-        nothing_came = reply is None and not self.model_call.text
-        free = refused and nothing_came
-        self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
-
-    def accept(self, reply: MessageDone) -> MessageDone:
-        """Add a complete reply to the transcript, and return it with unique call ids."""
-        done, repairs = with_unique_ids(reply, self.turn, self.transcript.call_ids)
-        if repairs:
-            self.report.repairs += (*repairs,)
-        self.end_call(done)
-        self.budget.in_flight = False
-        self.count(reply.usage or Usage(requests=1, estimated=True))
-        self.model_call.forget_reply()
-        self.add("model", done.message, origin=family_of(self.frame.handler))
-        empty = is_empty(done.message)
-        self.progress.empty_replies = self.progress.empty_replies + 1 if empty else 0
-        return done
-
-    def keep_partial(self, error: BaseException | None = None) -> None:
-        """Add a partial reply to the transcript when the model call is cut off, and count the call."""
-        if self.model_call.request is None:
-            return
-        reply, text = self.model_call.reply, sendable(join_surrogates(self.model_call.text))
-        refused = isinstance(error, ContentRefused)  # vendors refuse a history with a refused reply in it
-        if reply is not None and not refused and not reply_problem(reply.message):
-            self.accept(reply)
-            return
-        self.end_call(reply if refused else None, error)
-        if self.budget.in_flight:
-            self.count_failed(error)
-        if not text and self.model_call.text:
-            self.warn(f"turn {self.turn}: the reply was cut off before it had any text")
-        self.model_call.forget_reply()
-        if text:
-            self.add("model", {"role": "assistant", "content": text})
-            self.warn(f"turn {self.turn}: the reply was cut off after {len(text)} characters")
-
     # The transcript and the view
 
     def audience(self) -> Audience | None:
@@ -424,7 +341,7 @@ class Run:
             asked_by=None if caller is None else caller.waits_for["id"],
         )
         self.transcript.items.append(item)
-        self.frame.view.add(item)
+        self.frame.view.items.append(item)
         return item
 
     # The stack of frames
@@ -456,11 +373,8 @@ class Run:
     def _activate(self, frame: Frame) -> None:
         self.frame, self.current_context = frame, None
 
-    def replace_handler(self, handler: Handler, error: Exception) -> None:
+    def replace_handler(self, handler: Handler) -> None:
         """Replace the handler of a failed model call; the next call repeats the turn."""
-        self.end_call(self.model_call.reply, error)
-        self.count_failed(error)
-        self.model_call.forget_reply()
         self.failed_handlers |= {(self.frame.agent.name, self.frame.handler.name)}
         self.frame.handler, self.retakes_turn = handler, True
         self.current_context = self.frame.audience = self.frame.offered = None
@@ -477,8 +391,7 @@ class Run:
     def close_handoff(self, status: HandoffStatus, error: str | None = None) -> None:
         """Close the handoff that made the active agent active, with the status of its work."""
         if self.frame.handoff_id is not None:
-            self.handoffs.close([self.frame.handoff_id], self.config.clock(), status, error)
-            self.handoffs.release(self.frame.handoff_id)
+            self.handoffs.close(self.frame.handoff_id, self.config.clock(), status, error)
             self.frame.handoff_id = None
 
     # Turns and limits
@@ -511,14 +424,12 @@ class Run:
 
     def count(self, usage: Usage, agent: str | None = None) -> None:
         """Add usage to the run and to an agent: the active one, if none is named."""
-        name = self.frame.agent.name if agent is None else agent
-        self.budget.count(usage, name)
-        self.handoffs.count(usage, self.frame.handoff_id)
+        warning = self.budget.count(usage, agent or self.frame.agent.name)
+        if (handoff_id := self.frame.handoff_id) is not None:
+            self.handoffs.spent[handoff_id] += usage
         self.current_context = None
-        if (unknown := self.budget.unknown(usage)) is not None:
-            text = unknown.format(agent=name)
-            if text not in self.report.warnings:
-                self.warn(text)
+        if warning is not None and warning not in self.report.warnings:
+            self.warn(warning)
 
     # The result
 
@@ -558,9 +469,7 @@ class Run:
             error: why they failed.
         """
         if self.handoffs.records:
-            ids = {one.id for one in self.handoffs.records}
-            self.handoffs.close(ids, self.config.clock(), status, error)
-            self.handoffs.release_all()
+            self.handoffs.close_all(self.config.clock(), status, error)
         if self.calls.interruptions:
             answered = {item.message.get("tool_call_id") for item in self.transcript.items}
             settled = self.calls.begun | answered

@@ -16,11 +16,11 @@ from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.errors import ConfigError
 from routelock.history.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages
 from routelock.history.view import View
-from routelock.run.budget import Budget
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame
 from routelock.run.handler_selection import handler_for, named
-from routelock.run.handoff_records import HandoffLog
+from routelock.run.handoff_attempt import HandoffLog
+from routelock.run.limits import Budget
 from routelock.run.run import Run, SharedMemory, Transcript
 
 if TYPE_CHECKING:

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from types import TracebackType
 from typing import Any
 
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.history.messages import Message
-from routelock.run.events import RunDone, RunEvent
+from routelock.run.events import RunEvent
 from routelock.run.loop import run_events
 from routelock.run.result import RunResult
 from routelock.run.run import Run
 
-__all__ = ["RunHandle", "RunStream", "finish"]
-
-
-async def finish(run: Run) -> RunResult[Any]:
-    """Carry out a run that is not streamed, and return its result."""
-    result: RunResult[Any] | None = None
-    async with aclosing(run_events(run)) as events:
-        async for event in events:
-            if isinstance(event, RunDone):
-                result = event.result
-    assert result is not None, "the last event of a run is RunDone"
-    return result
+__all__ = ["RunHandle", "RunStream"]
 
 
 class RunHandle:

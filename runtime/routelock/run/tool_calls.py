@@ -483,4 +483,4 @@ async def _transfer(run: Run, attempt: HandoffAttempt) -> Sequence[RunEvent]:
         reason=attempt.reason,
         preserve_context=attempt.edge.preserve_context,
     )
-    return *run.handoffs.take_completed(), occurred
+    return *run.handoffs.take_events(), occurred

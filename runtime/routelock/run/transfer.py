@@ -20,15 +20,21 @@ from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.context import TOOL_STATE_KEY, HandoffContext
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import carried, loggable
-from routelock.history.filters import HandoffInputData, HandoffInputFilter, last_user_message
+from routelock.history.filters import (
+    HandoffInputData,
+    HandoffInputFilter,
+    apply_filter,
+    last_user_message,
+    partition,
+)
 from routelock.history.messages import Message, RunItem, calls_of
 from routelock.history.nesting import nest_handoff_history
-from routelock.history.view import View, apply_filter, partition
+from routelock.history.view import View
 from routelock.run.emit import HandoffMade, HandoffNoted, HandoffReceived, emit, emit_now, log
 from routelock.run.frames import Frame, Wait, answer_item, drop_standby
 from routelock.run.handler_selection import default_name
 from routelock.run.handoff_attempt import HandoffAttempt
-from routelock.run.prompt import instructions, rode_along
+from routelock.run.model_call import instructions, rode_along
 from routelock.run.run import Run
 
 __all__ = ["put_on_record", "take_over"]
@@ -142,8 +148,7 @@ def _not_taken_over(run: Run, attempt: HandoffAttempt, error: BaseException) -> 
     """Put on record that a handoff failed after all, and tell a source that goes on later."""
     broken = isinstance(error, Exception)
     why = str(error) if broken else "it was cancelled before the target took over"
-    run.handoffs.close([attempt.id], run.config.clock(), HandoffStatus.FAILED, why)
-    run.handoffs.release(attempt.id)
+    run.handoffs.close(attempt.id, run.config.clock(), HandoffStatus.FAILED, why)
     told = answer_item(run, attempt.call, f"The transfer was not made: {why}", place=0).message
     run.frame.view.replace(
         replace(item, message=told) if item.message.get("tool_call_id") == attempt.call["id"] else item

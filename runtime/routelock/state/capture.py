@@ -14,7 +14,7 @@ from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import RunItem
 from routelock.run.frames import Frame
-from routelock.run.loop_guard import Progress
+from routelock.run.limits import Progress
 from routelock.run.result import HandoffRecord
 from routelock.run.run import Run
 from routelock.state.document import (

@@ -139,7 +139,7 @@ class StoredScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredProgress:
-    """What the loop guard has seen, see `routelock.run.loop_guard.Progress`."""
+    """What the loop guard has seen, see `routelock.run.limits.Progress`."""
 
     answers: dict[str, str]
     times: dict[str, _Count]

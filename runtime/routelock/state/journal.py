@@ -30,9 +30,10 @@ from routelock.history.messages import Message, RunInput, to_messages
 from routelock.run.config import RunConfig
 from routelock.run.events import RunDone, RunEvent
 from routelock.run.executor import Call, InProcess, Outcome
+from routelock.run.loop import finish
 from routelock.run.result import RunResult
 from routelock.run.start import DEFAULT_MAX_TURNS, start
-from routelock.run.stream import RunStream, finish
+from routelock.run.stream import RunStream
 from routelock.state.document import parse_document
 from routelock.state.run_state import RunState, is_behind
 from routelock.state.sqlite_file import SQLiteFile

@@ -19,12 +19,11 @@ from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import RunItem, ToolCall, call_ids, calls_of, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver, left_over
 from routelock.history.view import View
-from routelock.run.budget import Budget
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame, Wait
 from routelock.run.handler_selection import default_name, find_handler, handler_for, handlers_by_priority
-from routelock.run.handoff_records import HandoffLog
-from routelock.run.loop_guard import Progress
+from routelock.run.handoff_attempt import HandoffLog
+from routelock.run.limits import Budget
 from routelock.run.result import HandoffRecord
 from routelock.run.run import Run, SharedMemory, Transcript
 from routelock.run.start import run_graph
@@ -137,41 +136,37 @@ def _restored(
         frame=active,
         callers=callers,
         budget=Budget(config.limits, max_turns),
-        handoffs=HandoffLog(document.run_id, records, document.usage_by_handoff),
+        handoffs=HandoffLog(document.run_id),
         memory=SharedMemory({}),
-        progress=_progress(document.progress),
         turn=document.turn,
         first_of_turn=document.first_of_turn,
         announced_agent=None if announced is None else agent_named(graph, announced),
         agent_started=document.started,
         failed_handlers=frozenset(document.failed),
     )
+    run.handoffs.records = records
     _restore_counts(run, document)
+    _restore_progress(run, document.progress)
     return run
 
 
 def _restore_counts(run: Run, document: RunDocument) -> None:
     run.budget.sub_run_turns, run.budget.tool_calls = document.sub_run_turns, document.tool_calls
     run.budget.usage, run.budget.usage_by_agent = document.usage, document.usage_by_agent
+    run.handoffs.spent = document.usage_by_handoff
     run.calls.begun, run.calls.claims = set(document.begun), document.claims
     run.sub_runs.to_resume = document.sub_runs
     run.report.errors, run.report.warned_of_many = tuple(document.errors), document.warned_of_many
     run.report.repairs, run.report.warnings = tuple(document.repairs), tuple(document.warnings)
 
 
-def _progress(seen: StoredProgress) -> Progress:
-    return Progress(
-        answers=seen.answers,
-        times=seen.times,
-        edges=set(seen.edges),
-        refused=seen.refused,
-        idle=seen.idle,
-        names=dict.fromkeys(seen.names),
-        nudged_at=seen.told,
-        mistakes=seen.mistakes,
-        empty_replies=seen.empty_replies,
-        over_limit=seen.over_limit,
-    )
+def _restore_progress(run: Run, seen: StoredProgress) -> None:
+    progress = run.progress
+    progress.answers, progress.times, progress.edges = seen.answers, seen.times, set(seen.edges)
+    progress.refused, progress.over_limit = seen.refused, seen.over_limit
+    progress.idle, progress.nudged_at = seen.idle, seen.told
+    progress.names = dict.fromkeys(seen.names)
+    progress.mistakes, progress.empty_replies = seen.mistakes, seen.empty_replies
 
 
 def _frames(
@@ -365,7 +360,7 @@ def _show_again(run: Run, count: int) -> None:
     run.frame.view = View(items[:count])
     run.frame.view.messages(family_of(run.frame.handler), run.audience())
     for item in items[count:]:
-        run.frame.view.add(item)
+        run.frame.view.items.append(item)
 
 
 def _output(run: Run) -> Any:

@@ -22,9 +22,10 @@ from routelock.history.messages import Message
 from routelock.run.config import RunConfig
 from routelock.run.events import AgentUpdated
 from routelock.run.executor import Executor
+from routelock.run.loop import finish
 from routelock.run.result import RunResult
 from routelock.run.start import start
-from routelock.run.stream import RunStream, finish
+from routelock.run.stream import RunStream
 from routelock.state.dbos.client import EndDocument, JobDocument, next_id
 from routelock.state.dbos.database import (
     STEPS_VERSION,
