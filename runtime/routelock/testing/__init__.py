@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from routelock.errors import CassetteMiss
 from routelock.history.repair import problems
-from routelock.testing.cassette import Cassette, UnplayedInteractions, use_cassette
+from routelock.testing.cassette import Cassette, RecordMode, UnplayedInteractions, use_cassette
 from routelock.testing.guards import ModelCallBlocked, NetworkBlocked, no_models, no_network
 from routelock.testing.profiles import PROFILES, Profile
 from routelock.testing.scripted import (
@@ -29,6 +29,7 @@ __all__ = [
     "ModelCallBlocked",
     "NetworkBlocked",
     "Profile",
+    "RecordMode",
     "ScriptedHandler",
     "ScriptedReply",
     "UnexpectedModelCall",
