@@ -451,7 +451,7 @@ def _same_requests(one: Path, other: Path) -> bool:
         use_cassette(other, record_mode="none", allow_unplayed=True) as old,
     ):
         pairs = zip(new.requests, old.requests, strict=True)
-        return all(ours.matches(theirs, body=True) for ours, theirs in pairs)
+        return all(ours.matches(theirs) for ours, theirs in pairs)
 
 
 # -- handoffs that are not made --

@@ -52,7 +52,7 @@ def test_a_miss_shows_the_difference_and_needs_no_key(tmp_path: Path, loaded: st
         said = run_without_keys(tmp_path)
     else:
         said = run_without_keys(tmp_path, "-p", "routelock.testing.pytest_plugin")
-    _, _, summary = said.partition("requests that no cassette has")
+    _, _, summary = said.partition("unanswered requests")
     difference = '  $.messages[0].content\n    - "Where is my refund?"\n    + "Where is my money?"\n'
     assert summary.count(difference) == 3, said
     assert "3 failed" in summary

@@ -54,7 +54,7 @@ def missed(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("handler", ["direct", "openai", "litellm", "remote"])
 def test_summary_shows_the_difference_of_a_miss(missed: str, handler: str, test: str) -> None:
     assert f"FAILED test_desk.py::test_{test}[{handler}] - routelock.errors.CassetteMiss: POST" in missed
-    _, _, shown = missed.partition("requests that no cassette has")
+    _, _, shown = missed.partition("unanswered requests")
     _, _, shown = shown.partition(f"\ntest_desk.py::test_{test}[{handler}]\n")
     shown = shown.partition("\ntest_desk.py")[0]
     assert shown.startswith("  POST http://127.0.0.1:9/v1/chat/completions is not in ")
@@ -91,9 +91,7 @@ def test_summary_has_the_misses_of_xdist_workers(suite: pytest.Pytester) -> None
     )
     result = run(suite, "-p", "xdist", "-n", "1")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*requests that no cassette has*", "  GET http://127.0.0.1:9/v1 is not in *"]
-    )
+    result.stdout.fnmatch_lines(["*unanswered requests*", "  GET http://127.0.0.1:9/v1 is not in *"])
 
 
 def test_the_plugin_is_not_registered_by_itself(pytester: pytest.Pytester) -> None:

@@ -12,7 +12,7 @@ keep their network.
   ``cassettes/<module>/<test>.yaml`` beside its module. ``--record-mode`` records. Options, markers and
   fixtures are those of pytest-recording. If that is installed, it has them and not this plugin, which then
   adds what pytest-recording lacks.
-* ``respx_router`` carries the requests of all handlers through a router of respx.
+* ``respx_mock``, the fixture of respx, sees the requests of all handlers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from routelock.errors import CassetteMiss
-from routelock.testing import pytest_beside_recording, pytest_guards, pytest_vcr
+from routelock.testing import pytest_beside_recording, pytest_guards, pytest_respx, pytest_vcr
 
 __all__: list[str] = []
 
@@ -40,6 +40,11 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
         pluginmanager.register(pytest_beside_recording, "routelock_beside_recording")
     else:
         pluginmanager.register(pytest_vcr, "routelock_vcr")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the fixture of respx's name after respx's own, because the last one counts."""
+    config.pluginmanager.register(pytest_respx, "routelock_respx")
 
 
 def _has_recording(manager: pytest.PytestPluginManager) -> bool:
@@ -92,7 +97,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in reports:
         missed |= dict.fromkeys((report.nodeid, text) for text in getattr(report, _MISSES, ()))
     if missed:
-        terminalreporter.section("requests that no cassette has")
+        terminalreporter.section("unanswered requests")
     for nodeid, text in missed:
         terminalreporter.write_line(nodeid, bold=True)
         for line in text.splitlines():
