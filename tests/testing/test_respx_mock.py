@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from openai import AsyncOpenAI
 from servers import HELLO, Server
 
 from routelock import Agent, Handler, Retry, RunConfig, Runner
@@ -27,11 +28,15 @@ HANDLERS: dict[str, Callable[[], Handler]] = {
     "LiteLLM": lambda: LiteLLM("openai/m", api_base=URL),
     "OpenAI": lambda: OpenAI("m", base_url=URL),
     "OpenAICompatible": lambda: OpenAICompatible("m", base_url=URL),
+    "OpenAI with a client": lambda: OpenAI("m", client=AsyncOpenAI(api_key="k", base_url=URL, max_retries=0)),
     "RemoteAgent": lambda: RemoteAgent(URL),
 }
 CASES = [
     *(pytest.param(name, "asyncio", id=f"{name}-asyncio") for name in HANDLERS),
-    *(pytest.param(name, "trio", id=f"{name}-trio") for name in ("OpenAI", "RemoteAgent")),
+    *(
+        pytest.param(name, "trio", id=f"{name}-trio")
+        for name in ("OpenAI", "OpenAI with a client", "RemoteAgent")
+    ),
 ]
 
 WHOLE: dict[str, Any] = {
@@ -70,6 +75,7 @@ async def ask(handler: Handler) -> str:
 
 
 @pytest.mark.anyio
+@pytest.mark.every_loop
 @pytest.mark.parametrize(("name", "anyio_backend"), CASES, indirect=["anyio_backend"])
 async def test_each_handler_is_answered(respx: Any, name: str) -> None:
     with no_network() as blocked, use_respx() as router:
