@@ -150,8 +150,10 @@ def test_a_miss_shows_the_nearest_request_and_the_difference(recorded: str, path
         post(recorded, {"n": 3})
     shown = str(caught.value)
     assert f"POST {recorded}/v1/chat is not in {path}." in shown
-    assert "The nearest of 2 recorded requests is number 1, which was not requested yet" in shown
-    assert "$.n\n  - 1\n  + 3\n" in shown
+    assert (
+        "The nearest of 2 recorded requests is number 1, which was not requested yet:\n"
+        f"  POST {recorded}/v1/chat\nWhat differs (- recorded, + asked):\n$.n\n  - 1\n  + 3\n"
+    ) in shown
     assert "ROUTELOCK_RECORD_MODE=rewrite" in shown
 
 

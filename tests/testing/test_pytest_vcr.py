@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 import yaml
-from pytest_suites import names_of, run
+from pytest_suites import CONFTEST, names_of, run
 
 from routelock.testing import use_cassette
 
@@ -282,3 +282,18 @@ def test_test_that_ended_early_reports_no_unmade_requests(
     with use_cassette(suite.path / "cassettes" / "test_desk" / "test_answer.yaml", record_mode="rewrite"):
         httpx.get(server, trust_env=False)
     run(suite).assert_outcomes(**outcomes)
+
+
+def test_pytest_vcr_is_refused(suite: pytest.Pytester) -> None:
+    """It has the same marker, and fixtures of the same names that mean something else."""
+    suite.makeconftest(
+        f"""
+        {CONFTEST}
+
+        def pytest_addoption(pluginmanager):
+            pluginmanager.register(object(), "vcr")
+        """
+    )
+    result = run(suite)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*Uninstall pytest-vcr, or switch it off with -p no:vcr."])

@@ -321,14 +321,18 @@ def _missed(cassette: Cassette, asked: HTTPRequest) -> str:
         lines.append("The cassette is empty." if cassette.path.exists() else "There is no such file yet.")
     else:
         played = "was already answered" if cassette.was_played(index) else "was not requested yet"
+        other = recorded[index]
         lines.append(
-            f"The nearest of {len(recorded)} recorded requests is number {index + 1}, which {played} "
-            "(- recorded, + asked):"
+            f"The nearest of {len(recorded)} recorded requests is number {index + 1}, which {played}:"
         )
-        shown = difference(recorded[index], asked, cassette.match_on)
-        lines.append(shown or "Nothing differs: this is one call too many.")
+        lines.append(f"  {other.method} {other.url}")
+        shown = difference(other, asked, cassette.match_on)
+        lines += ["What differs (- recorded, + asked):", shown] if shown else [_NO_DIFFERENCE]
     lines.append(f"To record it again, set {VARIABLE}=rewrite (with pytest: --record-mode=rewrite).")
     return "\n".join(lines)
+
+
+_NO_DIFFERENCE = "Nothing differs: this is one call too many."
 
 
 def _unplayed(cassette: Cassette, left: Sequence[HTTPRequest]) -> str:

@@ -60,6 +60,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.pluginmanager.has_plugin("vcr"):
+        raise pytest.UsageError(
+            "pytest-vcr and the plugin of routelock both have the marker and the fixtures of cassettes. "
+            "Uninstall pytest-vcr, or switch it off with -p no:vcr."
+        )
     for line in (
         "vcr(*cassettes, **options): answer from the test's cassette, and from these others",
         "default_cassette(name): the name of the test's cassette",
