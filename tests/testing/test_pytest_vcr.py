@@ -258,6 +258,23 @@ def test_the_name_of_the_event_loop_is_no_part_of_the_path(suite: pytest.Pyteste
     run(suite).assert_outcomes(passed=4)
 
 
+def test_name_of_a_test_may_be_long(suite: pytest.Pytester, server: str) -> None:
+    suite.makepyfile(
+        test_desk=f"""
+        import pytest
+        from asking import ask
+
+        @pytest.mark.vcr
+        @pytest.mark.parametrize("question", ["why? " * 60 + "1", "why? " * 60 + "2"])
+        def test_answer(question):
+            assert ask("{server}") == "hello"
+        """
+    )
+    run(suite, "--record-mode=once").assert_outcomes(passed=2)
+    assert len(names_of(suite.path)) == 2
+    run(suite).assert_outcomes(passed=2)
+
+
 def test_requests_that_were_not_made_are_an_error(suite: pytest.Pytester, server: str) -> None:
     suite.makepyfile(test_desk="def test_answer(cassette): pass")
     with use_cassette(suite.path / "cassettes" / "test_desk" / "test_answer.yaml", record_mode="rewrite"):

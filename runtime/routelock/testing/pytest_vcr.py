@@ -5,6 +5,7 @@ It is left out if pytest-recording itself is there, see `routelock.testing.pytes
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import re
@@ -162,8 +163,7 @@ def cassette_of(
         request.config.getoption("--record-mode") or given.get("record_mode") or default_mode
     )
     folder = Path(request.getfixturevalue("vcr_cassette_dir"))
-    name = str(request.getfixturevalue("default_cassette_name"))
-    path = folder / (name if name.endswith(".yaml") else f"{name}.yaml")
+    path = folder / _file_name(str(request.getfixturevalue("default_cassette_name")))
     others: Sequence[str] = [name for marker in request.node.iter_markers("vcr") for name in marker.args]
     with use_cassette(path, also=[folder / other for other in others], **given) as used:
         if used.is_replaying:
@@ -176,3 +176,17 @@ def cassette_of(
         used.allow_unplayed |= stopped is not None
         if isinstance(stopped, CassetteMiss):
             used.misses.clear()
+
+
+def _file_name(name: str) -> str:
+    """Return the name of a cassette's file; that of a long name is shortened as pytest-recording does it."""
+    if len(name) + len(_SUFFIX) > _LONGEST_NAME:
+        digest = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
+        name = f"{name[: _LONGEST_NAME - len(_SUFFIX) - len(digest) - 3]}...{digest}"
+    return name if name.endswith(_SUFFIX) else name + _SUFFIX
+
+
+_SUFFIX: Final = ".yaml"
+
+_LONGEST_NAME: Final = 255
+"""Characters of a file's name, on common systems."""
