@@ -328,7 +328,8 @@ def _missed(cassette: Cassette, asked: HTTPRequest) -> str:
         lines.append(f"  {other.method} {other.url}")
         shown = difference(other, asked, cassette.match_on)
         lines += ["What differs (- recorded, + asked):", shown] if shown else [_NO_DIFFERENCE]
-    lines.append(f"To record it again, set {VARIABLE}=rewrite (with pytest: --record-mode=rewrite).")
+    mode = "rewrite" if cassette.path.exists() else "once"
+    lines.append(f"To record it, set {VARIABLE}={mode} (with pytest: --record-mode={mode}).")
     return "\n".join(lines)
 
 
