@@ -204,7 +204,7 @@ def scripted(name: str, path: Path, example: Example) -> dict[str, str]:
 
 def record_one(path: Path, hold: Callable[[Handler, Desk], object], model: Handler) -> None:
     """Record one example."""
-    with closing(Desk()) as desk, use_cassette(path, mode="record"):
+    with closing(Desk()) as desk, use_cassette(path, record_mode="rewrite"):
         hold(model, desk)
 
 

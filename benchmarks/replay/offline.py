@@ -13,7 +13,8 @@ from typing import Any
 
 from replay.tape import asks_a_model
 from routelock.testing import use_cassette
-from routelock.testing.cassette import Cassette, HTTPRequest
+from routelock.testing.cassette import Cassette
+from routelock.testing.matching import HTTPRequest
 from routelock.testing.scrub import Scrubber
 from routelock_providers.litellm.library import load_litellm
 
@@ -86,8 +87,8 @@ def play(path: Path) -> Generator[Played]:
     listening = _Listening()
     with use_cassette(
         path,
-        mode="replay",
-        match_body=False,
+        record_mode="none",
+        match_on=("method", "host", "port", "path"),
         allow_unplayed=True,
         side_calls=_SIDE_CALLS,
         scrubber=listening,

@@ -55,7 +55,7 @@ def _words(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
-_CASSETTE_MISS = _words("CannotOverwriteExistingCassetteException CassetteMiss")
+_CASSETTE_MISS = _words("CannotOverwriteExistingCassetteException CassetteMiss", "AllMockedAssertionError")
 
 
 _FETCH_ERRORS = _words("ImageFetchError SSRFError")

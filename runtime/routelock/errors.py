@@ -340,7 +340,7 @@ class ProviderDefect(ProviderError):
 
 
 class CassetteMiss(ProviderError, AssertionError):
-    """A request is not in the recording that a test replays: never retried.
+    """A request is not in the recording that a test replays, or has no route of respx: never retried.
 
     The first line names the request and the file; the difference to the nearest recorded request follows.
     See `routelock.testing.use_cassette`.

@@ -80,6 +80,9 @@ def test_the_core_imports_where_no_optional_package_is_installed(
     modules: dict[str, Any], offline_env: dict[str, str]
 ) -> None:
     about_one = {"routelock.cli.markdown", "routelock.testing.pytest_plugin"}
+    about_one |= {
+        f"routelock.testing.pytest_{name}" for name in ("guards", "vcr", "respx", "beside_recording")
+    }
     about_one |= {"routelock.serving.http", "routelock.serving.routes"}
     about_one |= {"routelock.serving.a2a.routes", "routelock.serving.dev.routes"}
     names = [name for name in modules if name.split(".")[0] == "routelock" and name not in about_one]

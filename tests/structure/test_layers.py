@@ -52,6 +52,8 @@ LAZY_AND_UPWARD = {
     ("routelock.agents.graph", "routelock.run.config"),
     # a model given as a string is answered by the bundled provider, which costs two seconds to import
     ("routelock.run.handler_selection", "routelock_providers.litellm.handler"),
+    # respx answers what the transport sends
+    ("routelock.testing.respx_mock", "routelock_providers.http.stand_in"),
     # a run that is traced by a file, or that goes on from a state
     ("routelock.run.start", "routelock.tracing.recorder"),
     ("routelock.run.start", "routelock.state.resume"),
@@ -87,6 +89,7 @@ LATE = {
     "routelock_providers.chat_completions.openai",
     "routelock_providers.http.client",
     "routelock_providers.http.httpx_transport",
+    "routelock_providers.http.stand_in",
     "routelock_providers.litellm.client",
 }
 

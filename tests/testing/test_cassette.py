@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -19,7 +19,7 @@ import yaml
 
 from routelock.errors import ConfigError, MissingExtra
 from routelock.testing import CassetteMiss, UnplayedInteractions, use_cassette
-from routelock.testing.cassette import CassetteMode
+from routelock.testing.cassette import RecordMode
 from routelock.testing.scrub import SCRUBBED, Scrubber
 
 DIGITS = "0123456789abcdef0123456789abcdef"
@@ -94,7 +94,7 @@ def renaming_post(url: str, body: object) -> None:
 @pytest.fixture
 def recorded(server: str, path: Path) -> str:
     """A cassette with two requests; its server is gone."""
-    with use_cassette(path, mode="record"):
+    with use_cassette(path, record_mode="rewrite"):
         post(server, {"n": 1})
         post(server, {"n": 2})
     return server
@@ -138,10 +138,10 @@ async def test_aiohttp_is_answered_from_the_same_file(recorded: str, path: Path)
 
 
 def test_equal_requests_are_answered_in_the_order_of_the_recording(server: str, path: Path) -> None:
-    with use_cassette(path, mode="record"):
+    with use_cassette(path, record_mode="rewrite"):
         post(server, {"n": 1})
         post(server, {"n": 2})
-    with use_cassette(path, match_body=False):
+    with use_cassette(path, match_on=["method", "path"]):
         assert [post(server, {"n": n})["echo"]["n"] for n in (8, 9)] == [1, 2]
 
 
@@ -150,13 +150,15 @@ def test_a_miss_shows_the_nearest_request_and_the_difference(recorded: str, path
         post(recorded, {"n": 3})
     shown = str(caught.value)
     assert f"POST {recorded}/v1/chat is not in {path}." in shown
-    assert "The nearest of 2 recorded requests is number" in shown
-    assert '+  "n": 3' in shown
-    assert "ROUTELOCK_CASSETTES=record" in shown
+    assert (
+        "The nearest of 2 recorded requests is number 1, which was not requested yet:\n"
+        f"  POST {recorded}/v1/chat\nWhat differs (- recorded, + asked):\n$.n\n  - 1\n  + 3\n"
+    ) in shown
+    assert "ROUTELOCK_RECORD_MODE=rewrite" in shown
 
 
 def test_one_call_too_many_says_so(recorded: str, path: Path) -> None:
-    expected = r"(?s)number 1; it was already answered.*one call too many"
+    expected = r"(?s)number 1, which was already answered.*one call too many"
     with use_cassette(path, allow_unplayed=True, side_calls=[recorded]):
         post(recorded, {"n": 1})
         with pytest.raises(CassetteMiss, match=expected):
@@ -164,7 +166,7 @@ def test_one_call_too_many_says_so(recorded: str, path: Path) -> None:
 
 
 def test_swallowed_miss_is_raised_at_the_end(recorded: str, path: Path) -> None:
-    with pytest.raises(CassetteMiss, match='"n": 3'), use_cassette(path, allow_unplayed=True):
+    with pytest.raises(CassetteMiss, match=r"\+ 3"), use_cassette(path, allow_unplayed=True):
         careless_post(recorded, {"n": 3})
 
 
@@ -195,7 +197,8 @@ def test_requests_that_were_not_made_are_reported(recorded: str, path: Path) -> 
 
 
 def test_a_cassette_that_does_not_exist_is_never_recorded_by_accident(server: str, path: Path) -> None:
-    with pytest.raises(CassetteMiss, match="no such file yet"), use_cassette(path):
+    expected = r"(?s)no such file yet.*--record-mode=once"
+    with pytest.raises(CassetteMiss, match=expected), use_cassette(path):
         post(server, {"n": 1})
     assert not path.exists()
 
@@ -212,7 +215,7 @@ def test_a_redirection_is_followed_again(server: str, path: Path) -> None:
         with httpx.Client(trust_env=False, follow_redirects=True) as client:
             return client.get(f"{server}/old").text, urllib.request.urlopen(f"{server}/old").read()
 
-    with use_cassette(path, mode="record"):
+    with use_cassette(path, record_mode="rewrite"):
         assert fetched() == ("here", b"here")
     assert "hunter2" not in path.read_text()
     with use_cassette(path):
@@ -223,19 +226,19 @@ def test_recording_keeps_its_path_when_the_block_changes_the_folder(
     server: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(path.parent.parent)
-    with use_cassette(path.relative_to(path.parent.parent), mode="record"):
+    with use_cassette(path.relative_to(path.parent.parent), record_mode="rewrite"):
         monkeypatch.chdir("/")
         post(server, {"n": 1})
     assert path.exists()
 
 
-@pytest.mark.parametrize("mode", ["replay", "record"])
+@pytest.mark.parametrize("mode", get_args(RecordMode))
 @pytest.mark.parametrize("text", ["<<<<<<< ours\na: [\n", "just words", "interactions: 7\nversion: 1\n"])
-def test_a_file_that_is_no_cassette_is_named(path: Path, mode: CassetteMode, text: str) -> None:
+def test_a_file_that_is_no_cassette_is_named(path: Path, mode: RecordMode, text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"\.yaml is no cassette \(.*Restore it, or delete it"):
-        with use_cassette(path, mode=mode):
+        with use_cassette(path, record_mode=mode):
             pass
     assert path.read_text() == text
 
@@ -248,7 +251,7 @@ def test_replaying_leaves_the_file_alone(recorded: str, path: Path) -> None:
 
 
 def test_recording_again_replaces_what_was_there(recorded: str, path: Path) -> None:
-    with use_cassette(path, mode="record"):
+    with use_cassette(path, record_mode="rewrite"):
         post(recorded, {"n": 3})
     with use_cassette(path) as cassette:
         post(recorded, {"n": 3})
@@ -260,7 +263,7 @@ def test_a_recording_is_kept_when_the_block_fails(server: str, path: Path) -> No
         post(server, {"n": 1})
         raise ValueError("mine")
 
-    with pytest.raises(ValueError, match="mine"), use_cassette(path, mode="record"):
+    with pytest.raises(ValueError, match="mine"), use_cassette(path, record_mode="rewrite"):
         block()
     with use_cassette(path):
         post(server, {"n": 1})
@@ -269,16 +272,112 @@ def test_a_recording_is_kept_when_the_block_fails(server: str, path: Path) -> No
 def test_an_environment_variable_chooses_the_mode(
     server: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ROUTELOCK_CASSETTES", "record")
+    monkeypatch.setenv("ROUTELOCK_RECORD_MODE", "rewrite")
     with use_cassette(path) as cassette:
         post(server, {"n": 1})
-    assert cassette.mode == "record"
+    assert cassette.record_mode == "rewrite"
     assert path.exists()
 
 
+def answered(url: str, *numbers: int) -> list[int]:
+    return [post(url, {"n": n})["echo"]["n"] for n in numbers]
+
+
+def recorded_numbers(path: Path) -> list[int]:
+    return [
+        json.loads(one["request"]["body"])["n"] for one in yaml.safe_load(path.read_text())["interactions"]
+    ]
+
+
+def test_once_records_only_if_there_is_no_file(server: str, path: Path) -> None:
+    with use_cassette(path, record_mode="once"):
+        answered(server, 1)
+    with pytest.raises(CassetteMiss), use_cassette(path, record_mode="once", allow_unplayed=True):
+        answered(server, 2)
+    with use_cassette(path, record_mode="once") as cassette:
+        answered(server, 1)
+    assert (cassette.play_count, cassette.is_replaying) == (1, True)
+    assert recorded_numbers(path) == [1]
+
+
+def test_new_episodes_are_added_to_what_is_there(recorded: str, path: Path) -> None:
+    with use_cassette(path, record_mode="new_episodes") as cassette:
+        assert answered(recorded, 1, 3) == [1, 3]
+    assert cassette.play_count == 1
+    assert recorded_numbers(path) == [1, 2, 3]
+
+
+def test_all_asks_again_and_keeps_what_was_not_asked(recorded: str, path: Path) -> None:
+    with use_cassette(path, record_mode="all") as cassette:
+        answered(recorded, 1)
+    assert cassette.play_count == 0
+    assert sorted(recorded_numbers(path)) == [1, 2]
+
+
+@pytest.fixture
+def other(server: str, path: Path) -> Path:
+    """Another cassette, with the request 7."""
+    other = path.with_name("other.yaml")
+    with use_cassette(other, record_mode="rewrite"):
+        answered(server, 7)
+    return other
+
+
+def test_other_cassettes_answer_too(recorded: str, path: Path, other: Path) -> None:
+    with use_cassette(path, also=[other]) as cassette:
+        assert answered(recorded, 1, 7, 2) == [1, 7, 2]
+        assert len(cassette.requests) == 3
+
+
+def test_requests_of_other_cassettes_need_not_be_made(recorded: str, path: Path, other: Path) -> None:
+    with use_cassette(path, also=[other]) as cassette:
+        answered(recorded, 1, 2)
+    assert cassette.unplayed == []
+
+
+def test_other_cassettes_are_not_written_into_the_first(recorded: str, path: Path, other: Path) -> None:
+    with use_cassette(path, also=[other], record_mode="new_episodes"):
+        assert answered(recorded, 7, 3) == [7, 3]
+    assert recorded_numbers(path) == [1, 2, 3]
+    assert recorded_numbers(other) == [7]
+
+
+def test_missing_other_cassette_is_named(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"There is no cassette other\.yaml"):
+        with use_cassette(path, also=["other.yaml"]):
+            pass
+
+
+def test_an_unknown_part_to_match_on_is_refused(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown part 'headers'; the parts are method, scheme"):
+        with use_cassette(path, match_on=["method", "headers"]):
+            pass
+
+
+def test_filtered_headers_and_query_are_not_recorded(server: str, path: Path) -> None:
+    with use_cassette(
+        path,
+        record_mode="rewrite",
+        filter_headers=["content-type", ("accept", "any")],
+        filter_query_parameters=["shop"],
+    ):
+        post(server, {"n": 1}, params={"shop": "7", "alt": "sse"})
+    [played] = yaml.safe_load(path.read_text())["interactions"]
+    assert played["request"]["uri"] == f"{server}/v1/chat?alt=sse"
+    assert played["request"]["headers"] == {"accept": ["any"]}
+
+
+def test_ignored_hosts_are_asked(server: str, path: Path) -> None:
+    with use_cassette(path, ignore_hosts=["127.0.0.1"]) as cassette:
+        assert answered(server, 1) == [1]
+    with use_cassette(path, ignore_localhost=True):
+        assert urllib.request.urlopen(f"{server}/new").read() == b"here"
+    assert cassette.misses == []
+
+
 def test_an_unknown_mode_is_refused(path: Path) -> None:
-    with pytest.raises(ConfigError, match="'once' is unknown; use 'replay' or 'record'"):
-        with use_cassette(path, mode="once"):  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="'record' is unknown; the modes are none, once"):
+        with use_cassette(path, record_mode="record"):  # pyright: ignore[reportArgumentType]
             pass
 
 
@@ -335,7 +434,7 @@ def send_all_secrets(server: str) -> Any:
 def test_twelve_secrets_leave_no_trace(server: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVICE_PASSWORD", SECRETS["a shapeless secret of the environment"])
     monkeypatch.setattr(Echo, "leak", f"{SECRETS['a shape in the answer']} kept in the answer")
-    with use_cassette(path, mode="record"):
+    with use_cassette(path, record_mode="rewrite"):
         answer = send_all_secrets(server)
     assert SECRETS["a JSON key"] in json.dumps(answer), "the block itself sees the true answer"
 
@@ -359,7 +458,7 @@ def test_a_cassette_recorded_with_a_key_replays_without_it(
     server: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEL_API_KEY", "the true key of one machine")
-    with use_cassette(path, mode="record"):
+    with use_cassette(path, record_mode="rewrite"):
         post(server, {"api_key": "the true key of one machine"})
     monkeypatch.delenv("MODEL_API_KEY")
     with use_cassette(path):
@@ -367,6 +466,6 @@ def test_a_cassette_recorded_with_a_key_replays_without_it(
 
 
 def test_a_scrubber_of_ones_own_is_used(server: str, path: Path) -> None:
-    with use_cassette(path, mode="record", scrubber=Scrubber(secrets=frozenset({"Ada"}))):
+    with use_cassette(path, record_mode="rewrite", scrubber=Scrubber(secrets=frozenset({"Ada"}))):
         post(server, {"name": "Ada"})
     assert "Ada" not in path.read_text()

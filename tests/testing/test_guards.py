@@ -71,7 +71,7 @@ async def test_allowed_model_is_called_and_all_after_the_block() -> None:
 async def test_a_cassette_may_answer(tmp_path: Path) -> None:
     with Server(HELLO) as server:
         handler = OpenAICompatible("qwen3", base_url=server.url, api_key="none")
-        with no_models(), use_cassette(tmp_path / "hello.yaml", mode="record"):
+        with no_models(), use_cassette(tmp_path / "hello.yaml", record_mode="rewrite"):
             await Runner.run(Agent("a", model=handler), "Hi")
         await handler.aclose()
     with no_models():

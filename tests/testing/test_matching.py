@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from routelock.testing.cassette import MAX_LINES, HTTPRequest, canonical, difference, nearest
+from routelock.testing.matching import MAX_LINES, HTTPRequest, canonical, difference, nearest
 
+ENDPOINT = ("method", "host", "port", "path")
 URL = "https://api.example.com/v1/chat/completions"
 
 
@@ -65,14 +66,14 @@ DIFFERENT = {
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
 def test_equivalent_requests_match(one: object, other: object) -> None:
-    assert asked(one).matches(asked(other), body=True)
+    assert asked(one).matches(asked(other))
     assert difference(asked(one), asked(other)) == ""
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT)
 def test_different_requests_do_not_match(one: object, other: object) -> None:
-    assert not asked(one).matches(asked(other), body=True)
-    assert asked(one).matches(asked(other), body=False)
+    assert not asked(one).matches(asked(other))
+    assert asked(one).matches(asked(other), ENDPOINT)
     assert difference(asked(one), asked(other))
 
 
@@ -86,7 +87,7 @@ def test_different_requests_do_not_match(one: object, other: object) -> None:
     ],
 )
 def test_an_apis_stage_and_the_query_do_not_count(url: str) -> None:
-    assert asked(url=url).matches(asked(url="https://h/v1/models/m:generateContent"), body=True)
+    assert asked(url=url).matches(asked(url="https://h/v1/models/m:generateContent"))
 
 
 @pytest.mark.parametrize(
@@ -100,29 +101,89 @@ def test_an_apis_stage_and_the_query_do_not_count(url: str) -> None:
     ],
 )
 def test_other_endpoint_does_not_match(other: HTTPRequest) -> None:
-    assert not asked().matches(other, body=False)
+    assert not asked().matches(other, ENDPOINT)
 
 
 def test_what_is_not_json_is_compared_as_text() -> None:
     form = HTTPRequest(method="POST", url=URL, body=b"a=1&at=2026-01-02T03:04:05Z")
     later = HTTPRequest(method="POST", url=URL, body=b"a=1&at=2026-01-02T03:04:06Z")
-    assert form.matches(later, body=True)
+    assert form.matches(later)
     assert canonical(b"\xff") == "\ufffd"
 
 
-def test_the_difference_shows_the_line_that_changed() -> None:
+def test_a_changed_value_stands_below_its_path() -> None:
     recorded = asked({"messages": [{"role": "user", "content": "Hi"}], "model": "m"})
     now = asked({"messages": [{"role": "user", "content": "Ho"}], "model": "m"})
-    lines = difference(recorded, now).splitlines()
-    assert '-      "content": "Hi",' in lines
-    assert '+      "content": "Ho",' in lines
-    assert not any("model" in line and line[0] in "+-" for line in lines)
+    assert difference(recorded, now) == '$.messages[0].content\n  - "Hi"\n  + "Ho"'
+
+
+def test_fields_that_are_new_or_gone_are_shown() -> None:
+    recorded, now = asked({"a": 1, "b": [1, {"x y": None}]}), asked({"b": [1, {}], "c": {"d": True}})
+    assert difference(recorded, now).splitlines() == [
+        "$.a",
+        "  - 1",
+        '$.b[1]["x y"]',
+        "  - null",
+        "$.c",
+        '  + {"d": true}',
+    ]
+
+
+def test_a_message_in_between_does_not_change_the_others() -> None:
+    before, after = [{"content": text} for text in ("one", "two", "three")], [{"content": "one"}]
+    after += [{"content": "new"}, {"content": "two"}, {"content": "other"}]
+    assert difference(asked(before), asked(after)).splitlines() == [
+        "$[1]",
+        '  + {"content": "new"}',
+        "$[3].content",
+        '  - "three"',
+        '  + "other"',
+    ]
+
+
+def test_items_that_are_gone_are_shown_at_their_recorded_place() -> None:
+    assert difference(asked([1, 2, 3, 4]), asked([1, 4])) == "$[1]\n  - 2\n$[2]\n  - 3"
 
 
 def test_difference_names_the_other_endpoint() -> None:
-    shown = difference(asked(), asked(url="https://api.example.com/v1/responses"))
-    assert "-POST api.example.com /v1/chat/completions" in shown
-    assert "+POST api.example.com /v1/responses" in shown
+    other = asked(url="http://localhost:8080/v1/responses", method="GET")
+    assert difference(asked(), other).splitlines() == [
+        "method",
+        '  - "POST"',
+        '  + "GET"',
+        "host",
+        '  - "api.example.com"',
+        '  + "localhost"',
+        "port",
+        "  - 443",
+        "  + 8080",
+        "path",
+        '  - "/v1/chat/completions"',
+        '  + "/v1/responses"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "one", "other"),
+    [
+        ("method", asked(), asked(method="GET")),
+        ("scheme", asked(), asked(url=URL.replace("https", "http"))),
+        ("host", asked(), asked(url=URL.replace("api.", ""))),
+        ("port", asked(), asked(url=URL.replace(".com", ".com:81"))),
+        ("path", asked(), asked(url=URL + "/x")),
+        ("query", asked(url=URL + "?a=1"), asked(url=URL + "?a=2")),
+        ("uri", asked(), asked(url=URL.replace("v1", "v1beta"))),
+        ("body", asked(1), asked(2)),
+    ],
+)
+def test_each_part_can_be_compared(part: str, one: HTTPRequest, other: HTTPRequest) -> None:
+    assert not one.matches(other, [part])
+    assert one.matches(one, [part])
+    assert difference(other, one, [part]).startswith("$" if part == "body" else part)
+
+
+def test_parts_that_are_not_compared_are_not_shown() -> None:
+    assert difference(asked(1), asked(2, method="GET"), ["method"]) == 'method\n  - "POST"\n  + "GET"'
 
 
 def test_a_long_difference_is_cut() -> None:
@@ -146,5 +207,8 @@ def test_difference_shows_only_the_changed_sentence() -> None:
         prompt = "You settle invoices of one shop. " * 50 + f"Be {word}.\n" + "Ask before you pay. " * 50
         return HTTPRequest(method="POST", url="https://x/v1", body=json.dumps({"content": prompt}).encode())
 
-    changed = [line for line in difference(asked("kind"), asked("brief")).splitlines() if line[0] in "-+"]
-    assert changed == ["--- recorded", "+++ asked", "-Be kind.\\n", "+Be brief.\\n"]
+    assert difference(asked("kind"), asked("brief")).splitlines() == [
+        "$.content",
+        '  - "Be kind.\\n"',
+        '  + "Be brief.\\n"',
+    ]

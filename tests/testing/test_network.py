@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -202,6 +204,27 @@ def test_an_allowed_host_passes() -> None:
         with pytest.raises(NetworkBlocked):
             client.connect((ADDRESS, 80))
     assert (outer, inner) == ([ADDRESS], [])
+
+
+@pytest.mark.network  # or the session's guard refuses what the inner one lets pass
+def test_addresses_of_an_allowed_name_are_allowed() -> None:
+    """Clients look a name up and connect to what they find. A number is a name, and is found offline."""
+    with no_network(allow=["3221225985"]) as blocked, socket.socket() as client:
+        [found] = socket.getaddrinfo("3221225985", 9, socket.AF_INET, socket.SOCK_STREAM)
+        client.setblocking(False)
+        client.connect_ex(found[4])
+        assert found[4][0] == socket.gethostbyname("3221225985") == "192.0.2.1"
+    assert blocked == []
+
+
+@pytest.mark.network
+def test_hosts_are_allowed_by_a_pattern() -> None:
+    with no_network(allow=[re.compile(r"192\.0\.2\.[12]$")]) as blocked:
+        for number in (2, 3):
+            with socket.socket() as client, suppress(NetworkBlocked):
+                client.setblocking(False)
+                client.connect_ex((f"192.0.2.{number}", 9))
+    assert blocked == ["192.0.2.3"]
 
 
 def test_sockets_are_restored() -> None:

@@ -221,7 +221,7 @@ async def test_traffic_that_was_recorded_here_replays(tmp_path: Path) -> None:
     directory = tmp_path / "set"
     directory.mkdir()
     with Server(HELLO, said({"content": None, "tool_calls": [ROME]}, usage=USAGE)) as server:
-        with use_cassette(directory / "a.yaml", mode="record"):
+        with use_cassette(directory / "a.yaml", record_mode="rewrite"):
             handler = LiteLLM("openai/m-1", api_base=server.url, api_key="test-not-a-key")
             for _ in range(2):
                 async for _ in handler.stream(Request(messages=[{"role": "user", "content": "Hi"}])):

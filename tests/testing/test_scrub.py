@@ -205,3 +205,14 @@ def test_scrubbing_never_fails(body: bytes) -> None:
 @given(st.recursive(st.text() | st.integers() | st.none(), lambda inner: st.dictionaries(st.text(), inner)))
 def test_json_stays_json(value: object) -> None:
     json.loads(SCRUB.text(json.dumps({"api_key": "x", "value": value})))
+
+
+def test_all_headers_can_be_kept_without_secret_values() -> None:
+    scrub = Scrubber(keep_request_headers=None, keep_response_headers=None)
+    headers = {"X-Api-Key": "hunter2", "x-shop": "7", "authorization": "Bearer hunter2", "x-max-tokens": "9"}
+    kept = {"X-Api-Key": SCRUBBED, "x-shop": "7", "authorization": SCRUBBED, "x-max-tokens": "9"}
+    assert scrub.request_headers(headers) == kept
+    assert scrub.response_headers({"set-cookie": ["a=1", "b=2"], "link": ["</x>"]}) == {
+        "set-cookie": [SCRUBBED, SCRUBBED],
+        "link": ["</x>"],
+    }

@@ -87,8 +87,8 @@ class Pool:
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,
     ) -> None:
+        self.headers = headers
         self._tls = tls
-        self._headers = headers
         self._proxy = proxy
         self._retry_session: aiohttp.ClientSession | None = None
         """Opens a new connection for each request."""
@@ -98,9 +98,7 @@ class Pool:
         self._finalizer = finalize(owner, _drop, self._closing)
         self._finalizer.atexit = False
 
-    async def send(
-        self, method: str, url: URL, body: bytes, options: Mapping[str, Any]
-    ) -> aiohttp.ClientResponse:
+    async def send(self, method: str, url: URL, body: bytes, options: Mapping[str, Any]) -> HttpResponse:
         """Send a request and return the answer when its head has arrived. Redirects are not followed.
 
         A server may end a used connection while the next request is on its way. Such a request is sent once
@@ -118,7 +116,7 @@ class Pool:
         attempt = _Attempt()
         token = _ATTEMPT.set(attempt)
         try:
-            return await self._session.request(method, url, data=_as_data(body), **options)
+            return HttpResponse(await self._session.request(method, url, data=_as_data(body), **options))
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             if not attempt.met_closed_connection(error, tls=url.scheme == "https"):
                 raise
@@ -127,7 +125,7 @@ class Pool:
         if self._retry_session is None:
             self._retry_session = self._new_session(force_close=True)
             self._sessions.append(self._retry_session)
-        return await self._retry_session.request(method, url, data=_as_data(body), **options)
+        return HttpResponse(await self._retry_session.request(method, url, data=_as_data(body), **options))
 
     async def open(self) -> None:
         """Register the pool with the running event loop."""
@@ -148,7 +146,7 @@ class Pool:
         )
         return aiohttp.ClientSession(
             connector=connector,
-            headers=self._headers,
+            headers=self.headers,
             timeout=_NO_TIMEOUT,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -348,7 +346,7 @@ class HttpClient:
             ProviderError: the server refused the request or redirects it.
         """
         pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
-        response = HttpResponse(await pool.send("POST", self._url, body, request_options(headers=headers)))
+        response = await pool.send("POST", self._url, body, request_options(headers=headers))
         if response.status_code >= 300:
             try:
                 raise await self._refusal(response)

@@ -99,7 +99,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         )
         with _as_httpx():
             response = await pool.send(request.method, URL(str(url), encoded=True), body, options)
-        return Sent(HttpResponse(response))
+        return Sent(response)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request for httpx."""

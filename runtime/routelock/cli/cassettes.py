@@ -15,8 +15,9 @@ from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE, FAILED
 from routelock.cli.run import run_command
 from routelock.errors import ConfigError
-from routelock.testing.cassette import Cassette, CassetteMode, use_cassette
+from routelock.testing.cassette import Cassette, RecordMode, use_cassette
 from routelock.testing.guards import no_network
+from routelock.testing.matching import MATCH_ON
 
 __all__ = ["record_command", "replay_command"]
 
@@ -46,14 +47,16 @@ def _declare_replay(command: argparse.ArgumentParser) -> None:
     _declare(command)
 
 
-def _play(mode: CassetteMode, given: argparse.Namespace) -> int:
+def _play(mode: RecordMode, given: argparse.Namespace) -> int:
     path = Path(given.cassette)
-    if mode == "replay" and not path.exists():
+    if mode == "none" and not path.exists():
         raise ConfigError(f"There is no cassette {path}. Record it first: routelock record {path} ...")
-    left = mode == "record" or given.allow_unplayed
-    with use_cassette(path, mode=mode, match_body=not given.any_body, allow_unplayed=left) as cassette:
+    parts = [part for part in MATCH_ON if part != "body" or not given.any_body]
+    with use_cassette(
+        path, record_mode=mode, match_on=parts, allow_unplayed=mode != "none" or given.allow_unplayed
+    ) as cassette:
         before = len(cassette.requests)
-        if mode == "record":
+        if mode == "rewrite":
             code = _run_target(given.target, given.arguments)
         else:
             with no_network():
@@ -61,7 +64,7 @@ def _play(mode: CassetteMode, given: argparse.Namespace) -> int:
         count, unplayed = len(cassette.requests), len(cassette.unplayed)
         if code:  # a failed run does not make all of its requests
             cassette.allow_unplayed = True
-    if mode == "replay":
+    if mode == "none":
         done = f"answered {count - unplayed} of {_requests(count)} from {path}"
     elif count == before:
         done = f"no request was made, so {path} is {'as it was' if path.exists() else 'not written'}"
@@ -111,7 +114,7 @@ record_command = Command(
     name="record",
     help="Run an agent or a script, and write its HTTP traffic into a cassette, without secrets.",
     declare=_declare,
-    run=partial(_play, "record"),
+    run=partial(_play, "rewrite"),
     more=_MORE.format("record"),
 )
 
@@ -119,6 +122,6 @@ replay_command = Command(
     name="replay",
     help="Run an agent or a script against a cassette: no network, no key.",
     declare=_declare_replay,
-    run=partial(_play, "replay"),
+    run=partial(_play, "none"),
     more=_MORE.format("replay"),
 )

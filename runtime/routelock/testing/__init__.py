@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from routelock.errors import CassetteMiss
 from routelock.history.repair import problems
-from routelock.testing.cassette import Cassette, UnplayedInteractions, use_cassette
+from routelock.testing.cassette import Cassette, RecordMode, UnplayedInteractions, use_cassette
 from routelock.testing.guards import ModelCallBlocked, NetworkBlocked, no_models, no_network
 from routelock.testing.profiles import PROFILES, Profile
+from routelock.testing.respx_mock import use_respx
 from routelock.testing.scripted import (
     ScriptedHandler,
     ScriptedReply,
@@ -29,6 +30,7 @@ __all__ = [
     "ModelCallBlocked",
     "NetworkBlocked",
     "Profile",
+    "RecordMode",
     "ScriptedHandler",
     "ScriptedReply",
     "UnexpectedModelCall",
@@ -42,5 +44,6 @@ __all__ = [
     "refusals",
     "reply",
     "use_cassette",
+    "use_respx",
     "watch_requests",
 ]

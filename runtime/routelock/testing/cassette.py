@@ -1,172 +1,43 @@
 """Cassettes: HTTP traffic, recorded once and replayed offline by vcrpy; needs ``routelock[testing]``.
 
 A cassette is a YAML file in vcrpy's format. Secrets are removed before it is written
-(`routelock.testing.scrub`). It is written only in the mode ``"record"``.
+(`routelock.testing.scrub`). It is only read in the record mode ``"none"``, which is the default.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 import os
-import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
-from urllib.parse import unquote, urlsplit
+from typing import Any, Literal, get_args
 
 from routelock._json import detached
 from routelock.errors import CassetteMiss, ConfigError, MissingExtra
 from routelock.testing.guards import models_allowed
+from routelock.testing.matching import MATCH_ON, PARTS, HTTPRequest, difference, nearest
 from routelock.testing.placeholder_keys import TOKEN, is_token_exchange, placeholders
 from routelock.testing.scrub import Scrubber, secrets_in
 
-__all__ = [
-    "Cassette",
-    "CassetteMode",
-    "HTTPRequest",
-    "UnplayedInteractions",
-    "canonical",
-    "difference",
-    "nearest",
-    "use_cassette",
-]
+__all__ = ["Cassette", "Filter", "RecordMode", "UnplayedInteractions", "answering_from", "use_cassette"]
 
 
-_STAGE = re.compile(r"/(v\d+)(?:alpha|beta)\d*(?=/|$)")
+RecordMode = Literal["none", "once", "new_episodes", "all", "rewrite"]
+"""When a cassette is recorded, by the names of pytest-recording.
 
-_UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE)
+``"none"``: never, so every request is answered from the file. ``"once"``: if there is no file yet.
+``"new_episodes"``: requests that are not in the file. ``"all"``: every request; what was recorded and not
+asked again stays in the file. ``"rewrite"``: every request, and nothing else stays.
+"""
 
-_MOMENT = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
+Filter = str | tuple[str, Any]
+"""A name whose value is removed, or a name and what replaces its value, as vcrpy takes it."""
 
-_CALL_ID_KEYS = frozenset(("tool_call_id", "tool_use_id", "toolUseId", "call_id"))
-
-_RUN_ID = re.compile(r"[0-9a-f]{32}")
-
-_MADE_ID = re.compile(r"^(?:call|toolu|tooluse|fc|msg|rs|resp|chatcmpl)[_-]")
-
-_LONG = re.compile(r"(?<=.{60}\\n)|(?<=.{60}[.!?] )")
-"""Where to break a long line, such as a whole prompt: after a line or a sentence in it."""
-
-MAX_LINES = 60
-"""The longest difference that is shown, in lines."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HTTPRequest:
-    """The parts of a scrubbed request that identify it."""
-
-    method: str
-    url: str
-    body: bytes = b""
-
-    @property
-    def endpoint(self) -> tuple[str, str, str]:
-        """Method, host and path, without an API's stage: ``/v1beta/`` and ``/v1alpha/`` are ``/v1/``.
-
-        LiteLLM moves Gemini and Vertex between these from one release to the next. The query is left out: it
-        holds keys, API versions and ``alt=sse``.
-        """
-        parts = urlsplit(self.url)
-        return self.method.upper(), (parts.netloc.rpartition("@")[2]).lower(), _path(parts.path)
-
-    def matches(self, recorded: HTTPRequest, *, body: bool) -> bool:
-        """Whether this is the recorded request; ``body`` compares the canonical bodies too."""
-        if self.endpoint != recorded.endpoint:
-            return False
-        return not body or self.body == recorded.body or canonical(self.body) == canonical(recorded.body)
-
-
-def _path(path: str) -> str:
-    return _STAGE.sub(r"/\1", unquote(path)) or "/"
-
-
-def canonical(body: bytes) -> object:
-    """Return a body without everything that may differ from one run to the next.
-
-    In JSON, keys and tools are sorted; call ids become the number of their first appearance; UUIDs, run ids
-    and points in time become placeholders; JSON text in ``arguments`` is parsed. Other bodies are returned as
-    text.
-    """
-    try:
-        parsed: object = json.loads(body)
-    except ValueError:
-        return _without_moments(body.decode("utf-8", "replace"))
-    return _Canonical().of(parsed)
-
-
-class _Canonical:
-    def __init__(self) -> None:
-        self.ids: dict[str, str] = {}
-
-    def of(self, value: object, key: str = "") -> object:
-        if isinstance(value, dict):
-            fields = cast("dict[str, object]", value)
-            return {name: self.of(fields[name], name) for name in sorted(fields)}
-        if isinstance(value, list):
-            items = [self.of(item, key) for item in cast("list[object]", value)]
-            return sorted(items, key=_tool_name) if key == "tools" else items
-        return self.text(value, key) if isinstance(value, str) else value
-
-    def text(self, value: str, key: str) -> object:
-        if key in _CALL_ID_KEYS or (key == "id" and _MADE_ID.match(value)):
-            return self.ids.setdefault(value, f"<id {len(self.ids) + 1}>")
-        if key == "run_id" and _RUN_ID.fullmatch(value):
-            return "<run>"  # RemoteAgent sends it
-        if key == "arguments":
-            try:
-                return self.of(json.loads(value))
-            except (ValueError, RecursionError):
-                pass  # broken JSON is compared as text
-        return _without_moments(value)
-
-
-def _tool_name(tool: object) -> str:
-    fields = cast("dict[str, Any]", tool) if isinstance(tool, dict) else {}
-    function = fields.get("function")
-    named = cast("dict[str, Any]", function) if isinstance(function, dict) else fields
-    return f"{named.get('name', '')} {json.dumps(tool, sort_keys=True)}"
-
-
-def _without_moments(text: str) -> str:
-    return _MOMENT.sub("<time>", _UUID.sub("<uuid>", text))
-
-
-def _lines(asked: HTTPRequest) -> list[str]:
-    body = canonical(asked.body)
-    shown = body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
-    return [" ".join(asked.endpoint), *(part for line in shown.splitlines() for part in _LONG.split(line))]
-
-
-def nearest(asked: HTTPRequest, recorded: Sequence[HTTPRequest]) -> int | None:
-    """Return the index of the recorded request that is most like this one; None without any."""
-    wanted = _lines(asked)
-
-    def likeness(index: int) -> tuple[int, float]:
-        other = recorded[index]
-        same = sum(ours == theirs for ours, theirs in zip(asked.endpoint, other.endpoint, strict=True))
-        return same, difflib.SequenceMatcher(None, wanted, _lines(other), autojunk=False).ratio()
-
-    return max(range(len(recorded)), key=likeness, default=None)
-
-
-def difference(recorded: HTTPRequest, asked: HTTPRequest) -> str:
-    """Return a unified diff of the canonical requests; empty if they are equal."""
-    compared = difflib.unified_diff(_lines(recorded), _lines(asked), "recorded", "asked", lineterm="", n=2)
-    lines = list(compared)
-    if len(lines) > MAX_LINES:
-        lines = [*lines[:MAX_LINES], f"... and {len(lines) - MAX_LINES} more lines"]
-    return "\n".join(lines)
-
-
-CassetteMode = Literal["replay", "record"]
-"""Whether a cassette answers from its file alone, or calls the network and writes a new file."""
-
-VARIABLE = "ROUTELOCK_CASSETTES"
-"""The environment variable with the default mode."""
+VARIABLE = "ROUTELOCK_RECORD_MODE"
+"""The environment variable with the default record mode."""
 
 
 class UnplayedInteractions(AssertionError):
@@ -178,22 +49,40 @@ class Cassette:
     """A cassette in use, and what has happened on it."""
 
     path: Path
-    mode: CassetteMode
+    record_mode: RecordMode
+    match_on: Sequence[str] = MATCH_ON
+    """The parts of a request that are compared."""
     misses: list[CassetteMiss] = field(default_factory=lambda: [])
     """Requests that were not in the file, even if a client swallowed the error."""
     allow_unplayed: bool = False
     """Whether the block may leave out recorded requests."""
     _tape: Any = field(repr=False)
+    _also: range = field(default=range(0), repr=False)
+    """The indices of the requests that came from other files."""
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether every request is answered from the file, or refused."""
+        return bool(self._tape.write_protected)
 
     @property
     def requests(self) -> list[HTTPRequest]:
-        """The recorded requests, in order."""
+        """The recorded requests, in order; those of other files come last."""
         return [_http_request(request) for request in self._tape.requests]
 
     @property
     def unplayed(self) -> list[HTTPRequest]:
-        """The recorded requests that have not been made yet."""
-        return [asked for index, asked in enumerate(self.requests) if not self.was_played(index)]
+        """The recorded requests that have not been made yet, without those of other files."""
+        return [
+            asked
+            for index, asked in enumerate(self.requests)
+            if index not in self._also and not self.was_played(index)
+        ]
+
+    @property
+    def play_count(self) -> int:
+        """How many requests were answered from the file."""
+        return int(self._tape.play_count)
 
     def was_played(self, index: int) -> bool:
         """Whether the recorded request with this index has been answered."""
@@ -204,26 +93,37 @@ class Cassette:
 def use_cassette(
     path: str | os.PathLike[str],
     *,
-    mode: CassetteMode | None = None,
-    match_body: bool = True,
+    record_mode: RecordMode | None = None,
+    also: Sequence[str | os.PathLike[str]] = (),
+    match_on: Sequence[str] = MATCH_ON,
+    filter_headers: Sequence[Filter] = (),
+    filter_query_parameters: Sequence[Filter] = (),
+    ignore_hosts: Sequence[str] = (),
+    ignore_localhost: bool = False,
     allow_unplayed: bool = False,
     side_calls: Sequence[str] = (),
     scrubber: Scrubber | None = None,
 ) -> Generator[Cassette]:
     """Answer the HTTP requests of the block from a file; for httpx, httpx2, aiohttp, requests and boto.
 
-    A request matches a recorded one by method, host and path, and by its canonical body: the order of keys
-    and tools, the values of ids and points in time do not count. Equal requests are answered in the order of
-    the recording, each once. Replaying needs no key: missing keys are replaced by placeholders until the
-    block ends. In the mode ``"record"``, vcrpy reads a stream to its end before the client gets the first
-    byte: for timing, cancellation and broken connections use a local server.
+    A request matches a recorded one by method, host, port and path, and by its canonical body: the order of
+    keys and tools, the values of ids and points in time do not count. Equal requests are answered in the
+    order of the recording, each once. Replaying needs no key: missing keys are replaced by placeholders until
+    the block ends. While recording, vcrpy reads a stream to its end before the client gets the first byte:
+    for timing, cancellation and broken connections use a local server.
 
     Args:
         path: the YAML file.
-        mode: None takes the environment variable ``ROUTELOCK_CASSETTES``, or else ``"replay"``.
-            ``"record"`` calls the network and writes a new file, even if the block fails in the end:
-            recordings cost money.
-        match_body: False compares only method, host and path.
+        record_mode: when the network is called and the file written, even if the block fails in the end:
+            recordings cost money. None takes the environment variable ``ROUTELOCK_RECORD_MODE``, or else
+            ``"none"``.
+        also: other cassettes that answer too. They are never written, and their requests need not be made.
+        match_on: the parts that are compared: ``"method"``, ``"scheme"``, ``"host"``, ``"port"``, ``"path"``,
+            ``"query"``, ``"uri"`` and ``"body"``.
+        filter_headers: request headers that are not recorded. Without it, all but a few harmless ones.
+        filter_query_parameters: query parameters that are neither recorded nor compared.
+        ignore_hosts: hosts whose requests are neither recorded nor answered, and go to the network.
+        ignore_localhost: whether this machine is such a host.
         allow_unplayed: whether the block may leave out recorded requests.
         side_calls: parts of URLs that may miss without an error at the end, such as a library's look-ups.
         scrubber: finds secrets; by default the usual headers, names and shapes, and the secrets in this
@@ -234,38 +134,71 @@ def use_cassette(
             swallowed it.
         UnplayedInteractions: at the end of a block without another error.
         MissingExtra: vcrpy is not installed.
-        ConfigError: the mode is unknown, or the file is no cassette.
+        ConfigError: a record mode or a part is unknown, or a file is no cassette.
     """
-    chosen = _mode(mode or os.environ.get(VARIABLE) or "replay")
+    mode = _mode(record_mode or os.environ.get(VARIABLE) or "none")
+    if unknown := [name for name in match_on if name not in PARTS]:
+        raise ConfigError(f"match_on= has an unknown part {unknown[0]!r}; the parts are {', '.join(PARTS)}.")
+    filters = {
+        "filter_headers": filter_headers,
+        "filter_query_parameters": filter_query_parameters,
+        "ignore_hosts": ignore_hosts,
+        "ignore_localhost": ignore_localhost,
+    }
     scrub = scrubber or Scrubber(secrets=secrets_in(os.environ))
     with models_allowed(), ExitStack() as stack:
-        tape = _loaded(stack, _open(Path(path), chosen, scrub, match_body), path)
-        cassette = Cassette(path=Path(path), mode=chosen, allow_unplayed=allow_unplayed, _tape=tape)
-        if chosen == "replay":
-            tape.can_play_response_for = _strict(cassette, tape.can_play_response_for, side_calls)
-            tape.play_response = _with_tokens(tape.play_response)
-            stack.enter_context(placeholders(asked.url for asked in cassette.requests))
+        tape = _loaded(stack, _open(Path(path), mode, scrub, match_on, filters), path)
+        others = _load_also(tape, also)
+        cassette = Cassette(
+            path=Path(path),
+            record_mode=mode,
+            match_on=match_on,
+            allow_unplayed=allow_unplayed,
+            _tape=tape,
+            _also=others,
+        )
         try:
-            yield cassette
-        except Exception as error:
-            if cassette.misses and not isinstance(error, CassetteMiss):
-                raise cassette.misses[0] from error
-            raise
-        if cassette.misses:
-            raise cassette.misses[0]
-        if chosen == "replay" and not cassette.allow_unplayed and (left := cassette.unplayed):
-            raise UnplayedInteractions(_unplayed(cassette, left))
+            with answering_from(cassette, side_calls):
+                yield cassette
+        finally:
+            del tape.data[others.start : others.stop]  # before the tape is written
 
 
-def _mode(name: str) -> CassetteMode:
-    if name == "replay":
-        return "replay"
-    if name == "record":
-        return "record"
-    raise ConfigError(f"Cassette mode {name!r} is unknown; use 'replay' or 'record'.")
+@contextmanager
+def answering_from(cassette: Cassette, side_calls: Sequence[str] = ()) -> Generator[None]:
+    """Replay strictly, if the cassette replays: show what a miss differs in, and need no key."""
+    if not cassette.is_replaying:
+        yield
+        return
+    tape: Any = cassette._tape  # pyright: ignore[reportPrivateUsage]
+    tape.can_play_response_for = _strict(cassette, tape.can_play_response_for, side_calls)
+    tape.play_response = _with_tokens(tape.play_response)
+    try:
+        with placeholders(asked.url for asked in cassette.requests):
+            yield
+    except Exception as error:
+        if cassette.misses and not isinstance(error, CassetteMiss):
+            raise cassette.misses[0] from error
+        raise
+    if cassette.misses:
+        raise cassette.misses[0]
+    if not cassette.allow_unplayed and (left := cassette.unplayed):
+        raise UnplayedInteractions(_unplayed(cassette, left))
 
 
-def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> Any:
+def _mode(name: str) -> RecordMode:
+    for mode in _MODES:
+        if name == mode:
+            return mode
+    raise ConfigError(f"The record mode {name!r} is unknown; the modes are {', '.join(_MODES)}.")
+
+
+_MODES: tuple[RecordMode, ...] = get_args(RecordMode)
+
+
+def _open(
+    path: Path, mode: RecordMode, scrub: Scrubber, match_on: Sequence[str], filters: dict[str, Any]
+) -> Any:
     """Return vcrpy's context manager. vcrpy is untyped, so its `Any` stays in this module."""
     try:
         vcr: Any = importlib.import_module("vcr")
@@ -275,7 +208,7 @@ def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> 
         ) from error
 
     def same(ours: Any, recorded: Any) -> bool:
-        return _http_request(ours).matches(_http_request(recorded), body=match_body)
+        return _http_request(ours).matches(_http_request(recorded), match_on)
 
     def clean_request(request: Any) -> Any:
         if is_token_exchange(request.uri):
@@ -292,24 +225,54 @@ def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> 
         }
 
     recorder = vcr.VCR(
-        record_mode="all" if mode == "record" else "none",
+        record_mode="all" if mode == "rewrite" else mode,
         before_record_request=clean_request,
         before_record_response=clean_response,
         decode_compressed_response=True,  # compressed bodies cannot be scrubbed
-        drop_unused_requests=mode == "record",
+        drop_unused_requests=mode == "rewrite",
+        **filters,
     )
     recorder.register_matcher("same", same)
     return recorder.use_cassette(str(path.absolute()), match_on=["same"])  # the block may change the folder
 
 
+def _load_also(tape: Any, paths: Iterable[str | os.PathLike[str]]) -> range:
+    """Add the interactions of other cassettes to those of the tape, and return their indices."""
+    before, dirty = len(tape.data), tape.dirty
+    for path in paths:
+        for request, response in _read(path):
+            tape.append(request, response)
+        tape.rewound = True  # or vcrpy answers nothing
+    tape.dirty = dirty
+    return range(before, len(tape.data))
+
+
+def _read(path: str | os.PathLike[str]) -> Iterable[tuple[Any, Any]]:
+    """Return the requests and responses of a file."""
+    if not Path(path).is_file():
+        raise ConfigError(f"There is no cassette {os.fspath(path)}.")
+    files: Any = importlib.import_module("vcr.persisters.filesystem")
+    yaml: Any = importlib.import_module("vcr.serializers.yamlserializer")
+    try:
+        requests, responses, *_ = files.FilesystemPersister.load_cassette(path, serializer=yaml)
+    except Exception as error:
+        raise _no_cassette(path, error) from error
+    return zip(requests, responses, strict=True)
+
+
 def _loaded(stack: ExitStack, opened: AbstractContextManager[Any], path: str | os.PathLike[str]) -> Any:
     try:
         return stack.enter_context(opened)
-    except Exception as error:  # errors of vcrpy and yaml do not name the file
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ConfigError(
-            f"{os.fspath(path)} is no cassette ({why}). Restore it, or delete it and record it again."
-        ) from error
+    except Exception as error:
+        raise _no_cassette(path, error) from error
+
+
+def _no_cassette(path: str | os.PathLike[str], error: Exception) -> ConfigError:
+    """Return an error that names the file; errors of vcrpy and yaml do not."""
+    why = " ".join(f"{type(error).__name__}: {error}".split())
+    return ConfigError(
+        f"{os.fspath(path)} is no cassette ({why}). Restore it, or delete it and record it again."
+    )
 
 
 def _bytes(body: Any) -> bytes | None:
@@ -333,7 +296,10 @@ def _strict(
     def can_play_response_for(request: Any) -> bool:
         if is_token_exchange(request.uri) or can_play(request):
             return True
-        asked = _http_request(cassette._tape.filter_request(request))  # pyright: ignore[reportPrivateUsage]
+        filtered = cassette._tape.filter_request(request)  # pyright: ignore[reportPrivateUsage]
+        if filtered is None:
+            return False  # of a host that is ignored
+        asked = _http_request(filtered)
         miss = CassetteMiss(_missed(cassette, asked))
         if not any(part in asked.url for part in expected):
             cassette.misses.append(miss)
@@ -355,10 +321,19 @@ def _missed(cassette: Cassette, asked: HTTPRequest) -> str:
         lines.append("The cassette is empty." if cassette.path.exists() else "There is no such file yet.")
     else:
         played = "was already answered" if cassette.was_played(index) else "was not requested yet"
-        lines.append(f"The nearest of {len(recorded)} recorded requests is number {index + 1}; it {played}.")
-        lines.append(difference(recorded[index], asked) or "Nothing differs: this is one call too many.")
-    lines.append(f"To record it again, set {VARIABLE}=record (with pytest: --cassettes=record).")
+        other = recorded[index]
+        lines.append(
+            f"The nearest of {len(recorded)} recorded requests is number {index + 1}, which {played}:"
+        )
+        lines.append(f"  {other.method} {other.url}")
+        shown = difference(other, asked, cassette.match_on)
+        lines += ["What differs (- recorded, + asked):", shown] if shown else [_NO_DIFFERENCE]
+    mode = "rewrite" if cassette.path.exists() else "once"
+    lines.append(f"To record it, set {VARIABLE}={mode} (with pytest: --record-mode={mode}).")
     return "\n".join(lines)
+
+
+_NO_DIFFERENCE = "Nothing differs: this is one call too many."
 
 
 def _unplayed(cassette: Cassette, left: Sequence[HTTPRequest]) -> str:

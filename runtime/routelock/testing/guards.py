@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
@@ -103,7 +104,7 @@ class NetworkBlocked(RuntimeError):
 
 
 @contextmanager
-def no_network(*, allow: Iterable[str] = ()) -> Generator[list[str]]:
+def no_network(*, allow: Iterable[str | re.Pattern[str]] = ()) -> Generator[list[str]]:
     """Refuse connections and host look-ups beyond this machine; loopback and Unix sockets work.
 
     Yields the list of hosts that were refused, which grows as it happens: some clients swallow the
@@ -115,25 +116,31 @@ def no_network(*, allow: Iterable[str] = ()) -> Generator[list[str]]:
     uvloop, c-ares (aiodns), gRPC, curl, extensions in C or Rust.
 
     Args:
-        allow: hosts that may be reached, by name or address.
+        allow: hosts that may be reached, by name or address, or by a pattern that matches its beginning. The
+            addresses that an allowed name is looked up to are allowed too.
 
     Raises:
         NetworkBlocked: where the connection or look-up is made.
     """
     blocked: list[str] = []
-    allowed = frozenset(allow)
+    rules = tuple(allow)
+    names = {rule for rule in rules if isinstance(rule, str)}
+    patterns = [rule for rule in rules if isinstance(rule, re.Pattern)]
 
-    def check(host: object, what: str) -> None:
+    def check(host: object, what: str) -> bool:
         name = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host or "")
-        if name not in allowed and not _is_this_machine(name):
+        if name in names or any(pattern.match(name) for pattern in patterns):
+            return True
+        if not _is_this_machine(name):
             blocked.append(name)
             raise NetworkBlocked(name, what)
+        return False
 
     originals = [(owner, name, getattr(owner, name)) for owner, name in (*_CONNECTING, *_RESOLVING)]
     for owner, name in _CONNECTING:
         setattr(owner, name, _guarded_method(getattr(owner, name), check))
     for owner, name in _RESOLVING:
-        setattr(owner, name, _guarded_look_up(getattr(owner, name), check))
+        setattr(owner, name, _guarded_look_up(getattr(owner, name), check, names))
     try:
         yield blocked
     finally:
@@ -165,7 +172,9 @@ def _is_this_machine(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def _guarded_method(original: Callable[..., Any], check: Callable[[object, str], None]) -> Callable[..., Any]:
+def _guarded_method(
+    original: Callable[..., Any], check: Callable[[object, str], object]
+) -> Callable[..., Any]:
     """Guard a method of a socket. Its last argument is the address, a tuple that begins with a host."""
 
     def guarded(self: socket.socket, *args: Any) -> Any:
@@ -178,16 +187,32 @@ def _guarded_method(original: Callable[..., Any], check: Callable[[object, str],
 
 
 def _guarded_look_up(
-    original: Callable[..., Any], check: Callable[[object, str], None]
+    original: Callable[..., Any], check: Callable[[object, str], bool], allowed: set[str]
 ) -> Callable[..., Any]:
-    """Guard a function whose first argument is a host, or an address that begins with one."""
+    """Guard a function whose first argument is a host, or an address that begins with one.
+
+    The addresses of a host that is allowed by a rule are added to ``allowed``: clients connect to those.
+    """
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         asked: object = args[0] if args else kwargs.get("host")
-        check(_host_of(asked) or asked, "Looking up")
-        return original(*args, **kwargs)
+        is_allowed = check(_host_of(asked) or asked, "Looking up")
+        found = original(*args, **kwargs)
+        if is_allowed:
+            allowed.update(_addresses_in(found))
+        return found
 
     return guarded
+
+
+def _addresses_in(found: object) -> set[str]:
+    """Return the addresses that one of the functions in `_RESOLVING` found."""
+    if isinstance(found, str):
+        return {found}
+    if isinstance(found, tuple):  # of gethostbyname_ex and gethostbyaddr; a service in that of getnameinfo
+        last = cast("tuple[object, ...]", found)[-1]
+        return set(cast("list[str]", last)) if isinstance(last, list) else set()
+    return {str(_host_of(entry[-1])) for entry in cast("list[tuple[object, ...]]", found)}
 
 
 def _host_of(address: object) -> object:

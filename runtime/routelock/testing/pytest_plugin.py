@@ -8,142 +8,97 @@ keep their network.
 * No test and no import reaches the network, except in tests marked ``@pytest.mark.network``.
 * With ``forbid_models = true`` in pytest's configuration no test calls a model either, on this machine or
   elsewhere, unless a cassette answers, see `routelock.testing.no_models`.
-* The fixture ``cassette`` replays ``cassettes/<module>/<test>.yaml``. ``@pytest.mark.cassette(...)``
-  takes another path and the options of `routelock.testing.use_cassette`.
-* ``--cassettes=record`` calls the network and writes the cassettes of the tests that run.
+* A test marked ``@pytest.mark.vcr``, or with the fixture ``cassette``, is answered from
+  ``cassettes/<module>/<test>.yaml`` beside its module. ``--record-mode`` records. Options, markers and
+  fixtures are those of pytest-recording. If that is installed, it has them and not this plugin, which then
+  adds what pytest-recording lacks.
+* ``respx_mock``, the fixture of respx, sees the requests of all handlers.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
 
 from routelock.errors import CassetteMiss
-from routelock.testing.cassette import VARIABLE, Cassette, use_cassette
-from routelock.testing.guards import models_allowed, no_models, no_network
+from routelock.testing import pytest_beside_recording, pytest_guards, pytest_respx, pytest_vcr
 
-__all__ = ["cassette"]
-
-
-class _Guards:
-    """The network guard of one pytest session, and the model guard if the configuration asks for it."""
-
-    def __init__(self, *, forbid_models: bool) -> None:
-        self.refused_hosts: list[list[str]] = []
-        """One list for each time that the network was closed."""
-        self._network = ExitStack()
-        self._models = ExitStack()
-        if forbid_models:
-            self._models.enter_context(no_models())
-        self._close_network()
-
-    def _close_network(self) -> None:
-        self.refused_hosts.append(self._network.enter_context(no_network()))
-
-    @contextmanager
-    def lifted(self) -> Generator[None]:
-        """Allow the network and models inside the block."""
-        self._network.close()
-        try:
-            with models_allowed():
-                yield
-        finally:
-            self._close_network()
-
-    def end(self) -> None:
-        self._network.close()
-        self._models.close()
+__all__: list[str] = []
 
 
-_GUARDS = pytest.StashKey[_Guards]()
-
-_STOPPED = pytest.StashKey[BaseException | None]()
-"""The exception that ended a test early: a failure, a skip or an expected failure. None without one."""
+_RECORDING = "pytest_recording.plugin"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("routelock")
-    group.addoption(
-        "--cassettes",
-        choices=("replay", "record"),
-        help=f"replay answers from files alone (the default), record calls the network; or set {VARIABLE}",
-    )
-    parser.addini("forbid_models", type="bool", default=False, help="refuse every model call")
-    parser.addini("cassette_dir", default="cassettes", help="where cassettes are, from the root directory")
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Load the rest of the plugin."""
+    pluginmanager.register(pytest_guards, "routelock_guards")
+    if _has_recording(pluginmanager):
+        pluginmanager.register(pytest_beside_recording, "routelock_beside_recording")
+    else:
+        pluginmanager.register(pytest_vcr, "routelock_vcr")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "network: this test may reach the network")
-    config.addinivalue_line(
-        "markers", "cassette(path, **options): another path than the test's name, options of use_cassette"
+    """Load the fixture of respx's name after respx's own, because the last one counts."""
+    config.pluginmanager.register(pytest_respx, "routelock_respx")
+
+
+def _has_recording(manager: pytest.PytestPluginManager) -> bool:
+    """Return whether pytest-recording is loaded, or will be: a plugin named with ``-p`` is loaded earlier."""
+    if any(getattr(plugin, "__name__", "") == _RECORDING for plugin in manager.get_plugins()):
+        return True
+    if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
+        return False
+    return any(
+        entry.value == _RECORDING and not manager.is_blocked(entry.name)
+        for entry in entry_points(group="pytest11")
     )
-    config.stash[_GUARDS] = _Guards(forbid_models=bool(config.getini("forbid_models")))
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if guards := config.stash.get(_GUARDS, None):
-        guards.end()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Lift the guards for a test that may use the network."""
-    fixtures: list[str] = getattr(item, "fixturenames", [])
-    recording = _mode(item.config) == "record" and "cassette" in fixtures
-    if not recording and item.get_closest_marker("network") is None:
-        return (yield)
-    with item.config.stash[_GUARDS].lifted():
-        return (yield)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Note whether a test ended early, before its fixtures are torn down."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note whether a test ended early, before its fixtures are torn down, and what its cassette missed."""
+    error = call.excinfo and call.excinfo.value
     if call.when != "teardown":
-        item.stash[_STOPPED] = call.excinfo and call.excinfo.value
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """List the refused hosts: a client may have swallowed the error."""
-    if hosts := {host for hosts in config.stash[_GUARDS].refused_hosts for host in hosts}:
-        terminalreporter.write_line(
-            f"routelock: connections refused by no_network: {', '.join(sorted(hosts))}"
-        )
-
-
-@pytest.fixture
-def cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
-    """The cassette of this test, in use from here to the test's end."""
-    marker = request.node.get_closest_marker("cassette")
-    options: dict[str, Any] = dict(marker.kwargs) if marker else {}
-    named: tuple[str, ...] = marker.args if marker else ()
-    folder = request.config.rootpath / str(request.config.getini("cassette_dir"))
-    path, mode = folder / (named[0] if named else _path(request)), _mode(request.config)
-    with use_cassette(path, mode=mode, **options) as used:
-        yield used
-        # a test that ended early is reported for that, and not for unmade requests as well
-        stopped = request.node.stash.get(_STOPPED, None)
-        used.allow_unplayed |= stopped is not None
-        if isinstance(stopped, CassetteMiss):
-            used.misses.clear()
-
-
-def _mode(config: pytest.Config) -> Any:
-    return config.getoption("--cassettes") or os.environ.get(VARIABLE) or None
-
-
-def _path(request: pytest.FixtureRequest) -> Path:
-    """Return the cassette path of a test; the name of the event loop is not part of it."""
-    module, *names = request.node.nodeid.split("::")
-    name = ".".join(names).replace("[asyncio]", "").replace("[trio]", "")
-    name = re.sub(r"(?<=\[)(?:asyncio|trio)-|-(?:asyncio|trio)(?=\])", "", name)
-    return (
-        Path(Path(module).stem.removeprefix("test_"))
-        / f"{re.sub(r'[^A-Za-z0-9_.]+', '-', name).strip('-')}.yaml"
+        item.stash[pytest_vcr.STOPPED] = error
+    report = yield
+    # an attribute, because xdist sends those from its workers
+    report.__dict__[_MISSES] = list(
+        dict.fromkeys(str(link) for link in _chain(error) if isinstance(link, CassetteMiss))
     )
+    return report
+
+
+_MISSES = "routelock_misses"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and all its causes, each of them once."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        link = waiting.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            waiting += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show each miss with its difference; pytest's own summary has only one line for a test."""
+    missed: dict[tuple[str, str], None] = {}
+    reports: list[Any] = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+    for report in reports:
+        missed |= dict.fromkeys((report.nodeid, text) for text in getattr(report, _MISSES, ()))
+    if missed:
+        terminalreporter.section("unanswered requests")
+    for nodeid, text in missed:
+        terminalreporter.write_line(nodeid, bold=True)
+        for line in text.splitlines():
+            terminalreporter.write_line(f"  {line}")

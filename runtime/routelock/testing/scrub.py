@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from routelock._redaction import scrubbed
+from routelock._redaction import is_secret_name, scrubbed
 
 __all__ = ["SCRUBBED", "Scrubber", "secrets_in"]
 
@@ -48,10 +48,11 @@ class Scrubber:
 
     secrets: frozenset[str] = frozenset()
     """Secret values; they are found also as URLs and JSON encode them."""
-    keep_request_headers: frozenset[str] = _KEPT_REQUEST_HEADERS
-    """Lower-case names; every other request header is dropped."""
-    keep_response_headers: frozenset[str] = _KEPT_RESPONSE_HEADERS
-    """Lower-case names; every other response header is dropped."""
+    keep_request_headers: frozenset[str] | None = _KEPT_REQUEST_HEADERS
+    """Lower-case names; every other request header is dropped. None keeps all, but not the values of those
+    with a secret name."""
+    keep_response_headers: frozenset[str] | None = _KEPT_RESPONSE_HEADERS
+    """The same for responses."""
     _known: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -74,19 +75,26 @@ class Scrubber:
 
     def request_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers that are kept, scrubbed."""
+        keep = self.keep_request_headers
         return {
-            name: self.text(value)
+            name: self._header(name, value, keep)
             for name, value in headers.items()
-            if name.lower() in self.keep_request_headers
+            if keep is None or name.lower() in keep
         }
 
     def response_headers(self, headers: Mapping[str, Iterable[str] | str]) -> dict[str, list[str]]:
         """Return the headers that are kept, scrubbed, each with all its values."""
+        keep = self.keep_response_headers
         return {
-            name: [self.text(value) for value in ([values] if isinstance(values, str) else values)]
+            name: [
+                self._header(name, value, keep) for value in ([values] if isinstance(values, str) else values)
+            ]
             for name, values in headers.items()
-            if name.lower() in self.keep_response_headers
+            if keep is None or name.lower() in keep
         }
+
+    def _header(self, name: str, value: str, keep: frozenset[str] | None) -> str:
+        return SCRUBBED if keep is None and is_secret_name(name) else self.text(value)
 
 
 def _spelled(char: str) -> str:
