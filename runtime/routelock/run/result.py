@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 from routelock._json import detached
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
-from routelock.errors import ConfigError
+from routelock.errors import ConfigError, RunNotDone
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["HandoffRecord", "ModelCall", "Problem", "RunResult", "Shown", "StopReason"]
 
 
-T = TypeVar("T", default=Any)
+Output = TypeVar("Output", default=Any, covariant=True)
 
 U = TypeVar("U")
 
@@ -173,11 +173,11 @@ class ModelCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RunResult(Generic[T]):
+class RunResult(Generic[Output]):
     """Everything that a run did; a failed run has a partial result in ``error.result``."""
 
-    final_output: T
-    """Text, or a value of the last agent's ``output_type``; None if the run has no final output."""
+    final_output_or_none: Output | None
+    """The final output; None if the run has none, because it waits, was stopped or failed."""
     last_agent: Agent[Any]
     """The agent that was active last."""
     next_agent: Agent[Any]
@@ -219,7 +219,8 @@ class RunResult(Generic[T]):
 
     def __repr__(self) -> str:
         # asyncio formats the value of a finished task: the whole history would take seconds
-        output = None if self.final_output is None else str(self.final_output)[:200]
+        given = self.final_output_or_none
+        output = None if given is None else str(given)[:200]
         return (
             f"RunResult({self.stop_reason}, last_agent={self.last_agent.name!r}, turns={len(self.calls)}, "
             f"final_output={output!r})"
@@ -230,6 +231,18 @@ class RunResult(Generic[T]):
         from routelock.run.notebook import result_html  # noqa: PLC0415
 
         return result_html(self)
+
+    @property
+    def final_output(self) -> Output:
+        """Text, or a value of the last agent's ``output_type``; None in the partial result of an error.
+
+        Raises:
+            RunNotDone: the run has no output yet. It waits for an approval or for the result of an external
+                tool, a limit ended it, or it was cancelled; ``stop_reason`` says which.
+        """
+        if self.final_output_or_none is None and self.stop_reason not in ("done", "error"):
+            raise RunNotDone(_not_done(self))
+        return cast(Output, self.final_output_or_none)
 
     @property
     def new_items(self) -> Sequence[RunItem]:
@@ -330,3 +343,18 @@ class RunResult(Generic[T]):
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
             raise TypeError(f"Final output is {type(self.final_output).__name__}, not {cls.__name__}.")
         return cast(U, self.final_output)
+
+
+def _not_done(result: RunResult[Any]) -> str:
+    """Return why a run has no final output, and what to do."""
+    waits = [
+        *(each.name for each in result.interruptions),
+        *(call["function"]["name"] for call in result.pending),
+    ]
+    if waits:
+        todo = f"it waits for {', '.join(waits)}: answer or approve these calls, and resume the run"
+    elif result.stop_reason == "limit":
+        todo = "a limit ended it: see result.errors, or raise the limit"
+    else:
+        todo = "it was ended early, or still goes on: resume it from result.state()"
+    return f"The run has no final output, because {todo}. result.final_output_or_none is None then."
