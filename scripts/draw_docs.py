@@ -66,12 +66,12 @@ def _agent(name: str, *handoffs: Agent | str) -> Agent:
 
 
 def draw_agent() -> str:
-    """The agents of concepts/agent.md."""
+    """The agents of docs/agents.md."""
     return graph_svg(_agent("front", _agent("billing", "front"), _agent("tech", "front")))
 
 
 def draw_handoff() -> str:
-    """Those of concepts/handoff.md, when refunds speaks."""
+    """Those of docs/handoffs.md, when refunds speaks."""
     triage = _agent("triage", _agent("refunds"), _agent("sales"))
     return graph_svg(triage, active="refunds", used=[("triage", "refunds")])
 
@@ -90,7 +90,7 @@ def draw_graph() -> str:
 
 
 def draw_run() -> str:
-    """The run of concepts/run.md."""
+    """The run of docs/runs.md."""
     return columns(
         "A run of three turns",
         [

@@ -2,7 +2,7 @@
 
 A room may have a file and a public name that are called the same: `routelock.handoffs.handoff` is a function
 to those who import it, and a file to griffe, which reads the docstrings. Here griffe is given the function.
-It also forgets the variables that a module does not export.
+It also forgets the variables and the imported names that a module does not export.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Faces(griffe.Extension):
             if member.kind is griffe.Kind.MODULE and name in module.imports
         ]
         for module in _modules(pkg):
-            _forget_variables(module)
+            _forget_inner_names(module)
         for face, name, target in hidden:
             face.members[name] = griffe.Alias(name, target, parent=face)
 
@@ -40,8 +40,12 @@ def _modules(package: griffe.Module) -> Iterator[griffe.Module]:
             yield from _modules(member)
 
 
-def _forget_variables(module: griffe.Module) -> None:
-    variables = [name for name, member in module.members.items() if member.kind is griffe.Kind.ATTRIBUTE]
-    for name in variables:
-        if module.exports and name not in module.exports and name != "__all__":
-            del module.members[name]
+def _forget_inner_names(module: griffe.Module) -> None:
+    inner = [
+        name
+        for name, member in module.members.items()
+        if (member.is_alias or member.kind is griffe.Kind.ATTRIBUTE) and name != "__all__"
+        if module.exports and name not in module.exports
+    ]
+    for name in inner:
+        del module.members[name]

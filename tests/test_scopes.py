@@ -22,9 +22,9 @@ from routelock import (
     function_tool,
     handoff,
 )
+from routelock.agents.offer import offer_tools
 from routelock.agents.registry import Registry
 from routelock.errors import ConfigError, NoHandlerError
-from routelock.run.routing import offer_tools
 from routelock.scopes import checked_scope, permits
 from routelock.testing import ScriptedHandler, call
 

@@ -6,17 +6,29 @@ are given as strings. Start at `vendors.py` for the rules of each vendor, or at 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
 
 if TYPE_CHECKING:
-    from routelock_providers.chat_completions.openai import OpenAI
-    from routelock_providers.chat_completions.openai_compatible import OpenAICompatible
-    from routelock_providers.litellm.handler import LiteLLM
-    from routelock_providers.litellm.library import close_litellm, load_litellm
-    from routelock_providers.remote.a2a import A2AAgent
-    from routelock_providers.remote.agent import RemoteAgent
+    from routelock_providers.chat_completions.openai import *
+    from routelock_providers.chat_completions.openai_compatible import *
+    from routelock_providers.litellm.handler import *
+    from routelock_providers.litellm.library import *
+    from routelock_providers.remote.a2a import *
+    from routelock_providers.remote.agent import *
+else:
+    __getattr__ = load_late(
+        __name__,
+        {
+            "chat_completions.openai": "OpenAI",
+            "chat_completions.openai_compatible": "OpenAICompatible",
+            "litellm.handler": "LiteLLM",
+            "litellm.library": "close_litellm load_litellm",
+            "remote.a2a": "A2AAgent",
+            "remote.agent": "RemoteAgent",
+        },
+    )
 
 __all__ = [
     "A2AAgent",
@@ -27,17 +39,3 @@ __all__ = [
     "close_litellm",
     "load_litellm",
 ]
-
-_LATE = {
-    "LiteLLM": "routelock_providers.litellm.handler",
-    "close_litellm": "routelock_providers.litellm.library",
-    "load_litellm": "routelock_providers.litellm.library",
-    "OpenAICompatible": "routelock_providers.chat_completions.openai_compatible",
-    "OpenAI": "routelock_providers.chat_completions.openai",
-    "RemoteAgent": "routelock_providers.remote.agent",
-    "A2AAgent": "routelock_providers.remote.a2a",
-}
-
-
-def __getattr__(name: str) -> Any:
-    return load_late(__name__, _LATE, name)

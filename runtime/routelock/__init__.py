@@ -8,8 +8,9 @@ What a program needs every day is here; the rest is in the rooms, such as `route
 routelock loads neither litellm nor openai; they are loaded when a model is first called.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from routelock._lazy import load_late
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.skill import Skill
@@ -44,6 +45,8 @@ from routelock.usage import Usage
 
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
+else:  # what a `RunState` is made of takes a fifth of the time of all the rest
+    __getattr__ = load_late(__name__, {"state.run_state": "RunState"})
 
 __all__ = [
     "Agent",
@@ -92,12 +95,3 @@ __all__ = [
     "nest_handoff_history",
     "tool",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Load what few programs need: what a `RunState` is made of takes a fifth of the time of all the rest."""
-    if name == "RunState":
-        from routelock.state.run_state import RunState  # noqa: PLC0415
-
-        return RunState
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,7 @@ __all__ = [
     "ask_all",
     "call_in_time",
     "in_context",
+    "in_time",
     "isolated",
     "isolated_events",
     "open_group",
@@ -130,6 +131,27 @@ async def call_in_time(
     with anyio.move_on_after(seconds):
         return await call()
     raise late()
+
+
+async def in_time(events: AsyncGenerator[T], seconds: float, late: Exception) -> AsyncGenerator[T]:
+    """Yield events until the time limit; the time that the reader takes does not count.
+
+    Each event has a cancel scope of its own, because one for all events would be open during a yield.
+
+    Args:
+        events: the events; the generator is closed at the end.
+        seconds: the time limit for all events together.
+        late: the error that is raised when the limit has passed.
+    """
+    nothing = object()
+    async with aclosing(events):
+        while True:
+            since = anyio.current_time()
+            event = await call_in_time(lambda: anext(events, nothing), seconds, lambda: late)
+            if event is nothing:
+                return
+            seconds -= anyio.current_time() - since
+            yield cast("T", event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 __all__ = [
+    "LINE_ENDS",
     "MAX_BYTES",
     "MAX_DEPTH",
     "VERSION_KEY",
@@ -44,6 +45,7 @@ __all__ = [
     "misfits",
     "own_copy",
     "prefix_errors",
+    "recordable",
     "sendable",
     "sendable_json",
     "unshared",
@@ -363,12 +365,23 @@ def json_line(value: object) -> str:
     Line separators of Unicode are escaped, and what has no JSON form is written as its ``str``.
     """
     line = _to_json(value)
-    return line if line.isascii() else line.translate(_LINE_ENDS)
+    return line if line.isascii() else line.translate(LINE_ENDS)
 
 
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
-_LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+"""The letters that some readers take for the end of a line, with their escapes in JSON."""
+
+
+def recordable(value: object) -> Any:
+    """Return a value as JSON data, for a journal. A value without a JSON form becomes text."""
+    from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
+
+    try:
+        return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))
+    except ValueError:  # it refers to itself, or has text that is no valid Unicode
+        return repr(value)
 
 
 def integral(value: object) -> object:
@@ -463,8 +476,15 @@ def _too_deep(max_depth: int) -> str:
     return f"more than {max_depth} lists and objects inside one another"
 
 
+# -- copies --
+
+# There are three, because their data differ. In JSON data every mapping becomes a dict. In data of the app
+# an object stays itself, such as a connection or a mapping of its own. Of a result that code of the app may
+# edit, the objects are copied as well.
+
+
 def detached(value: T) -> T:
-    """Return a copy of JSON data that shares no dict and no list with it."""
+    """Return a copy of JSON data that shares no dict and no list with it; any mapping becomes a dict."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         return cast(T, {key: detached(each) for key, each in fields.items()})

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def load_late(package: str, places: Mapping[str, str], name: str) -> Any:
-    """Load the module that defines a public name of a package, and return the object (PEP 562).
+def load_late(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package, which loads a module when one of its names is used (PEP 562).
+
+    Type checkers are given the names by wildcard imports instead.
 
     Args:
         package: the name of the package.
-        places: the module that defines each name.
-        name: the name to return.
-
-    Raises:
-        AttributeError: the package has no such name.
+        modules: the public names in each of its modules, with spaces in between.
     """
-    if name not in places:
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(places[name]), name)
+    places = {name: module for module, names in modules.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{places[name]}"), name)
+
+    return load

@@ -16,7 +16,7 @@ from datetime import date, time
 from enum import Enum
 from typing import Any, NamedTuple, cast
 
-__all__ = ["clip", "clip_place", "escape_control", "fit", "plain", "preview", "shares"]
+__all__ = ["clip", "clip_place", "escape_control", "fit", "one_line", "plain", "preview", "shares"]
 
 
 _CUT = "..."
@@ -86,6 +86,11 @@ def escape_control(text: str) -> str:
     return "".join(_escaped(char) if char not in "\n\t" and _is_control(char) else char for char in text)
 
 
+def one_line(text: str) -> str:
+    """Return text on one line, with escapes for the control characters that a terminal would obey."""
+    return " ".join(escape_control(text).split())
+
+
 def clip(text: str, limit: int) -> str:
     """Return text in at most ``limit`` characters that UTF-8 can encode; a cut ends with "…"."""
     if len(text) > limit:
@@ -115,7 +120,7 @@ def fit(lines: Sequence[str], limit: int) -> str:
 
 def shares(lines: Sequence[str], limit: int) -> list[int]:
     """Return the number of bytes that `fit` gives to each line."""
-    sizes = [_size(line) for line in lines]
+    sizes = [size_of(line) for line in lines]
     room = limit - max(len(lines) - 1, 0)
     for left, index in zip(
         range(len(lines), 0, -1), sorted(range(len(lines)), key=sizes.__getitem__), strict=True
@@ -219,7 +224,7 @@ class _Preview:
         return _CUT
 
     def _size(self, text: str) -> int:
-        return _size(_guarded(text, self._markers))
+        return size_of(_guarded(text, self._markers))
 
 
 _Members = Iterable[tuple[object, object]]
@@ -344,13 +349,21 @@ def _escaped(char: str) -> str:
     return f"\\u{ord(char):04x}" if char.isascii() else json.dumps(char)[1:-1]
 
 
-def clip_bytes(text: str, limit: int) -> str:
-    """Return text truncated to ``limit`` bytes of UTF-8, with ``...`` at its end."""
-    if _size(text) <= limit:
+def clip_bytes(text: str, limit: int, mark: str = _CUT) -> str:
+    """Return text truncated to ``limit`` bytes of UTF-8, with ``mark`` at its end where it was cut."""
+    if size_of(text) <= limit:
         return text
-    cut = _CUT[: max(limit, 0)]
-    return text.encode()[: limit - len(cut)].decode(errors="ignore") + cut if limit > 0 else ""
+    data, mark = _bytes(text), mark[: max(limit, 0)]
+    end = max(limit - len(mark), 0)
+    while 0 < end and data[end] & 0xC0 == 0x80:
+        end -= 1  # not in the middle of a character
+    return data[:end].decode("utf-8", "surrogatepass") + mark
 
 
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
+def size_of(text: str) -> int:
+    """Return the size of text in bytes of UTF-8; half a surrogate pair counts as three."""
+    return len(text) if text.isascii() else len(_bytes(text))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

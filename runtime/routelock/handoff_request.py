@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
 
+from routelock._json import recordable
 from routelock._tool_names import capable_name, in_order
 from routelock.errors import ConfigError, HandoffStateError
 
-__all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "is_seconds", "recordable"]
+__all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "is_seconds"]
 
 
 class HandoffStatus(StrEnum):
@@ -219,23 +220,20 @@ class HandoffRequest:
         default = json.dumps({"assistant": self.target_name}, ensure_ascii=False)
         return default if self.message is None else self.message
 
+    def _as_data(self) -> dict[str, Any]:
+        """Return the fields, with the target by its name and the snapshot as base64."""
+        data = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        data["to_agent"] = None if self.to_agent is None else self.target_name
+        data["capabilities_required"] = [*self.capabilities_required]
+        if self.context_snapshot is not None:
+            data["context_snapshot"] = b64encode(self.context_snapshot).decode("ascii")
+        return data
+
     def envelope(self) -> dict[str, Any]:
-        """Return the request of a tool as JSON data for a journal, with the target by its name."""
-        return {
-            "to_agent": None if self.to_agent is None else self.target_name,
-            "input": recordable(self.input),
-            "reason": self.reason,
-            "message": self.message,
-            "preserve_context": self.preserve_context,
-            "capabilities_required": list(self.capabilities_required),
-            "timeout": self.timeout,
-            "priority": self.priority,
-            "payload": recordable(self.payload),
-            "metadata": recordable(dict(self.metadata)),
-            "context_snapshot": None
-            if self.context_snapshot is None
-            else b64encode(self.context_snapshot).decode("ascii"),
-        }
+        """Return the request of a tool as JSON data for a journal."""
+        data = self._as_data()
+        del data["from_agent"], data["request_id"]
+        return data | {name: recordable(data[name]) for name in ("input", "payload", "metadata")}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request as JSON data for another process, with the target by its name.
@@ -253,8 +251,7 @@ class HandoffRequest:
                 "This HandoffRequest cannot leave the process: to_agent: it names no target, only what one "
                 "must be able to do."
             )
-        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        return as_wire({**fields, "to_agent": self.target_name})
+        return as_wire(self._as_data())
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> HandoffRequest:
@@ -275,17 +272,6 @@ class HandoffRequest:
     def from_envelope(cls, envelope: Mapping[str, Any]) -> HandoffRequest:
         """Return the request that `envelope` was made from."""
         fields: dict[str, Any] = dict(envelope)
-        fields["capabilities_required"] = tuple(fields.get("capabilities_required", ()))
         if (snapshot := fields.get("context_snapshot")) is not None:
             fields["context_snapshot"] = b64decode(snapshot)
         return cls(**fields)
-
-
-def recordable(value: object) -> Any:
-    """Return a value as JSON data, for a journal. A value without a JSON form becomes text."""
-    from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
-
-    try:
-        return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))
-    except ValueError:  # it refers to itself, or has text that is no valid Unicode
-        return repr(value)

@@ -291,5 +291,5 @@ def test_table_of_built_in_types_is_up_to_date() -> None:
         for name, model in HandoffTypes().models.items()
     ]
     table = "".join(["| `handoff_type` | `context_data` |\n| --- | --- |\n", *lines])
-    page = (REPO / "docs" / "handoffs.md").read_text("utf-8")
-    assert f"\n\n{table}\n" in page, f"put this into docs/handoffs.md:\n\n{table}"
+    page = (REPO / "docs" / "handoff-payloads.md").read_text("utf-8")
+    assert f"\n\n{table}\n" in page, f"put this into docs/handoff-payloads.md:\n\n{table}"

@@ -41,7 +41,7 @@ def test_an_error_is_one_line(error: Exception, said: str) -> None:
 
 def test_a_long_text_is_cut_and_says_so() -> None:
     assert bounded("a  b\nc", 10) == "a b c"
-    assert bounded("x" * 50, 10) == "xxxxxxx..."
+    assert bounded("x" * 50, 10) == "xxxxxxxxx…"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from virtual_time import JumpingLoop, virtual_backends
 
 from routelock.errors import ConfigError, ProviderTimeout
 from routelock.handlers.port import Request
-from routelock_providers import LiteLLM, OpenAICompatible, close_litellm
+from routelock_providers import LiteLLM, OpenAICompatible, RemoteAgent, close_litellm
 from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds, deadline_for
 
@@ -158,6 +158,13 @@ def test_limits_of_zero_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="chunk_timeout"):
         check_seconds(timeout=1.0, chunk_timeout=0.0)
     check_seconds(timeout=None)
+
+
+@pytest.mark.parametrize("name", ["timeout", "chunk_timeout"])
+@pytest.mark.parametrize("handler", [LiteLLM, OpenAI, OpenAICompatible, RemoteAgent])
+def test_handlers_refuse_a_limit_of_zero(handler: Callable[..., Any], name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name} must be more than 0 seconds"):
+        handler("https://x.example", **{name: 0})
 
 
 async def test_cancellation_wins_over_a_timeout() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from routelock import Agent, RunConfig, function_handler
+from routelock.agents.agent import check_model
 from routelock.errors import ConfigError, NoHandlerError
-from routelock.run.handler_selection import check_model, handler_for, handlers_by_priority
+from routelock.run.handler_selection import handler_for, handlers_by_priority
 from routelock.testing import ScriptedHandler
 
 
@@ -35,7 +36,7 @@ def test_model_string_uses_the_bundled_provider() -> None:
 
 @pytest.mark.parametrize("config", [RunConfig(), RunConfig(model="openai/gpt-4o")])
 def test_checking_a_model_string_loads_nothing(config: RunConfig) -> None:
-    check_model(Agent("A", model="openai/gpt-4o"), config)
+    check_model(Agent("A", model="openai/gpt-4o"), config.model)
     assert [each.handler for each in handlers_by_priority(Agent("A", model="openai/gpt-4o"), config)] == [
         "openai/gpt-4o"
     ]

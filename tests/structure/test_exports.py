@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,7 +45,7 @@ def _reexported(module: Any) -> set[str]:
     return {
         alias.asname or alias.name
         for node in module.tree.body
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(module.name + ".")
+        if isinstance(node, ast.ImportFrom) and re.match(rf"{module.name}\.[^_]", node.module or "")
         for alias in node.names
     }
 

@@ -1,7 +1,8 @@
 """Every Python block in the README and in docs/ runs, offline, and so does what a ``diff`` leads to.
 
 The blocks of one page run in order and share their names, as a reader would type them; `await` may
-stand outside of a function. A block after the comment ``<!-- not run: reason -->`` is left out.
+stand outside of a function. A page of docs/tutorial goes on where the page before it ended, so the blocks
+of the earlier pages run first. A block after the comment ``<!-- not run: reason -->`` is left out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import runpy
 import types
 from pathlib import Path
 
@@ -49,6 +51,13 @@ def _code(block: re.Match[str]) -> str:
     return "\n".join("" if line[:1] == "-" else line[1:] for line in block["code"].splitlines()) + "\n"
 
 
+def _program(page: Path) -> list[types.CodeType]:
+    """Return the blocks of a page; of a step of the tutorial, below those of the earlier steps."""
+    is_step = page.parent.name == "tutorial" and page.name[0].isdigit()
+    earlier = [each for each in page.parent.glob("[0-9]*.md") if each.name < page.name] if is_step else []
+    return [block for each in (*sorted(earlier), page) for block in _blocks(each)]
+
+
 async def _awaited(block: types.CodeType, names: dict[str, object]) -> None:
     await eval(block, names)  # evaluating code that awaits gives a coroutine
 
@@ -65,5 +74,14 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     with no_network():
-        for block in _blocks(page):
+        for block in _program(page):
             _run(block, names)
+
+
+def test_the_program_of_the_tutorial_can_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks that begin with "# desk.py" are a module of their own, and have no `await`."""
+    steps = sorted((REPO / "docs" / "tutorial").glob("[0-9]*.md"))
+    blocks = [block["code"] for page in steps for block in _BLOCK.finditer(page.read_text("utf-8"))]
+    monkeypatch.chdir(tmp_path)
+    Path("desk.py").write_text("".join(code for code in blocks if code.startswith("# desk.py\n")), "utf-8")
+    assert {"triage", "chat", "make_shop"} <= runpy.run_path("desk.py", run_name="desk").keys()

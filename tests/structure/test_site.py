@@ -66,15 +66,59 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_every_word_has_its_page() -> None:
-    """Each page begins with its word, and the table of words is the order of the pages."""
+    """Each page is named like its word, and the table of words is the order of the pages."""
     rows = re.findall(
-        r"^\| \[(\w+)\]\((\w+)\.md\) \|", (DOCS / "concepts" / "index.md").read_text("utf-8"), re.M
+        r"^\| \[([\w ]+)\]\(([\w-]+)\.md\) \|", (DOCS / "concepts" / "index.md").read_text("utf-8"), re.M
     )
     words = [path.stem for path in (DOCS / "concepts").glob("*.md") if path.stem != "index"]
     assert sorted(page for _, page in rows) == sorted(words)
-    assert [word for word, page in rows if word != page] == []
+    assert [word for word, page in rows if word.replace(" ", "-") != page] == []
     site = (REPO / "mkdocs.yml").read_text("utf-8")
-    assert re.findall(r": concepts/(\w+)\.md", site) == [page for _, page in rows]
+    assert re.findall(r": concepts/([\w-]+)\.md", site) == [page for _, page in rows]
+
+
+def _how_to_pages() -> list[str]:
+    """The pages below the parts of the table of contents whose title begins with "How to"."""
+    nav = yaml.safe_load((REPO / "mkdocs.yml").read_text("utf-8"))["nav"]
+    parts = [part for entry in nav if isinstance(entry, dict) for part in entry.items()]
+    return [page for title, pages in parts if title.startswith("How to") for page in _named(pages)]
+
+
+@pytest.mark.parametrize("page", _how_to_pages())
+def test_a_how_to_page_is_short_and_begins_with_its_tasks(page: str) -> None:
+    """A reader finds the task in a list of links at the top, and the page has no more than 250 lines."""
+    text = (DOCS / page).read_text("utf-8")
+    assert len(text.splitlines()) <= 250
+    before_first_heading = text.split("\n## ", 1)[0]
+    assert re.search(r"^I want to\n\n(?:[*] .*\[.+?\]\(.+?\).*\n(?:  .+\n)*)+", before_first_heading, re.M)
+
+
+@pytest.mark.parametrize(
+    "page", [*_how_to_pages(), *(p for p in PAGES if p.startswith(("concepts/", "tutorial/")))]
+)
+def test_a_sentence_names_its_subject(page: str) -> None:
+    """The run, the model, the caller: not "whoever" or "somebody", for which a reader has to guess."""
+    text = _CODE.sub("", (DOCS / page).read_text("utf-8"))
+    assert re.findall(r"(?i)\b(?:whoever|nobody|somebody|anybody)\b", text) == []
+
+
+def test_written_files_are_up_to_date() -> None:
+    """docs/llms-full.txt, and the README for the package index."""
+    script = runpy.run_path(str(REPO / "scripts" / "write_docs.py"))
+    stale = [path.name for path, text in script["written"]().items() if path.read_text("utf-8") != text]
+    assert not stale, f"run scripts/write_docs.py: {stale}"
+
+
+@pytest.mark.parametrize("address", [None, "https://git.example/routelock"])
+def test_the_readme_for_the_package_index_has_no_relative_link(address: str | None) -> None:
+    """The package index does not resolve them. It begins with how to install the package."""
+    script = runpy.run_path(str(REPO / "scripts" / "write_docs.py"))
+    text = script["package_readme"]((REPO / "README.md").read_text("utf-8"), address)
+    assert text.split("```", 2)[1] == "sh\npip install routelock\n"
+    targets = [target or image for target, _, image in _LINK.findall(_CODE.sub("", text))]
+    assert [target for target in targets if not target.startswith("https://")] == []
+    assert re.findall("<!-- /?(?:checkout|repository) -->|from a checkout", text) == []
+    assert ("https://git.example/routelock/blob/main/docs/guarantees.md" in text) == (address is not None)
 
 
 def test_pictures_are_what_is_drawn() -> None:

@@ -6,21 +6,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
 
 if TYPE_CHECKING:
-    from routelock_providers.chat_completions.openai import OpenAI
-    from routelock_providers.chat_completions.openai_compatible import OpenAICompatible
+    from routelock_providers.chat_completions.openai import *
+    from routelock_providers.chat_completions.openai_compatible import *
+else:
+    __getattr__ = load_late(
+        __name__,
+        {
+            "openai": "OpenAI",
+            "openai_compatible": "OpenAICompatible",
+        },
+    )
 
 __all__ = ["OpenAI", "OpenAICompatible"]
-
-_LATE = {
-    "OpenAICompatible": "routelock_providers.chat_completions.openai_compatible",
-    "OpenAI": "routelock_providers.chat_completions.openai",
-}
-
-
-def __getattr__(name: str) -> Any:
-    return load_late(__name__, _LATE, name)

@@ -32,6 +32,7 @@ from routelock_providers.chat_completions.openai_compatible import (
     public_address,
     rules_at,
 )
+from routelock_providers.deadlines import check_seconds
 from routelock_providers.http.body import ACCEPTED, MOST_BYTES, read_error_body
 from routelock_providers.http_errors import Answer, error_from_answer, missing_key_error, redirect_error
 from routelock_providers.vendors import provider_at
@@ -71,7 +72,7 @@ class OpenAI:
     library does not.
 
     Raises:
-        ConfigError: base_url is not an address.
+        ConfigError: base_url is not an address, or a time limit is not more than 0.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class OpenAI:
         name: str | None = None,
         priority: int = 10,
     ) -> None:
+        check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         endpoint = str(client.base_url) if client is not None else base_url or OPENAI
         host = host_of(endpoint)
         self.model = model

@@ -6,24 +6,22 @@ misreads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
 
 if TYPE_CHECKING:
-    from routelock_providers.litellm.handler import LiteLLM
-    from routelock_providers.litellm.library import close_litellm, load_litellm
-    from routelock_providers.litellm.request import as_sent
+    from routelock_providers.litellm.handler import *
+    from routelock_providers.litellm.library import *
+    from routelock_providers.litellm.request import *
+else:
+    __getattr__ = load_late(
+        __name__,
+        {
+            "handler": "LiteLLM",
+            "library": "close_litellm load_litellm",
+            "request": "as_sent",
+        },
+    )
 
 __all__ = ["LiteLLM", "as_sent", "close_litellm", "load_litellm"]
-
-_LATE = {
-    "LiteLLM": "routelock_providers.litellm.handler",
-    "close_litellm": "routelock_providers.litellm.library",
-    "load_litellm": "routelock_providers.litellm.library",
-    "as_sent": "routelock_providers.litellm.request",
-}
-
-
-def __getattr__(name: str) -> Any:
-    return load_late(__name__, _LATE, name)

@@ -6,7 +6,7 @@ model. It imports `handoffs` and the rooms below it. Start at `agent.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
 from routelock.agents.agent import Agent, Instructions
@@ -14,8 +14,16 @@ from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.skill import Hook, Prompt, Skill, hook, prompt
 
 if TYPE_CHECKING:
-    from routelock.agents.graph import HandoffRow, as_markdown, graph_mermaid, handoff_matrix, outline_mermaid
-    from routelock.agents.svg import graph_svg, outline_svg
+    from routelock.agents.graph import *
+    from routelock.agents.svg import *
+else:
+    __getattr__ = load_late(
+        __name__,
+        {
+            "graph": "HandoffRow as_markdown graph_mermaid handoff_matrix outline_mermaid",
+            "svg": "graph_svg outline_svg",
+        },
+    )
 
 __all__ = [
     "Agent",
@@ -35,17 +43,3 @@ __all__ = [
     "outline_svg",
     "prompt",
 ]
-
-_LATE = {
-    "HandoffRow": "routelock.agents.graph",
-    "as_markdown": "routelock.agents.graph",
-    "graph_mermaid": "routelock.agents.graph",
-    "handoff_matrix": "routelock.agents.graph",
-    "outline_mermaid": "routelock.agents.graph",
-    "graph_svg": "routelock.agents.svg",
-    "outline_svg": "routelock.agents.svg",
-}
-
-
-def __getattr__(name: str) -> Any:
-    return load_late(__name__, _LATE, name)

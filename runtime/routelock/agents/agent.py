@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, get_args, overload
 
 from typing_extensions import TypeVar, Unpack
@@ -13,10 +13,11 @@ from typing_extensions import TypeVar, Unpack
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
 from routelock._tool_names import frozen_list, slug
 from routelock.agents.hooks import AgentHooks, RunHooks
+from routelock.agents.offer import OfferedTools, fixed_offer
 from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect_errors, register
 from routelock.agents.skill import Skill, register_all
 from routelock.context import RunContext
-from routelock.errors import ConfigError
+from routelock.errors import ConfigError, NoHandlerError
 from routelock.guardrails import Guardrail
 from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import (
@@ -24,8 +25,10 @@ from routelock.handlers.port import (
     ModelSettings,
     OutputMode,
     OutputSchema,
+    ToolSpec,
     is_handler,
     schema_prompt,
+    tool_name,
 )
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.context import HandoffContext
@@ -42,6 +45,8 @@ __all__ = [
     "Instructions",
     "agent_problems",
     "as_list",
+    "check_model",
+    "checked_graph",
     "collect",
     "colliding_names",
     "combine_errors",
@@ -376,7 +381,7 @@ class Agent(Generic[Context, Output]):
     ) -> Tool:
         """Return a tool with which another agent calls this one and stays active.
 
-        The agent answers in a sub-run, see "Agents as tools" in docs/agents.md. It sees only what the model
+        The agent answers in a sub-run, see docs/agents-as-tools.md. It sees only what the model
         passes, and its final output is the result of the call.
 
         Args:
@@ -459,9 +464,19 @@ class Agent(Generic[Context, Output]):
         return self.hooks is not None or bool(self.registered.hooks)
 
     @cached_property
-    def cache(self) -> dict[Any, Any]:
-        """A cache of values that follow from the declaration alone, shared by all runs."""
-        return {}
+    def default_handler(self) -> Handler | None:
+        """The first handler of runs without scopes; None for a model string. Raises as `check_model` does."""
+        check_model(self)
+        first = self.open_handlers[0].handler if self.open_handlers else None
+        return None if isinstance(first, str) else first
+
+    @cached_property
+    def fixed_offer(self) -> Callable[[str], OfferedTools | None]:
+        """`routelock.agents.offer.fixed_offer` for this agent, by the name of the active handler.
+
+        All runs are given the same object, because providers recognise the tools that they have encoded.
+        """
+        return cache(partial(fixed_offer, self))
 
     @cached_property
     def output(self) -> JsonType[Any] | None:
@@ -508,6 +523,89 @@ class Agent(Generic[Context, Output]):
         if twice:
             raise combine_errors([duplicate_name_error(name) for name in twice])
         return found
+
+    @cached_property
+    def checked_graph(self) -> Mapping[str, Agent[Any]]:
+        """The agents of a run that begins with this one and adds none; raises as the function does."""
+        return checked_graph(self)
+
+
+def checked_graph(
+    agent: Agent[Any],
+    model: object = None,
+    others: Iterable[Agent[Any]] = (),
+    external: Iterable[Tool | ToolSpec] = (),
+) -> dict[str, Agent[Any]]:
+    """Return every agent of a run by name, after a check of each.
+
+    Agents that are called as tools are checked as well. They are not in the graph, because they have runs of
+    their own.
+
+    Args:
+        agent: the first agent of the run.
+        model: the model of the run; None for those of the agents.
+        others: more agents of the run.
+        external: the tools of the caller.
+
+    Raises:
+        ConfigError: two agents have the same name, an agent has no model, a handoff names an unknown agent,
+            or an external tool is named like a handoff. One message lists all problems.
+    """
+    wrong: list[ConfigError] = []
+    graph: dict[str, Agent[Any]] = {}
+    taken = {tool_name(each) for each in external}
+    roots = [agent]
+    for root in roots:
+        with collect_errors(wrong):
+            found = connected(root, others)
+            graph = graph or found
+            for member in found.values():
+                collect(wrong, lambda member: check_model(member, model), [member])
+                _check_edges(member, found, taken if found is graph else (), wrong)
+                calls = [each.on_invoke_tool for each in member.all_tools]
+                roots += [c.agent for c in calls if isinstance(c, AgentCall) and c.agent not in roots]
+    if wrong:
+        raise combine_errors(wrong)
+    return graph
+
+
+def check_model(agent: Agent[Any], model: object = None) -> None:
+    """Check that an agent has a model or a handler.
+
+    Args:
+        agent: the agent.
+        model: the model of the run; None for the agent's own.
+
+    Raises:
+        NoHandlerError: neither the agent nor the run has one.
+        ConfigError: the model is neither a model string nor a handler.
+    """
+    model = agent.model if model is None else model
+    if model is None and not agent.registered.handlers:
+        raise NoHandlerError(
+            f"Agent {agent.name!r} has no model. Give it one, such as Agent(..., model='openai/gpt-4o'), "
+            "or handlers=[...], or set RunConfig(model=...) for the whole run."
+        )
+    if not (model is None or isinstance(model, str) or is_handler(model)):
+        raise ConfigError(
+            f"The model of agent {agent.name!r} must be a model string or a handler, not {model!r:.80}. "
+            "Wrap a function with routelock.function_handler(...)."
+        )
+
+
+def _check_edges(
+    member: Agent[Any], graph: Mapping[str, Agent[Any]], taken: Collection[str], wrong: list[ConfigError]
+) -> None:
+    for edge in member.edges:
+        names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
+        collect(wrong, lambda name: find_agent(graph, name, member.name), names)
+        if edge.tool_name in taken:
+            wrong.append(
+                ConfigError(
+                    f"The external tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
+                    "give it another name."
+                )
+            )
 
 
 def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str, Agent[Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from routelock._callables import name_of
-from routelock._text import escape_control
+from routelock._text import one_line
 from routelock.agents.agent import Agent, connected, find_agent
 from routelock.handoffs.capabilities import missing_capability
 from routelock.handoffs.handoff import Handoff
@@ -190,8 +190,7 @@ def _arrow(link: Link) -> str:
 
 
 def _label(text: str) -> str:
-    line = " ".join(escape_control(text).split())
-    return _MARKUP.sub(lambda found: f"#{ord(found[0])};", line)
+    return _MARKUP.sub(lambda found: f"#{ord(found[0])};", one_line(text))
 
 
 _COLUMNS = ("source", "target", "type", "context")

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
 from routelock._callables import error_text
-from routelock._text import escape_control
+from routelock._text import clip, escape_control, one_line
 from routelock.errors import CassetteMiss, RoutelockError
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.history.messages import Message, text_of
@@ -71,7 +71,7 @@ def error_line(error: BaseException) -> str:
     said = error_text(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         said = f"{error.filename} could not be opened: {error.strerror}."
-    text = " ".join(escape_control(said).split()) or type(error).__name__
+    text = one_line(said) or type(error).__name__
     if isinstance(error, RoutelockError | OSError):
         return text
     return f"{type(error).__name__}: {text} (--verbose shows where)"
@@ -79,8 +79,8 @@ def error_line(error: BaseException) -> str:
 
 def bounded(text: str, room: int) -> str:
     """Return a text on one line of at most ``room`` characters, with control characters escaped."""
-    line = " ".join(escape_control(text[: room * 2]).split())
-    return line if len(line) <= room and len(text) <= room * 2 else f"{line[: max(room - 3, 0)].rstrip()}..."
+    line = one_line(text[: room * 2])
+    return clip(line + "…" * (len(text) > room * 2), room)
 
 
 def call_arguments(text: str, room: int) -> str:

@@ -8,7 +8,7 @@ at `handoff.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
 from routelock.handoffs.capabilities import Available, CapabilityRouter, Capacity, Choice, Named
@@ -16,24 +16,25 @@ from routelock.handoffs.handoff import Handoff, handoff
 from routelock.handoffs.payload import HandoffPayload, payload_of
 
 if TYPE_CHECKING:
-    from routelock.handoffs.context import (
-        HandoffContext,
-        ToolState,
-        deserialize_context,
-        prepare_handoff_context,
-        serialize_context,
+    from routelock.handoffs.context import *
+    from routelock.handoffs.metrics import *
+    from routelock.handoffs.payload_types import *
+    from routelock.handoffs.store import *
+else:
+    __getattr__ = load_late(
+        __name__,
+        {
+            "context": (
+                "HandoffContext ToolState deserialize_context prepare_handoff_context serialize_context"
+            ),
+            "metrics": "HandoffMetrics HandoffTally HandoffTotals TransferRecord",
+            "payload_types": (
+                "AnalysisDelegation AnalysisRequest ComponentDesign GenerationDelegation HandoffTypes "
+                "QuickLookup ResearchDelegation"
+            ),
+            "store": "HandoffStore InMemoryHandoffStore asks decided finished incoming",
+        },
     )
-    from routelock.handoffs.metrics import HandoffMetrics, HandoffTally, HandoffTotals, TransferRecord
-    from routelock.handoffs.payload_types import (
-        AnalysisDelegation,
-        AnalysisRequest,
-        ComponentDesign,
-        GenerationDelegation,
-        HandoffTypes,
-        QuickLookup,
-        ResearchDelegation,
-    )
-    from routelock.handoffs.store import HandoffStore, InMemoryHandoffStore, asks, decided, finished, incoming
 
 __all__ = [
     "AnalysisDelegation",
@@ -68,32 +69,3 @@ __all__ = [
     "prepare_handoff_context",
     "serialize_context",
 ]
-
-_LATE = {
-    "HandoffMetrics": "routelock.handoffs.metrics",
-    "HandoffTally": "routelock.handoffs.metrics",
-    "HandoffTotals": "routelock.handoffs.metrics",
-    "TransferRecord": "routelock.handoffs.metrics",
-    "HandoffContext": "routelock.handoffs.context",
-    "ToolState": "routelock.handoffs.context",
-    "deserialize_context": "routelock.handoffs.context",
-    "prepare_handoff_context": "routelock.handoffs.context",
-    "serialize_context": "routelock.handoffs.context",
-    "AnalysisDelegation": "routelock.handoffs.payload_types",
-    "AnalysisRequest": "routelock.handoffs.payload_types",
-    "ComponentDesign": "routelock.handoffs.payload_types",
-    "GenerationDelegation": "routelock.handoffs.payload_types",
-    "HandoffTypes": "routelock.handoffs.payload_types",
-    "QuickLookup": "routelock.handoffs.payload_types",
-    "ResearchDelegation": "routelock.handoffs.payload_types",
-    "HandoffStore": "routelock.handoffs.store",
-    "InMemoryHandoffStore": "routelock.handoffs.store",
-    "asks": "routelock.handoffs.store",
-    "decided": "routelock.handoffs.store",
-    "finished": "routelock.handoffs.store",
-    "incoming": "routelock.handoffs.store",
-}
-
-
-def __getattr__(name: str) -> Any:
-    return load_late(__name__, _LATE, name)

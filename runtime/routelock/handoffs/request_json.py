@@ -57,19 +57,13 @@ def _contract() -> pydantic.TypeAdapter[_Wire]:
     return pydantic.TypeAdapter(_Wire)
 
 
-def as_wire(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request as JSON data.
-
-    Models, dataclasses and payloads become objects, tuples become lists.
+def as_wire(wire: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request as JSON data; models, dataclasses and payloads become objects.
 
     Raises:
         ValueError: a value has no JSON form; the message says where.
     """
-    wire = dict(fields)
     wire["preserve_history"] = wire.pop("preserve_context")
-    wire["capabilities_required"] = list(wire["capabilities_required"])
-    if wire["context_snapshot"] is not None:
-        wire["context_snapshot"] = base64.b64encode(wire["context_snapshot"]).decode("ascii")
     if (payload := getattr(wire["payload"], "to_dict", None)) is not None:
         wire["payload"] = payload()  # the form that `HandoffPayload.parse` reads
     for name in _DATA:
@@ -112,8 +106,6 @@ def from_wire(data: object) -> dict[str, Any]:
         fields["context_snapshot"] = base64.b64decode(snapshot)
     if "preserve_history" in fields:
         fields["preserve_context"] = fields.pop("preserve_history")
-    if "capabilities_required" in fields:
-        fields["capabilities_required"] = tuple(fields["capabilities_required"])
     return detached(fields)
 
 

@@ -7,7 +7,7 @@ at the top of `routelock`. Start at `messages.py`, then `view.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
 from routelock.history.filters import (
@@ -48,7 +48,14 @@ from routelock.history.repair import problems, repair
 from routelock.history.view import View
 
 if TYPE_CHECKING:
-    from routelock.history.binary import externalize_binary, restore_binary
+    from routelock.history.binary import *
+else:
+    __getattr__ = load_late(
+        __name__,
+        {
+            "binary": "externalize_binary restore_binary",
+        },
+    )
 
 __all__ = [
     "FunctionCall",
@@ -85,12 +92,3 @@ __all__ = [
     "to_messages",
     "tool_results_budget",
 ]
-
-_LATE = {
-    "externalize_binary": "routelock.history.binary",
-    "restore_binary": "routelock.history.binary",
-}
-
-
-def __getattr__(name: str) -> Any:
-    return load_late(__name__, _LATE, name)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
+from routelock._text import clip_bytes, size_of
 from routelock.history.messages import Message, calls_of, text_of
 
 __all__ = ["newest", "pairs", "with_pairs", "within_budget"]
@@ -138,26 +139,18 @@ def _size(message: Message) -> int:
     """Return the size of a result in bytes; a part that is not text counts as its JSON."""
     content = message.get("content")
     if isinstance(content, str):
-        return len(_bytes(content))
+        return size_of(content)
     return sum(_size_of_part(part) for part in content or ())
 
 
 def _size_of_part(part: dict[str, Any]) -> int:
     if part.get("type") == "text":
-        return len(_bytes(str(part.get("text") or "")))
+        return size_of(str(part.get("text") or ""))
     return len(json.dumps(part, default=str))
 
 
 def _cut(message: Message, room: int) -> Message:
     """Return a result of at most ``room`` bytes: the beginning of its text, and a notice."""
     notice = _notice(_size(message))
-    text = _bytes(text_of(message))
-    end = min(len(text), max(0, room - len(notice)))
-    while 0 < end < len(text) and text[end] & 0xC0 == 0x80:
-        end -= 1  # not in the middle of a character
-    beginning = text[:end].decode("utf-8", "surrogatepass")
+    beginning = clip_bytes(text_of(message), room - len(notice), "")
     return cast(Message, {**message, "content": f"{beginning}{notice}"})
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

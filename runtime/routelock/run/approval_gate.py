@@ -10,10 +10,11 @@ from typing import Any, Final, Protocol, cast
 from routelock._callables import MaybeAwaitable
 from routelock._concurrency import Question, ask_all
 from routelock._text import clip
+from routelock.agents.offer import OfferedTools, enabled_of
 from routelock.context import ToolContext
 from routelock.history.messages import ToolCall
 from routelock.run.handoff_attempt import HandoffAttempt
-from routelock.run.routing import MOST_CALLS, OfferedTools, RoutedCalls, enabled_of, route
+from routelock.run.routing import MOST_CALLS, RoutedCalls, route
 from routelock.run.run import Run
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text

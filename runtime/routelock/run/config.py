@@ -162,7 +162,7 @@ class RunConfig:
     ``"unknown_tool"``: a call of a name that was not offered. ``"bad_arguments"``: arguments of a tool or a
     handoff that do not match its schema. ``"failed_handoff"``: a handoff that was tried and not carried out,
     or a target that failed or timed out while its caller waited. The first two raise `ModelBehaviorError`,
-    the last raises `HandoffError` or the target's error. See docs/agents.md."""
+    the last raises `HandoffError` or the target's error. See docs/limits.md."""
     max_mistakes: int = 3
     """Number of turns in a row with nothing but mistakes after which the run ends."""
     limits: Limits | None = None

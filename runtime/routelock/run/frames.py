@@ -15,6 +15,7 @@ import anyio
 
 from routelock._text import clip
 from routelock.agents.agent import Agent
+from routelock.agents.offer import OfferedTools
 from routelock.errors import (
     ConfigError,
     GuardrailTripped,
@@ -35,7 +36,6 @@ from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
 from routelock.run.emit import AnswerReturned, emit_now
 from routelock.run.events import HandoffFailed, HandoffReturned
-from routelock.run.routing import OfferedTools
 from routelock.tools.invoke import reason_of
 from routelock.tools.tool import Tool
 

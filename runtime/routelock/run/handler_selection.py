@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from routelock.agents.agent import Agent
+from routelock.agents.agent import Agent, check_model
 from routelock.agents.registry import RegisteredHandler, register
 from routelock.errors import ConfigError, NoHandlerError
-from routelock.handlers.port import Handler, Priority, is_handler
+from routelock.handlers.port import Handler, Priority
 from routelock.run.config import RunConfig
 from routelock.scopes import permits
 
 __all__ = [
-    "check_model",
     "default_name",
     "find_handler",
     "handler_for",
@@ -37,11 +36,9 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
         ConfigError: as `check_model` says.
         NoHandlerError: the scopes of the run allow none of the agent's handlers.
     """
-    is_cached = config.model is None and not (config.scopes or failed)
-    known: Handler | None = agent.cache.get(handler_for) if is_cached else None
-    if known is not None:
-        return known
-    check_model(agent, config)
+    if config.model is None and not (config.scopes or failed) and agent.default_handler is not None:
+        return agent.default_handler
+    check_model(agent, config.model)
     handlers = handlers_by_priority(agent, config)
     if not handlers:
         raise NoHandlerError(
@@ -49,8 +46,6 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
             "See RunConfig(scopes=...)."
         )
     chosen = next((each for each in handlers if each.name not in failed), handlers[0])
-    if is_cached and not isinstance(chosen.handler, str):
-        agent.cache[handler_for] = chosen.handler
     return load(chosen)
 
 
@@ -117,26 +112,6 @@ def next_handler(agent: Agent[Any], failed: str, tried: Collection[str], config:
 def load(registered: RegisteredHandler) -> Handler:
     """Return the handler itself; a model string becomes the bundled LiteLLM handler."""
     return _bundled(registered.handler) if isinstance(registered.handler, str) else registered.handler
-
-
-def check_model(agent: Agent[Any], config: RunConfig) -> None:
-    """Check that an agent has a model or a handler.
-
-    Raises:
-        NoHandlerError: neither the agent nor the run has one.
-        ConfigError: the model is neither a model string nor a handler.
-    """
-    model = agent.model if config.model is None else config.model
-    if model is None and not agent.registered.handlers:
-        raise NoHandlerError(
-            f"Agent {agent.name!r} has no model. Give it one, such as Agent(..., model='openai/gpt-4o'), "
-            "or handlers=[...], or set RunConfig(model=...) for the whole run."
-        )
-    if not (model is None or isinstance(model, str) or is_handler(model)):
-        raise ConfigError(
-            f"The model of agent {agent.name!r} must be a model string or a handler, not {model!r:.80}. "
-            "Wrap a function with routelock.function_handler(...)."
-        )
 
 
 def _bundled(model: str) -> Handler:

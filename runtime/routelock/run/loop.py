@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from routelock._callables import call_user_code, error_text
-from routelock._concurrency import ask_all
+from routelock._concurrency import ask_all, in_time
 from routelock._json import detached
+from routelock.agents.offer import OfferedTools, offer_tools
 from routelock.errors import (
     ContentRefused,
     HandlerError,
@@ -72,9 +73,7 @@ from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.run.model_call import Check, call_model
 from routelock.run.prompt import system_message
 from routelock.run.result import Shown
-from routelock.run.routing import OfferedTools, offer_tools
 from routelock.run.run import Run
-from routelock.run.timeouts import in_time
 from routelock.run.tool_calls import Answered, answer_calls, asked_for, failed_handoff
 from routelock.tools.invoke import NoTextError, to_text
 
@@ -301,18 +300,11 @@ async def _start_agent(run: Run) -> Check | None:
 
 
 async def _offer(run: Run) -> OfferedTools:
-    """Return the tools and handoffs that the model may call.
-
-    An offer that cannot change is cached: on the agent if it holds for all runs, else on the frame.
-    """
-    agent, handler = run.frame.agent, run.frame.handler.name
-    is_shared = not (run.scopes or run.config.external_tools or run.config.agents)
-    offered: OfferedTools | None = agent.cache.get((offer_tools, handler)) if is_shared else None
+    """Return the tools and handoffs that the model may call; an offer that cannot change is cached."""
+    agent, handler, external = run.frame.agent, run.frame.handler.name, run.config.external_tools
+    offered = None if run.scopes or external else agent.fixed_offer(handler)
     if offered is None:
-        external = run.config.external_tools
         offered = await offer_tools(agent, run.now(), run.graph, handler=handler, external=external)
-        if is_shared and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
-            agent.cache[offer_tools, handler] = offered
     if offered.fixed:
         run.frame.offered = offered
     _warn_of_many(run, offered)

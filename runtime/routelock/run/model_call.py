@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import anyio
 
-from routelock._concurrency import open_group
-from routelock._json import detached
+from routelock._concurrency import in_time, open_group
+from routelock._json import detached, recordable
 from routelock.errors import HandlerError, ProviderTimeout
 from routelock.handlers.events import (
     AttemptFailed,
@@ -24,12 +24,10 @@ from routelock.handlers.events import (
 from routelock.handlers.function_handler import FunctionHandler
 from routelock.handlers.port import Handler, Request, copy_of
 from routelock.handlers.retry import attempts
-from routelock.handoff_request import recordable
 from routelock.run.executor import Call, Executor
 from routelock.run.frames import earliest_deadline, time_left
 from routelock.run.result import Shown
 from routelock.run.run import Run
-from routelock.run.timeouts import in_time
 from routelock.usage import is_usage
 
 __all__ = ["Check", "call_model"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import cast
 
 from routelock._callables import callback_errors, resolve, wants
+from routelock.agents.offer import OfferedTools
 from routelock.agents.registry import PromptSection
 from routelock.context import PAYLOAD_KEY
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import payload_of
 from routelock.history.messages import Message
-from routelock.run.routing import OfferedTools
 from routelock.run.run import Run
 from routelock.scopes import permits
 

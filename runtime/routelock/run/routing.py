@@ -6,36 +6,26 @@ searched for markers, and a name that was not offered is answered, never guessed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from routelock._concurrency import Question, ask_all
-from routelock._json import sendable
 from routelock._text import clip
 from routelock.agents.agent import Agent
-from routelock.context import RunContext
-from routelock.handlers.port import ToolSpec, tool_name
+from routelock.agents.offer import External, OfferedTools
 from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import ToolCall
 from routelock.run.handler_selection import load
 from routelock.run.handoff_attempt import HandoffAttempt
-from routelock.scopes import permits
 from routelock.tools.approvals import Interruption
 from routelock.tools.tool import Tool
 
 __all__ = [
     "MOST_CALLS",
     "NOT_TAKEN",
-    "External",
-    "OfferedTools",
-    "Route",
     "RoutedCalls",
     "edge_for",
-    "enabled_of",
-    "offer_tools",
     "route",
     "unknown_tool",
 ]
@@ -53,35 +43,6 @@ _LONGEST_LIST = 400
 _SHOWN_NAME = 64
 
 _EXPLAINED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class External:
-    """A tool that the caller of the run runs."""
-
-    name: str
-    spec: ToolSpec
-
-
-Route = Tool | Handoff | External
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedTools:
-    """The tools that a model is offered in one turn: their specs, and the route behind each name."""
-
-    specs: tuple[ToolSpec, ...]
-    routes: dict[str, Route]
-    fixed: bool
-    """True if the next turn may use it again: no ``is_enabled`` is a function."""
-    handoffs: int
-    """The number of handoffs among the routes."""
-    disabled: dict[str, Route] = field(default_factory=lambda: {})
-    """The agent's tools and handoffs that are disabled now, by name."""
-
-    def with_disabled(self) -> OfferedTools:
-        """Return the tools for earlier calls: what is disabled now may have been offered then."""
-        return replace(self, routes={**self.disabled, **self.routes}) if self.disabled else self
 
 
 @dataclass(slots=True)
@@ -124,89 +85,6 @@ class RoutedCalls:
             self.handoff.skip(why)
             self.skipped.insert(0, self.handoff)
             self.handoff = None
-
-
-async def offer_tools(
-    agent: Agent[Any],
-    context: RunContext[Any],
-    graph: Mapping[str, Agent[Any]] | None = None,
-    *,
-    handler: str = "",
-    external: Sequence[Tool | ToolSpec] = (),
-) -> OfferedTools:
-    """Return the tools that are enabled and in scope: the agent's, its handoffs, then the caller's tools.
-
-    Each kind is in its declared order.
-
-    Args:
-        agent: the active agent.
-        context: the context of this turn.
-        graph: the agents of the run; a handoff that names its target takes the description from it.
-        handler: the active handler, to which no handoff is offered.
-        external: the caller's tools; they win over a tool of the agent with the same name.
-    """
-    callers = {
-        tool_name(tool): External(tool_name(tool), _spec(tool)) for tool in external if _open(tool, context)
-    }
-    routes: dict[str, Route] = {}
-    disabled: dict[str, Route] = {}
-    specs: list[ToolSpec] = []
-    there = [(name, route) for name, route in _declared(agent, handler, context) if name not in callers]
-    enabled = await enabled_of([route for _, route in there], agent, context)
-    for (name, route), is_enabled in zip(there, enabled, strict=True):
-        if not is_enabled:
-            disabled[name] = route
-        else:
-            routes[name] = route
-            specs.append(route.spec if isinstance(route, Tool) else route.described(graph or {}).spec)
-    specs += [each.spec for each in callers.values()]
-    routes |= callers
-    handoffs = sum(isinstance(route, Handoff) for route in routes.values())
-    fixed = all(isinstance(route.is_enabled, bool) for _, route in there)
-    return OfferedTools(tuple(specs), routes, fixed, handoffs, disabled)
-
-
-def _declared(
-    agent: Agent[Any], handler: str, context: RunContext[Any]
-) -> Iterator[tuple[str, Tool | Handoff]]:
-    """Yield an agent's tools and then its handoffs, by name, as far as the scopes of the run allow."""
-    for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
-        target = route.to_handler if isinstance(route, Handoff) else None
-        closed = target and (target.name == handler or not agent.registered.opens(target, context.scopes))
-        if _open(route, context) and not closed:
-            yield name, route
-
-
-def _open(route: object, context: RunContext[Any]) -> bool:
-    return permits(getattr(route, "scope", None) or "all", context.scopes)
-
-
-def _spec(tool: Tool | ToolSpec) -> ToolSpec:
-    return tool.spec if isinstance(tool, Tool) else sendable(tool)
-
-
-async def enabled_of(
-    routes: Sequence[Tool | Handoff], agent: Agent[Any], context: RunContext[Any]
-) -> list[bool]:
-    """Return for each tool and handoff whether it is enabled now; functions are called at the same time.
-
-    Raises:
-        CallbackError: an ``is_enabled`` function raised.
-    """
-    answers = [route.is_enabled for route in routes]
-    asked = [place for place, answer in enumerate(answers) if not isinstance(answer, bool)]
-    if not asked:
-        return cast("list[bool]", answers)
-    found = await ask_all([_is_enabled(routes[place], agent, context) for place in asked])
-    for place, answer in zip(asked, found, strict=True):
-        answers[place] = answer
-    return cast("list[bool]", answers)
-
-
-def _is_enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext[Any]) -> Question[bool]:
-    what = f"tool {route.name!r}" if isinstance(route, Tool) else f"the handoff to {route.agent_name!r}"
-    ask = partial(cast("Callable[..., Any]", route.is_enabled), context, agent)
-    return Question(f"The is_enabled function of {what} of agent {agent.name!r}", ask, bool)
 
 
 def route(

@@ -4,87 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import TypeIs
 
 from routelock._json import unshared
-from routelock.agents.agent import Agent, collect, combine_errors, connected, find_agent
+from routelock.agents.agent import Agent, checked_graph
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.errors import ConfigError
-from routelock.handlers.port import tool_name
 from routelock.history.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages
 from routelock.history.view import View
 from routelock.run.budget import Budget
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame
-from routelock.run.handler_selection import check_model, handler_for, named
+from routelock.run.handler_selection import handler_for, named
 from routelock.run.handoff_records import HandoffLog
 from routelock.run.run import Run, SharedMemory, Transcript
-from routelock.tools.agent_tool import AgentCall
 
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
 
 __all__ = ["DEFAULT_MAX_TURNS", "first_frame", "input_items", "is_state", "run_graph", "start", "with_trace"]
-
-
-def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
-    """Return every agent of the run by name, after a check of each.
-
-    Agents that are called as tools are checked as well. They are not in the graph, because they have runs of
-    their own.
-
-    Raises:
-        ConfigError: two agents have the same name, an agent has no model, a handoff names an unknown agent,
-            or an external tool is named like a handoff. One message lists all problems.
-    """
-    wrong: list[ConfigError] = []
-    graph = _checked(agent, config, {tool_name(tool) for tool in config.external_tools}, wrong)
-    checked, waiting = {agent}, [*graph.values()]
-    while waiting:
-        for tool in waiting.pop().all_tools:
-            how = tool.on_invoke_tool
-            if isinstance(how, AgentCall) and how.agent not in checked:
-                checked.add(how.agent)
-                waiting += _checked(how.agent, config, (), wrong).values()
-    if wrong:
-        raise combine_errors(wrong)
-    return graph
-
-
-def _checked(
-    agent: Agent[Any], config: RunConfig, taken: Collection[str], wrong: list[ConfigError]
-) -> dict[str, Agent[Any]]:
-    try:
-        graph = connected(agent, config.agents)
-    except ConfigError as error:
-        wrong.append(error)
-        return {}
-    for member in graph.values():
-        collect(wrong, lambda member: check_model(member, config), [member])
-        _check_edges(member, graph, taken, wrong)
-    return graph
-
-
-def _check_edges(
-    member: Agent[Any],
-    graph: Mapping[str, Agent[Any]],
-    taken: Collection[str],
-    wrong: list[ConfigError],
-) -> None:
-    for edge in member.edges:
-        names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
-        collect(wrong, lambda name: find_agent(graph, name, member.name), names)
-        if edge.tool_name in taken:
-            wrong.append(
-                ConfigError(
-                    f"The external tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
-                    "give it another name."
-                )
-            )
 
 
 DEFAULT_MAX_TURNS = 10
@@ -119,7 +61,7 @@ def start(
     run_id = config.run_id or os.urandom(16).hex()
     run = Run(
         first=agent,
-        graph=_graph(agent, config),
+        graph=run_graph(agent, config),
         config=config,
         hooks=hooks,
         stream=stream,
@@ -190,14 +132,11 @@ def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
     return items, call_ids([item.message for item in items])
 
 
-def _graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
-    """Return the checked agents of the run; the graph is cached if no setting of the run affects it."""
-    if config.model is not None or config.agents or config.external_tools:
-        return run_graph(agent, config)
-    known: Mapping[str, Agent[Any]] | None = agent.cache.get(run_graph)
-    if known is None:
-        known = agent.cache[run_graph] = run_graph(agent, config)
-    return known
+def run_graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
+    """Return every agent of the run by name, after a check of each; raises as `checked_graph` does."""
+    if config.model is None and not (config.agents or config.external_tools):
+        return agent.checked_graph
+    return checked_graph(agent, config.model, config.agents, config.external_tools)
 
 
 def input_items(messages: Iterable[Message]) -> list[RunItem]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from routelock._callables import is_spurious_cancel, resolve
+from routelock._concurrency import in_time
 from routelock._text import clip
 from routelock.context import ToolContext
 from routelock.errors import (
@@ -35,7 +36,6 @@ from routelock.run.executor import Call, Executor, Outcome
 from routelock.run.frames import failure_of
 from routelock.run.run import Run
 from routelock.run.start import start, with_trace
-from routelock.run.timeouts import in_time
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.invoke import refusal_text
 from routelock.tools.tool import Tool, ToolOutcome, outcome_of

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from routelock._callables import is_error
+from routelock.agents.offer import OfferedTools
 from routelock.errors import (
     ConfigError,
     HandoffError,
@@ -35,7 +36,7 @@ from routelock.run.events import (
 )
 from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.handoff_attempt import HandoffAttempt, HandoffRefused
-from routelock.run.routing import OfferedTools, RoutedCalls, edge_for, unknown_tool
+from routelock.run.routing import RoutedCalls, edge_for, unknown_tool
 from routelock.run.run import Run
 from routelock.run.subrun import Events
 from routelock.run.tool_batch import run_tools

@@ -12,11 +12,11 @@ from typing import Any, cast
 import anyio
 
 from routelock._callables import MaybeAwaitable, call_user_code, callback_errors, name_of
-from routelock._json import unshared
+from routelock._json import recordable, unshared
 from routelock.agents.agent import Agent
 from routelock.context import PAYLOAD_KEY
 from routelock.handlers.port import family_of
-from routelock.handoff_request import HandoffStatus, recordable
+from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.context import TOOL_STATE_KEY, HandoffContext
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import carried, loggable

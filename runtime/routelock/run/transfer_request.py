@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import anyio
 
@@ -43,6 +45,8 @@ GOES_ROUND = (
 )
 
 _log = logging.getLogger("routelock.handoff")
+
+T = TypeVar("T")
 
 
 def begin_attempt(run: Run, attempt: HandoffAttempt) -> None:
@@ -261,14 +265,13 @@ def _check_capabilities(edge: Handoff, target: Target) -> None:
 class _Deadline:
     """The time by which a target has to accept; the check of its availability is within it."""
 
-    __slots__ = ("_caller", "_callers_at", "_why", "at")
+    __slots__ = ("_callers_at", "_why", "at")
 
     def __init__(self, run: Run, edge: Handoff, target: Target) -> None:
         self._callers_at = earliest_deadline(run.callers)
         seconds = math.inf if edge.timeout is None else edge.timeout
         self.at = min(self._callers_at, anyio.current_time() + seconds)
         self._why = f"{target.name!r} did not accept within {seconds:g} s"
-        self._caller = run.active_name
 
     @classmethod
     def of(cls, run: Run, edge: Handoff, target: Target) -> _Deadline | None:
@@ -276,12 +279,30 @@ class _Deadline:
         asked = run.config.available is not None or _decides(target)
         return cls(run, edge, target) if asked else None
 
-    def check(self, scope: anyio.CancelScope) -> None:
-        """Raise if the deadline passed within ``scope``, even if what ran there could not be interrupted."""
-        if scope.cancelled_caught or anyio.current_time() > self.at:
-            over = f"the caller of {self._caller!r} timed out"
-            why = self._why if self.at < self._callers_at else over
-            raise HandoffRefused(why, status=HandoffStatus.EXPIRED)
+    async def ask(self, run: Run, target: Target, failed: str, function: Callable[[], Awaitable[T]]) -> T:
+        """Call a function of the app about a target.
+
+        Args:
+            run: the run.
+            target: the target.
+            failed: what is logged if the function raises, with ``%r`` for the name of the target.
+            function: calls the function.
+
+        Raises:
+            HandoffRefused: it raised its ``cause``; or the deadline has passed, interrupted or not.
+        """
+        with anyio.CancelScope(deadline=self.at):
+            try:
+                answer = await function()
+            except BaseException as error:
+                if not is_error(error):
+                    raise
+                log(run, _log, logging.ERROR, failed, target.name, error=error)
+                raise HandoffRefused(reason_of(error), cause=error) from error
+            if anyio.current_time() <= self.at:
+                return answer
+        over = f"the caller of {run.active_name!r} timed out"
+        raise HandoffRefused(self._why if self.at < self._callers_at else over, status=HandoffStatus.EXPIRED)
 
 
 def _decides(target: Target) -> bool:
@@ -293,16 +314,7 @@ async def _check_availability(run: Run, target: Target, deadline: _Deadline) -> 
     if run.config.available is None:
         return
     router = CapabilityRouter((target,), cast(Any, run.config.available))
-    why: str | None = None
-    with anyio.CancelScope(deadline=deadline.at) as scope:
-        try:
-            why = await router.check(target)
-        except BaseException as error:
-            if not is_error(error):
-                raise
-            log(run, _log, logging.ERROR, "available raised, asked about %r", target.name, error=error)
-            raise HandoffRefused(reason_of(error), cause=error) from error
-    deadline.check(scope)
+    why = await deadline.ask(run, target, "available raised, asked about %r", lambda: router.check(target))
     if why is not None:
         raise HandoffRefused(why)
 
@@ -320,18 +332,13 @@ async def _check_consent(run: Run, attempt: HandoffAttempt, target: Target, dead
     """Ask the target's own ``on_handoff_request``, and keep its response."""
     if not isinstance(target, Agent) or target.on_handoff_request is None:
         return
-    answer: object = None
-    request = attempt.request_for(target.name)
-    with anyio.CancelScope(deadline=deadline.at) as scope:
-        try:
-            answer = await _call_on_handoff_request(run, attempt.edge, target, request)
-        except BaseException as error:
-            if not is_error(error):
-                raise
-            log(run, _log, logging.ERROR, "on_handoff_request of agent %r raised", target.name, error=error)
+    call = partial(_call_on_handoff_request, run, attempt.edge, target, attempt.request_for(target.name))
+    try:
+        answer = await deadline.ask(run, target, "on_handoff_request of agent %r raised", call)
+    except HandoffRefused as refused:
+        if refused.cause is not None:
             attempt.response = HandoffResponse(from_agent=target.name)
-            raise HandoffRefused(reason_of(error), cause=error) from error
-    deadline.check(scope)
+        raise
     if not isinstance(answer, HandoffResponse | None):
         raise HandoffRefused(f"on_handoff_request must return a HandoffResponse or None, not {answer!r:.80}")
     given = answer or HandoffResponse.accept()

@@ -7,24 +7,20 @@ below it. Start at `run_state.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
 
 if TYPE_CHECKING:
-    from routelock.state.journal import Journal, JournaledRun, JournalStatus
-    from routelock.state.run_state import RunState, RunStatus
+    from routelock.state.journal import *
+    from routelock.state.run_state import *
+else:
+    __getattr__ = load_late(
+        __name__,
+        {
+            "journal": "Journal JournalStatus JournaledRun",
+            "run_state": "RunState RunStatus",
+        },
+    )
 
 __all__ = ["Journal", "JournalStatus", "JournaledRun", "RunState", "RunStatus"]
-
-_LATE = {
-    "RunState": "routelock.state.run_state",
-    "RunStatus": "routelock.state.run_state",
-    "Journal": "routelock.state.journal",
-    "JournalStatus": "routelock.state.journal",
-    "JournaledRun": "routelock.state.journal",
-}
-
-
-def __getattr__(name: str) -> Any:
-    return load_late(__name__, _LATE, name)

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from routelock._json import recordable
 from routelock.context import MemoryScope
 from routelock.errors import ConfigError
 from routelock.handlers.port import family_of
-from routelock.handoff_request import HandoffStatus, recordable
+from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import RunItem
 from routelock.run.frames import Frame

@@ -30,6 +30,7 @@ from routelock._json import (
 )
 from routelock._redaction import redact, redact_text
 from routelock.agents.agent import Agent
+from routelock.agents.offer import offer_tools
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.handoffs.handoff import Handoff
@@ -37,7 +38,6 @@ from routelock.history.messages import Message, RunItem, ToolCall, checked_messa
 from routelock.history.unfinished_turn import left_over
 from routelock.run.config import RunConfig
 from routelock.run.result import HandoffRecord
-from routelock.run.routing import offer_tools
 from routelock.state.document import RunDocument, StoredDecision, read_document, write_document
 from routelock.tools.approvals import Decision, Interruption, rejection
 from routelock.usage import Usage

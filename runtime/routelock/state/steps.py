@@ -16,10 +16,10 @@ from typing import Annotated, Any, cast
 import pydantic
 
 from routelock import errors
+from routelock._json import recordable
 from routelock.errors import HandlerError, HandoffTimeout, ProviderError, RoutelockError
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.replies import reply_problem
-from routelock.handoff_request import recordable
 from routelock.run.executor import Call, Executor, Outcome
 from routelock.tools.invoke import reason_of
 from routelock.tools.tool import LOST

@@ -172,7 +172,7 @@ class Tool(Generic[Context]):
     form, this becomes False and the schema stays as it is."""
     timeout: float | None = None
     """The time limit of a call in seconds; None is no limit. A thread cannot be stopped: see
-    docs/tools.md."""
+    docs/tool-calls.md."""
     is_enabled: IsEnabled = True
     scope: Scope = "all"
     """Which runs may use the tool, see `routelock.scopes`. Other runs are not offered it and cannot call

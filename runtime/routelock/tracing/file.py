@@ -17,8 +17,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
+from routelock._json import recordable
 from routelock._redaction import redact
-from routelock.handoff_request import recordable
 from routelock.tracing.records import (
     LOCAL,
     ErrorTraced,

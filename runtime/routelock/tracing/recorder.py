@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from routelock._callables import error_text
+from routelock._json import recordable
 from routelock._redaction import redact
 from routelock._text import preview
 from routelock.agents.agent import Agent
@@ -24,7 +25,6 @@ from routelock.context import PAYLOAD_KEY
 from routelock.errors import ConfigError
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
 from routelock.handlers.port import Handler, Request, model_of
-from routelock.handoff_request import recordable
 from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import ToolCall
 from routelock.run.config import RunConfig, listed

@@ -31,6 +31,7 @@ from routelock import Runner, RunResult
 from routelock.errors import ConfigError, RoutelockError
 from routelock.run.events import RunDone, RunEvent
 from routelock.run.handler_selection import handlers_by_priority
+from routelock.tools.tool import CUT_OFF
 
 __all__ = ["Failed", "fuzz", "play_seed"]
 
@@ -50,8 +51,10 @@ class Play:
     error: RoutelockError | None = None
 
     def was_cut_short(self) -> bool:
-        """Whether time was up for an agent that was asked: a watched one comes less far (docs/agents.md)."""
-        return any(inner.stop_reason == "unfinished" for inner in self.result.nested.values())
+        """Whether an agent, or a tool beside it, ran out of time (docs/agents-as-tools.md)."""
+        cut = any(item.message.get("content") == CUT_OFF.output for item in self.result.items)
+        nested = self.result.nested.values()
+        return any(inner.stop_reason == "unfinished" for inner in nested) or (cut and bool(nested))
 
     def facts(self) -> dict[str, Any]:
         """Return all that must not depend on whether somebody watched."""

@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive
 
+from routelock._json import LINE_ENDS
 from routelock.errors import MissingExtra
 from routelock.serving.a2a.agent_executor import TaskExecutor
 from routelock.serving.a2a.messages import card_body, refusal_body
@@ -45,10 +46,6 @@ _PATH = "/a2a/"
 
 _ABOUT = "routelock.about"
 """The key of the `ServedRequest` in the ASGI scope."""
-
-_LINE_ENDS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u2029"}
-"""Letters that some readers take for the end of a line. The SDK does not escape them, and its own client for
-Python then reads half an event."""
 
 _INTERNAL_ERROR = -32603
 
@@ -134,8 +131,10 @@ class A2ARoutes:
     async def _pass_on(self, events: AsyncGenerator[Mapping[str, str]], stream: EventStream) -> None:
         try:
             async for event in events:
+                # the SDK does not escape them, and its own client for Python then reads half an event
+                data = event["data"].translate(LINE_ENDS)
                 with anyio.move_on_after(self._config.timeout) as scope:
-                    await stream.send(event["data"].translate(_LINE_ENDS), name=event.get("event", ""))
+                    await stream.send(data, name=event.get("event", ""))
                 if scope.cancelled_caught:  # the client does not read, and unread events use memory
                     raise ClientDisconnect
         finally:

@@ -1,0 +1,157 @@
+"""The tools and handoffs that an agent offers its model in a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from routelock._concurrency import Question, ask_all
+from routelock._json import sendable
+from routelock.context import RunContext
+from routelock.handlers.port import ToolSpec, tool_name
+from routelock.handoffs.handoff import Handoff
+from routelock.scopes import permits
+from routelock.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from routelock.agents.agent import Agent
+
+__all__ = ["External", "OfferedTools", "Route", "enabled_of", "fixed_offer", "offer_tools"]
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A tool that the caller of the run runs."""
+
+    name: str
+    spec: ToolSpec
+
+
+Route = Tool | Handoff | External
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTools:
+    """The tools that a model is offered in one turn: their specs, and the route behind each name."""
+
+    specs: tuple[ToolSpec, ...]
+    routes: dict[str, Route]
+    fixed: bool
+    """True if the next turn may use it again: no ``is_enabled`` is a function."""
+    handoffs: int
+    """The number of handoffs among the routes."""
+    disabled: dict[str, Route] = field(default_factory=lambda: {})
+    """The agent's tools and handoffs that are disabled now, by name."""
+
+    def with_disabled(self) -> OfferedTools:
+        """Return the tools for earlier calls: what is disabled now may have been offered then."""
+        return replace(self, routes={**self.disabled, **self.routes}) if self.disabled else self
+
+
+async def offer_tools(
+    agent: Agent[Any],
+    context: RunContext[Any],
+    graph: Mapping[str, Agent[Any]] | None = None,
+    *,
+    handler: str = "",
+    external: Sequence[Tool | ToolSpec] = (),
+) -> OfferedTools:
+    """Return the tools that are enabled and in scope: the agent's, its handoffs, then the caller's tools.
+
+    Each kind is in its declared order.
+
+    Args:
+        agent: the active agent.
+        context: the context of this turn.
+        graph: the agents of the run; a handoff that names its target takes the description from it.
+        handler: the active handler, to which no handoff is offered.
+        external: the caller's tools; they win over a tool of the agent with the same name.
+    """
+    scopes = context.scopes
+    callers = {
+        tool_name(tool): External(tool_name(tool), _spec(tool)) for tool in external if _open(tool, scopes)
+    }
+    declared = [(name, route) for name, route in _declared(agent, handler, scopes) if name not in callers]
+    enabled = await enabled_of([route for _, route in declared], agent, context)
+    return _offered(declared, enabled, graph or {}, callers)
+
+
+def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
+    """Return what every run without scopes and external tools is offered; None if that depends on the run.
+
+    Args:
+        agent: the agent.
+        handler: the active handler, to which no handoff is offered.
+    """
+    declared = [*_declared(agent, handler, ())]
+    enabled = [route.is_enabled for _, route in declared if isinstance(route.is_enabled, bool)]
+    # the run has the description of a target that is given by its name
+    by_name = any(isinstance(edge.target, str) for edge in agent.edges)
+    return None if by_name or len(enabled) < len(declared) else _offered(declared, enabled, {}, {})
+
+
+def _offered(
+    declared: Sequence[tuple[str, Tool | Handoff]],
+    enabled: Sequence[bool],
+    graph: Mapping[str, Agent[Any]],
+    callers: Mapping[str, External],
+) -> OfferedTools:
+    routes: dict[str, Route] = {}
+    disabled: dict[str, Route] = {}
+    specs: list[ToolSpec] = []
+    for (name, route), is_enabled in zip(declared, enabled, strict=True):
+        if not is_enabled:
+            disabled[name] = route
+        else:
+            routes[name] = route
+            specs.append(route.spec if isinstance(route, Tool) else route.described(graph).spec)
+    specs += [each.spec for each in callers.values()]
+    routes |= callers
+    handoffs = sum(isinstance(route, Handoff) for route in routes.values())
+    fixed = all(isinstance(route.is_enabled, bool) for _, route in declared)
+    return OfferedTools(tuple(specs), routes, fixed, handoffs, disabled)
+
+
+def _declared(
+    agent: Agent[Any], handler: str, scopes: Collection[str]
+) -> Iterator[tuple[str, Tool | Handoff]]:
+    """Yield an agent's tools and then its handoffs, by name, as far as the scopes of the run allow."""
+    for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
+        target = route.to_handler if isinstance(route, Handoff) else None
+        closed = target and (target.name == handler or not agent.registered.opens(target, scopes))
+        if _open(route, scopes) and not closed:
+            yield name, route
+
+
+def _open(route: object, scopes: Collection[str]) -> bool:
+    return permits(getattr(route, "scope", None) or "all", scopes)
+
+
+def _spec(tool: Tool | ToolSpec) -> ToolSpec:
+    return tool.spec if isinstance(tool, Tool) else sendable(tool)
+
+
+async def enabled_of(
+    routes: Sequence[Tool | Handoff], agent: Agent[Any], context: RunContext[Any]
+) -> list[bool]:
+    """Return for each tool and handoff whether it is enabled now; functions are called at the same time.
+
+    Raises:
+        CallbackError: an ``is_enabled`` function raised.
+    """
+    answers = [route.is_enabled for route in routes]
+    asked = [place for place, answer in enumerate(answers) if not isinstance(answer, bool)]
+    if not asked:
+        return cast("list[bool]", answers)
+    found = await ask_all([_is_enabled(routes[place], agent, context) for place in asked])
+    for place, answer in zip(asked, found, strict=True):
+        answers[place] = answer
+    return cast("list[bool]", answers)
+
+
+def _is_enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext[Any]) -> Question[bool]:
+    what = f"tool {route.name!r}" if isinstance(route, Tool) else f"the handoff to {route.agent_name!r}"
+    ask = partial(cast("Callable[..., Any]", route.is_enabled), context, agent)
+    return Question(f"The is_enabled function of {what} of agent {agent.name!r}", ask, bool)
