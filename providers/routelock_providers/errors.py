@@ -41,6 +41,7 @@ from routelock.errors import (
     UnreadableResponse,
 )
 from routelock_providers.http_errors import Answer, error_from_answer, key_hint, shorten, vendor_label
+from routelock_providers.model_names import unknown_provider_error
 from routelock_providers.vendors import has_one_key
 
 __all__ = ["cause_of", "to_provider_error"]
@@ -287,11 +288,7 @@ def _missing_requirement(case: _Case) -> ProviderError | None:
     for link in case.chain:
         text = str(link)
         if _NO_PROVIDER.search(text):
-            return case.fail(
-                ModelNotFound,
-                f"No provider is known for model {case.model!r}. Write it as 'provider/model', such as "
-                "'openai/gpt-4o-mini', 'anthropic/claude-haiku-4-5' or 'ollama_chat/llama3'.",
-            )
+            return unknown_provider_error(case.model, case.provider)
         if isinstance(link, ImportError):
             package = f"the package {link.name!r}" if link.name else "a package that is not there"
             return case.fail(
@@ -308,6 +305,8 @@ def _without_key(case: _Case, text: str) -> ProviderError:
     hint = key_hint(case.provider, f"such as LiteLLM({case.model!r}, api_key=...)")
     # other vendors have more credentials than a key, and the library names them
     more = "" if has_one_key(case.provider) else f" ({shorten(text, 200)})"
+    if case.provider == "vertex_ai" and "/" not in case.model:  # litellm's choice for a bare name of Gemini
+        hint = f"{hint} With a GEMINI_API_KEY, write 'gemini/{case.model}'."
     text = f"There is no key for {case.vendor}, so {case.model!r} was not asked. {hint}{more}"
     return case.fail(AuthenticationFailed, text)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
+from routelock._peer_names import CONTEXT, hint_attributes
 from routelock.usage import Usage
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ PAYLOAD_KEY = "handoff_context"
 T = TypeVar("T", default=Any)
 
 
+@hint_attributes(CONTEXT)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext(Generic[T]):
     """The state of a run at one moment, for instructions, tools, filters, hooks and ``is_enabled``.

@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from routelock._peer_names import RUN_KEYWORDS, hint_keywords
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
 from routelock.errors import ConfigError
@@ -59,6 +60,7 @@ class Runner:
     ) -> RunResult[Output]: ...
 
     @staticmethod
+    @hint_keywords(RUN_KEYWORDS)
     async def run(
         starting_agent: Agent[Any, Output],
         input: RunInput | RunState,
@@ -122,6 +124,7 @@ class Runner:
     ) -> RunResult[Output]: ...
 
     @staticmethod
+    @hint_keywords(RUN_KEYWORDS)
     def run_sync(
         starting_agent: Agent[Any, Output],
         input: RunInput | RunState,
@@ -175,6 +178,7 @@ class Runner:
     ) -> RunStream[Output]: ...
 
     @staticmethod
+    @hint_keywords(RUN_KEYWORDS)
     def run_streamed(
         starting_agent: Agent[Any, Output],
         input: RunInput | RunState,

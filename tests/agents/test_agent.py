@@ -358,6 +358,7 @@ def test_an_agent_needs_a_name(name: Any) -> None:
         ({"hooks": AgentHooks}, "hooks must be an AgentHooks"),
         ({"tools": look_up}, "tools must be a list"),
         ({"tools": "look_up"}, "tools must be a list"),
+        ({"capabilities": [look_up]}, "capabilities are names, not Tool"),
         ({"handoffs": B}, "handoffs must be a list"),
         ({"handoffs": "billing"}, "handoffs must be a list"),
         ({"handoffs": None}, "handoffs must be a list"),

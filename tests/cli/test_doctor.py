@@ -47,6 +47,13 @@ def test_doctor_shows_the_destination_of_a_model(
     assert "No provider is known" in capsys.readouterr().out
 
 
+def test_doctor_says_the_right_name_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "openai:gpt-4o"]) == 1
+    assert "openai:gpt-4o\n  No provider is known for model 'openai:gpt-4o': write 'openai/gpt-4o'." in (
+        capsys.readouterr().out
+    )
+
+
 ASKERS = """
 from routelock import Agent
 from routelock_providers import OpenAICompatible

@@ -185,7 +185,8 @@ def test_a_missing_key_names_the_variable_to_set() -> None:
 
 
 def test_unknown_provider_shows_the_form_of_a_model_string() -> None:
-    error = mapped(litellm_says("BadRequestError", "LLM Provider NOT provided. Pass in the LLM provider"))
+    said = litellm_says("BadRequestError", "LLM Provider NOT provided. Pass in the LLM provider")
+    error = to_provider_error(said, provider="", model="nonsense")
     assert type(error) is errors.ModelNotFound
     assert "provider/model" in str(error)
 

@@ -81,6 +81,19 @@ def test_litellm_is_not_loaded_to_miss_a_key(bare: dict[str, str]) -> None:
         assert hint in error["text"]
 
 
+def test_litellm_is_not_loaded_for_a_misspelt_provider(bare: dict[str, str]) -> None:
+    error = outcome("""print(json.dumps(run("opnai/gpt-4o")))""", bare)
+    assert (error["error"], error["loaded"]) == ("ModelNotFound", [])
+    assert error["text"] == "No provider is known for model 'opnai/gpt-4o': write 'openai/gpt-4o'."
+
+
+def test_gemini_without_a_provider_is_told_of_the_other_key(bare: dict[str, str]) -> None:
+    """LiteLLM sends it to Vertex AI, which has other credentials."""
+    error = outcome("""print(json.dumps(run("gemini-2.5-pro")))""", bare)
+    assert error["error"] == "AuthenticationFailed"
+    assert "With a GEMINI_API_KEY, write 'gemini/gemini-2.5-pro'." in error["text"]
+
+
 def test_the_direct_handlers_say_the_same(bare: dict[str, str]) -> None:
     program = """print(json.dumps([run(OpenAI("m")), run(OpenAICompatible("m"))]))"""
     for error, name in zip(outcome(program, bare), ("OpenAI", "OpenAICompatible"), strict=True):

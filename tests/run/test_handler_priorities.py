@@ -96,6 +96,12 @@ async def test_agent_without_a_handler_fails_before_any_call() -> None:
         Runner.run_streamed(Agent("A"), "Hi")
 
 
+@pytest.mark.parametrize("name", ["openai:gpt-4o", "openai/gpt-4o"])
+async def test_model_in_the_place_of_the_name_is_pointed_out(name: str) -> None:
+    with pytest.raises(NoHandlerError, match=r"The first argument of Agent is its name\.$"):
+        Runner.run_streamed(Agent(name), "Hi")
+
+
 async def test_handoff_target_starts_at_its_own_default() -> None:
     def make() -> Agent[Any]:
         b = Agent("B", handlers=[Voice("b2"), Voice("b1", "B1.", priority=1)])

@@ -10,7 +10,8 @@ import pytest
 from paths import REPO
 
 # that one takes as long as ten others, and is run by itself in tests/structure/test_support_desk.py
-EXAMPLES = sorted({*(REPO / "examples").glob("*.py")} - {REPO / "examples" / "support_desk.py"})
+PROGRAMS = {*(REPO / "examples").glob("*.py"), *(REPO / "examples" / "ports").glob("*.py")}
+EXAMPLES = sorted(PROGRAMS - {REPO / "examples" / "support_desk.py"})
 
 _RUN = """
 import os, runpy, sys

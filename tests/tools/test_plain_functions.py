@@ -146,3 +146,30 @@ def test_skill_function_that_cannot_be_a_tool_is_an_error() -> None:
 
     with pytest.raises(RoutelockError, match=r"(?s)'Odd'.*untellable"):
         Agent("a", skills=[Odd()])
+
+
+async def test_function_that_returns_an_agent_is_no_handoff() -> None:
+    """In Swarm it is one; and the instructions of that agent are not for the model that called."""
+    other = Agent("refunds", "You handle refunds.", model=ScriptedHandler([]))
+
+    def transfer_to_refunds() -> Any:
+        return other
+
+    agent = Agent("a", model=model("transfer_to_refunds", {}), tools=[transfer_to_refunds])
+    (problem,) = (await Runner.run(agent, "Hi")).errors
+    assert problem.message == (
+        "Tool 'transfer_to_refunds' ran, but its result cannot be shown: an agent is no result: put it into "
+        "handoffs, or return HandoffRequest('refunds')."
+    )
+
+
+def test_context_variables_are_not_asked_of_the_model() -> None:
+    """Swarm fills them in; here the model would make them up."""
+
+    def order(context_variables: dict[str, Any], item: str) -> str:
+        """Order something."""
+        return item
+
+    wrong = "tool 'order' would ask the model for context_variables.*take a parameter ctx: RunContext"
+    with pytest.raises(ConfigError, match=wrong):
+        Agent("a", tools=[order])

@@ -79,7 +79,11 @@ async def outputs() -> None:
 async def wrong_context() -> None:
     await Runner.run(invoices, "Hi")  # type: ignore[arg-type]
     await Runner.run(helper, "Hi")  # type: ignore[arg-type]
+    Runner.run_sync(invoices, "Hi")  # type: ignore[arg-type]
+    Runner.run_streamed(invoices, "Hi")  # type: ignore[arg-type]
     await Runner.run(invoices, "Hi", context=OtherApp(1))  # type: ignore[misc]
+    Runner.run_sync(invoices, "Hi", context=OtherApp(1))  # type: ignore[misc]
+    Runner.run_streamed(invoices, "Hi", context=OtherApp(1))  # type: ignore[misc]
 
 
 def wrong_tool() -> None:

@@ -26,15 +26,18 @@ from routelock_providers.litellm.library import (
     settle_with_the_loop,
 )
 from routelock_providers.litellm.request import Target, call_for, find_target
+from routelock_providers.model_names import suggest_model, unknown_provider_error
 from routelock_providers.structured_output import AnswerEvents
 from routelock_providers.vendors import family_for, lacks_key, split_model
 
 __all__ = ["LiteLLM"]
 
 
-_KEY_SETTINGS = frozenset(
-    "api_key api_base base_url client custom_llm_provider extra_headers headers litellm_credential_name "
-    "mock_response shared_session use_xai_oauth".split()
+_ROUTE_SETTINGS = frozenset(("api_base", "base_url", "custom_llm_provider", "mock_response"))
+"""Settings that may make another server or provider answer."""
+
+_KEY_SETTINGS = _ROUTE_SETTINGS | frozenset(
+    "api_key client extra_headers headers litellm_credential_name shared_session use_xai_oauth".split()
 )
 """Settings that may hold a key, another address or an answer."""
 
@@ -105,7 +108,8 @@ class LiteLLM:
             ConfigError: the event loop is not asyncio's.
         """
         about_to_ask(self.model, request)
-        if not is_loaded():  # loading takes seconds, which a missing key makes useless
+        if not is_loaded():  # loading takes seconds, which a wrong name or a missing key makes useless
+            self._check_name(request.settings)
             self._check_key(request.settings)
         await self._load()
         exchange = self._exchange(request)
@@ -123,7 +127,13 @@ class LiteLLM:
             await exchange.close()
 
     def target(self) -> Target:
-        """Return where litellm would send a call. Nothing is sent. The first time it may take seconds."""
+        """Return where litellm would send a call. Nothing is sent. The first time it may take seconds.
+
+        Raises:
+            ModelNotFound: the name is wrong, which is seen before litellm is loaded.
+        """
+        if not is_loaded():
+            self._check_name({})
         return find_target(load_litellm(), self.model, self._api_base, self._api_key)
 
     async def _load(self) -> None:
@@ -134,6 +144,16 @@ class LiteLLM:
         except Exception as error:
             provider_error = to_provider_error(error, provider=self.provider, model=self.model)
             raise provider_error from cause_of(provider_error, error)
+
+    def _check_name(self, settings: Mapping[str, Any]) -> None:
+        """Check that the provider can exist, before litellm is loaded.
+
+        Raises:
+            ModelNotFound: the name is written as other libraries write it, or its provider is misspelt.
+        """
+        is_elsewhere = self._api_base or not _ROUTE_SETTINGS.isdisjoint([*self._settings, *settings])
+        if not is_elsewhere and suggest_model(self.model) is not None:
+            raise unknown_provider_error(self.model, self.provider)
 
     def _check_key(self, settings: Mapping[str, Any]) -> None:
         """Check that a key can exist, before litellm is loaded.

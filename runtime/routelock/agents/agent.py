@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, get_args, overl
 from typing_extensions import TypeVar, Unpack
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
+from routelock._peer_names import AGENT, AGENT_KEYWORDS, hint_attributes, hint_keywords
 from routelock._tool_names import frozen_list, slug
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.offer import OfferedTools, fixed_offer
@@ -37,6 +39,7 @@ from routelock.scopes import Scope, permits
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import NeedsApproval
 from routelock.tools.decorators import is_function, tool, with_functions
+from routelock.tools.invoke import PythonCall
 from routelock.tools.schema import JsonType
 from routelock.tools.tool import IsEnabled, OnError, Tool
 
@@ -60,6 +63,9 @@ __all__ = [
 Each = TypeVar("Each")
 
 LISTS = ("tools", "handlers", "skills", "handoffs", "capabilities", "input_guardrails", "output_guardrails")
+
+_MODEL_NAME = re.compile(r"[a-z_-]+[:/][^\s/]\S*")
+"""A name such as ``openai:gpt-4o``, which is the first argument of agents in other libraries."""
 
 HANDOFF_HOOKS = ("on_handoff_request", "on_handoff_received")
 
@@ -94,6 +100,11 @@ def agent_problems(agent: Any) -> list[ConfigError]:
         f"{where}: {name} must be a list, {_list_problem(each)}" for name, each in lists if not is_list(each)
     ]
     wrong += _tool_problems(agent, where) + [f"{where}: {each}" for each in guardrail_problems(agent)]
+    wrong += [
+        f"{where}: capabilities are names, not {each!r:.80}"
+        for each in as_list(agent.capabilities)
+        if not isinstance(each, str)
+    ]
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
     if (hooks := agent.hooks) is not None and not _are_agent_hooks(hooks):
@@ -134,6 +145,13 @@ def guardrail_problems(declared: Any) -> list[str]:
 def _tool_problems(agent: Any, where: str) -> list[str]:
     tools: list[Any] = as_list(agent.tools)
     wrong = [f"{where}: {_tool_problem(tool)}" for tool in tools if not isinstance(tool, Tool)]
+    wrong += [
+        f"{where}: tool {tool.name!r} would ask the model for context_variables, which Swarm fills in; take "
+        "a parameter ctx: RunContext instead, and read ctx.context"
+        for tool in tools
+        if isinstance(tool, Tool) and isinstance(tool.on_invoke_tool, PythonCall)
+        if "context_variables" in tool.params_json_schema["properties"]
+    ]
     return wrong + [
         f"{where}: tool {tool.name!r} calls an agent: give the guardrails to that agent"
         for tool in tools
@@ -256,6 +274,8 @@ class _Fields(TypedDict, Generic[_Context], total=False):
     hooks: AgentHooks | None
 
 
+@hint_attributes(AGENT)
+@hint_keywords(AGENT_KEYWORDS)
 @dataclass(frozen=True, eq=False)
 class Agent(Generic[Context, Output]):
     """An agent: instructions, a model, tools, and the targets of its handoffs.
@@ -582,9 +602,10 @@ def check_model(agent: Agent[Any], model: object = None) -> None:
     """
     model = agent.model if model is None else model
     if model is None and not agent.registered.handlers:
+        swapped = " The first argument of Agent is its name." if _MODEL_NAME.fullmatch(agent.name) else ""
         raise NoHandlerError(
             f"Agent {agent.name!r} has no model. Give it one, such as Agent(..., model='openai/gpt-4o'), "
-            "or handlers=[...], or set RunConfig(model=...) for the whole run."
+            f"or handlers=[...], or set RunConfig(model=...) for the whole run.{swapped}"
         )
     if not (model is None or isinstance(model, str) or is_handler(model)):
         raise ConfigError(

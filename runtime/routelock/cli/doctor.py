@@ -129,13 +129,13 @@ def _handler(agent: str, registered: RegisteredHandler) -> bool:
 
 def _model(title: str, handler: LiteLLM) -> bool:
     model = handler.model
-    with Waiting("loading litellm, once"):
-        litellm = load_litellm()
     try:
-        target = handler.target()
+        with Waiting("loading litellm, once"):
+            target = handler.target()
     except Exception as error:
         _print(title, [error_line(to_provider_error(error, provider=split_model(model)[0], model=model))])
         return False
+    litellm = load_litellm()
     missing = _missing(litellm, model) if target.api_key is None else []
     if target.api_base:
         missing = [name for name in missing if not name.endswith(_ADDRESSES)]

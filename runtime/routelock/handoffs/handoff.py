@@ -17,6 +17,7 @@ from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, name_of, takes
 from routelock._json import sendable
+from routelock._peer_names import HANDOFF_KEYWORDS, hint_keywords
 from routelock._tool_names import capable_name, frozen_list, transfer_tool_name
 from routelock.context import RunContext
 from routelock.errors import ConfigError
@@ -372,6 +373,7 @@ def handoff(
 ) -> Handoff: ...
 
 
+@hint_keywords(HANDOFF_KEYWORDS)
 def handoff(
     agent: Agent[Any] | Handler | str | Sequence[Agent[Any] | Handler | str] | None = None,
     *,

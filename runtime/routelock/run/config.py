@@ -10,6 +10,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from routelock._callables import MaybeAwaitable
+from routelock._peer_names import CONFIG_KEYWORDS, hint_keywords
 from routelock.agents.agent import Agent, guardrail_problems
 from routelock.errors import ConfigError, LimitExceeded
 from routelock.guardrails import Guardrail
@@ -110,6 +111,7 @@ OnLimit = Literal["raise", "return"] | Callable[[LimitExceeded], MaybeAwaitable[
 """What a limit does: raise, return the partial result, or call a function for the final output."""
 
 
+@hint_keywords(CONFIG_KEYWORDS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """Settings of one run; every default is safe for production."""

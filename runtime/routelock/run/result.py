@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 from typing_extensions import TypeVar
 
 from routelock._json import detached
+from routelock._peer_names import RESULT, hint_attributes
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.errors import ConfigError, RunNotDone
@@ -172,6 +173,7 @@ class ModelCall:
         return self.shown.messages()
 
 
+@hint_attributes(RESULT)
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult(Generic[Output]):
     """Everything that a run did; a failed run has a partial result in ``error.result``."""

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Protocol, TypeGuard, overload
 
 from typing_extensions import ParamSpec, TypeIs, TypeVar
 
+from routelock._peer_names import FUNCTION_TOOL_KEYWORDS, TOOL_KEYWORDS, hint_keywords
 from routelock.context import ToolContext
 from routelock.errors import ConfigError
 from routelock.guardrails import ToolGuardrail
@@ -18,7 +19,7 @@ from routelock.tools.invoke import PythonCall, is_async
 from routelock.tools.signature import signature_of
 from routelock.tools.tool import IsEnabled, OnError, Tool
 
-__all__ = ["function_tool", "is_function", "is_tool", "tool", "with_functions"]
+__all__ = ["ToolMaker", "function_tool", "is_function", "is_tool", "tool", "with_functions"]
 
 
 Context = TypeVar("Context", default=Any)
@@ -92,6 +93,7 @@ def tool(
 ) -> ToolMaker: ...
 
 
+@hint_keywords(TOOL_KEYWORDS)
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -212,6 +214,7 @@ def function_tool(
 ) -> ToolMaker: ...
 
 
+@hint_keywords(FUNCTION_TOOL_KEYWORDS)
 def function_tool(
     function: Callable[..., Any] | None = None,
     /,

@@ -1,0 +1,196 @@
+"""Names from other libraries: the error is that of Python, and one sentence says what to write."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from routelock import Agent, RunConfig, RunContext, Runner, RunResult, function_tool, handoff, tool
+from routelock._peer_names import (
+    AGENT,
+    AGENT_KEYWORDS,
+    CONFIG_KEYWORDS,
+    CONTEXT,
+    FUNCTION_TOOL_KEYWORDS,
+    HANDOFF_KEYWORDS,
+    RESULT,
+    RUN_KEYWORDS,
+    TOOL_KEYWORDS,
+    hint_attributes,
+    hint_keywords,
+)
+from routelock.testing import ScriptedHandler
+
+pytestmark = pytest.mark.anyio
+
+
+def agent() -> Agent[Any]:
+    return Agent("A", model=ScriptedHandler(["Hello."]))
+
+
+def result() -> RunResult[Any]:
+    return Runner.run_sync(agent(), "Hi")
+
+
+def context() -> Any:
+    return RunContext(context=None)
+
+
+def notes_of(call: Callable[..., Any], **keywords: Any) -> list[str]:
+    """Return the notes of the TypeError that the call raises."""
+    with pytest.raises(TypeError, match="unexpected keyword argument") as raised:
+        call(**keywords)
+    return getattr(raised.value, "__notes__", [])
+
+
+# -- keywords --
+
+
+@pytest.mark.parametrize(
+    ("keyword", "ours"),
+    [
+        ("system_prompt", "instructions="),
+        ("functions", "tools="),
+        ("deps_type", "context="),
+        ("output", "output_type="),
+        ("result_type", "output_type="),
+        ("mcp_servers", "MCPClient"),
+        ("temperature", "model_settings="),
+    ],
+)
+def test_keyword_of_an_agent_is_named(keyword: str, ours: str) -> None:
+    (note,) = notes_of(Agent, name="A", **{keyword: None})
+    assert note.startswith(f"Instead of {keyword}=, write ")
+    assert ours in note
+
+
+@pytest.mark.parametrize(
+    ("keyword", "ours"),
+    [("tool_name", "tool_name_override="), ("description", "tool_description_override=")],
+)
+def test_keyword_of_a_handoff_is_named(keyword: str, ours: str) -> None:
+    assert notes_of(handoff, agent=agent(), **{keyword: "x"}) == [f"Instead of {keyword}=, write {ours}."]
+
+
+@pytest.mark.parametrize("start", [Runner.run_sync, Runner.run_streamed])
+@pytest.mark.parametrize("keyword", ["deps", "context_variables"])
+def test_keyword_of_a_run_is_named(start: Callable[..., Any], keyword: str) -> None:
+    (note,) = notes_of(start, starting_agent=agent(), input="Hi", **{keyword: 1})
+    assert note == f"Instead of {keyword}=, write context=, which tools read as ctx.context."
+
+
+def test_keyword_of_the_settings_of_a_run_is_named() -> None:
+    (note,) = notes_of(RunConfig, max_turns=3)
+    assert note == "Instead of max_turns=, write Runner.run(..., max_turns=...), or limits=Limits(turns=...)."
+
+
+@pytest.mark.parametrize(
+    ("decorator", "keyword", "ours"),
+    [(tool, "name_override", "name="), (function_tool, "name", "name_override=")],
+)
+def test_keyword_of_a_tool_is_named(decorator: Callable[..., Any], keyword: str, ours: str) -> None:
+    assert notes_of(decorator, **{keyword: "x"}) == [f"Instead of {keyword}=, write {ours}."]
+
+
+async def test_keyword_of_an_async_run_is_named() -> None:
+    run: Any = Runner.run
+    with pytest.raises(TypeError) as raised:
+        await run(agent(), "Hi", deps=1)
+    assert raised.value.__notes__ == [f"Instead of deps=, write {RUN_KEYWORDS['deps']}."]
+
+
+def test_each_wrong_keyword_has_its_note() -> None:
+    assert len(notes_of(Runner.run_sync, agent=agent(), messages=[])) == 2
+
+
+def test_unknown_keyword_has_no_note() -> None:
+    assert notes_of(Agent, name="A", nonsense=1) == []
+
+
+def test_type_error_from_within_has_no_note() -> None:
+    @hint_keywords({"deps": "context="})
+    def made(**given: Any) -> None:
+        raise TypeError("from within")
+
+    with pytest.raises(TypeError, match="from within") as raised:
+        made(deps=1)
+    assert not hasattr(raised.value, "__notes__")
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (Agent, AGENT_KEYWORDS),
+        (RunConfig, CONFIG_KEYWORDS),
+        (function_tool, FUNCTION_TOOL_KEYWORDS),
+        (handoff, HANDOFF_KEYWORDS),
+        (tool, TOOL_KEYWORDS),
+        (Runner.run, RUN_KEYWORDS),
+        (Runner.run_sync, RUN_KEYWORDS),
+        (Runner.run_streamed, RUN_KEYWORDS),
+    ],
+)
+def test_no_name_of_ours_is_called_wrong(function: Callable[..., Any], names: dict[str, str]) -> None:
+    assert not names.keys() & inspect.signature(function).parameters.keys()
+
+
+def test_signatures_name_every_parameter() -> None:
+    shown = [inspect.signature(each) for each in (Agent, handoff, Runner.run, Runner.run_sync)]
+    kinds = {parameter.kind for each in shown for parameter in each.parameters.values()}
+    assert kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_run_is_still_a_coroutine_function() -> None:
+    assert inspect.iscoroutinefunction(Runner.run)
+
+
+# -- attributes --
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("output", "final_output"), ("data", "final_output"), ("agent", "last_agent"), ("to_state", "state()")],
+)
+def test_attribute_of_a_result_is_named(name: str, ours: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(result(), name)
+    assert str(raised.value) == f"'RunResult' object has no attribute '{name}': write {ours}."
+
+
+@pytest.mark.parametrize("name", ["run", "run_sync"])
+def test_attribute_of_an_agent_is_named(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"write Runner\.{name}\(agent, text\)\.$"):
+        getattr(agent(), name)
+
+
+def test_dependencies_of_a_context_are_named() -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute 'deps': write context\.$"):
+        _ = context().deps
+
+
+@pytest.mark.parametrize(("made", "names"), [(agent, AGENT), (context, CONTEXT), (result, RESULT)])
+def test_no_attribute_of_ours_is_called_wrong(made: Callable[[], object], names: dict[str, str]) -> None:
+    assert not names.keys() & set(dir(made()))
+
+
+def test_unknown_attribute_has_the_error_of_python() -> None:
+    with pytest.raises(AttributeError) as raised:
+        _ = getattr(result(), "final_outputs")  # noqa: B009 - a type checker knows that it is not there
+    assert (raised.value.name, str(raised.value)) == (
+        "final_outputs",
+        "'RunResult' object has no attribute 'final_outputs'",
+    )
+
+
+def test_error_of_a_property_is_not_hidden() -> None:
+    @hint_attributes({"data": "output"})
+    class Made:
+        @property
+        def broken(self) -> int:
+            raise AttributeError("from within")
+
+    with pytest.raises(AttributeError, match="from within"):
+        _ = Made().broken
