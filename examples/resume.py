@@ -52,7 +52,7 @@ def step(text: str) -> str:
     except MaxTurnsExceeded as error:
         result = error.result
     now = result.state()
-    print(f"  {now.status}: {now.agent}, turn {now.turn}, {result.final_output_or_none or now.error}")
+    print(f"  {now.status}: {now.agent}, turn {now.turn}, {result.final_output or now.error}")
     return now.to_json()
 
 

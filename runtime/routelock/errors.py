@@ -24,7 +24,7 @@
         LoopDetected              agents or tools repeated themselves without progress
         RunTimeout                the run took longer than its timeout
         BudgetExceeded            requests, tool calls, tokens or money, see Limits
-      RunNotDone                  a result was asked for a final output that it does not have
+      RunNotDone                  `RunResult.require_output` found no final output
       SessionError                a session could not be loaded or stored
         SessionConflict           another run added to the session in the meantime
       JournalError                the journal of a run could not be written

@@ -201,7 +201,7 @@ async def test_why_a_run_ended_is_said(scene: str, reason: str) -> None:
 async def test_a_result_cannot_be_changed() -> None:
     result = await played("answer")
     with pytest.raises(FrozenInstanceError):
-        result.final_output_or_none = "Mine."  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+        result.final_output = "Mine."  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 # -- records --
@@ -280,37 +280,37 @@ async def test_repr_without_an_output_shows_none() -> None:
     assert repr(caught.value.result) == "RunResult(error, last_agent='A', turns=1, final_output=None)"
 
 
-async def test_output_of_a_run_that_waits_raises() -> None:
+async def test_output_is_required_of_a_run_that_waits() -> None:
     @tool(needs_approval=True)
     async def pay() -> str:
         return "paid"
 
     agent = Agent("A", model=ScriptedHandler([call("pay")]), tools=[pay])
     result = await Runner.run(agent, "Hi")
-    assert (result.stop_reason, result.final_output_or_none) == ("requires_action", None)
+    assert (result.stop_reason, result.final_output) == ("requires_action", None)
     with pytest.raises(RunNotDone, match="it waits for pay: answer or approve these calls"):
-        _ = result.final_output
+        result.require_output()
 
 
-async def test_output_of_a_run_that_a_limit_ended_raises() -> None:
+async def test_output_is_required_of_a_run_that_a_limit_ended() -> None:
     agent = Agent("A", model=ScriptedHandler([call("nothing"), "Done."]))
     result = await Runner.run(agent, "Hi", max_turns=1, run_config=RunConfig(on_limit="return"))
-    with pytest.raises(RunNotDone, match="a limit ended it"):
-        _ = result.final_output
+    with pytest.raises(RunNotDone, match="it ended with a limit"):
+        result.require_output()
 
 
-async def test_output_of_a_run_that_goes_on_raises() -> None:
+async def test_output_is_required_of_a_run_that_goes_on() -> None:
     stream = Runner.run_streamed(Agent("A", model=ScriptedHandler(["Hello."])), "Hi")
     assert stream.final_output is None
     with pytest.raises(RunNotDone, match="still goes on"):
-        _ = stream.result.final_output
-    assert (await stream.drain()).final_output == "Hello."
+        stream.result.require_output()
+    assert (await stream.drain()).require_output() == "Hello."
 
 
-async def test_output_that_is_none_is_an_output() -> None:
+async def test_required_output_may_be_none() -> None:
     agent = Agent("A", model=ScriptedHandler(['{"response": null}']), output_type=int | None)
     result = await Runner.run(agent, "Hi")
-    assert (result.stop_reason, result.final_output) == ("done", None)
+    assert (result.stop_reason, result.require_output()) == ("done", None)
 
 
 async def test_result_type_has_a_default_parameter() -> None:

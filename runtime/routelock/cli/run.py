@@ -66,7 +66,7 @@ def _run(given: argparse.Namespace) -> int:
     if given.json:
         _print(_document(result, None))
     elif not waits:
-        _print(_output(result.final_output_or_none))
+        _print(_output(result.final_output))
     for line in waits:
         sys.stderr.write(f"routelock: {line}\n")
     return WAITS if waits else DONE
@@ -164,7 +164,7 @@ def _document(result: RunResult[Any], error: RoutelockError | None) -> str:
         for each in result.handoffs
     ]
     document = {
-        "final_output": result.final_output_or_none,
+        "final_output": result.final_output,
         "stop_reason": result.stop_reason,
         "error": error and {"type": type(error).__name__, "message": error_line(error)},
         "last_agent": result.last_agent.name,

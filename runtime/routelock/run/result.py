@@ -178,8 +178,9 @@ class ModelCall:
 class RunResult(Generic[Output]):
     """Everything that a run did; a failed run has a partial result in ``error.result``."""
 
-    final_output_or_none: Output | None
-    """The final output; None if the run has none, because it waits, was stopped or failed."""
+    final_output: Output | None
+    """Text, or a value of the last agent's ``output_type``. None if the run has no final output: it waits, a
+    limit or an error ended it, or it was cancelled; see ``stop_reason`` and `require_output`."""
     last_agent: Agent[Any]
     """The agent that was active last."""
     next_agent: Agent[Any]
@@ -221,8 +222,7 @@ class RunResult(Generic[Output]):
 
     def __repr__(self) -> str:
         # asyncio formats the value of a finished task: the whole history would take seconds
-        given = self.final_output_or_none
-        output = None if given is None else str(given)[:200]
+        output = None if self.final_output is None else str(self.final_output)[:200]
         return (
             f"RunResult({self.stop_reason}, last_agent={self.last_agent.name!r}, turns={len(self.calls)}, "
             f"final_output={output!r})"
@@ -233,18 +233,6 @@ class RunResult(Generic[Output]):
         from routelock.run.notebook import result_html  # noqa: PLC0415
 
         return result_html(self)
-
-    @property
-    def final_output(self) -> Output:
-        """Text, or a value of the last agent's ``output_type``; None in the partial result of an error.
-
-        Raises:
-            RunNotDone: the run has no output yet. It waits for an approval or for the result of an external
-                tool, a limit ended it, or it was cancelled; ``stop_reason`` says which.
-        """
-        if self.final_output_or_none is None and self.stop_reason not in ("done", "error"):
-            raise RunNotDone(_not_done(self))
-        return cast(Output, self.final_output_or_none)
 
     @property
     def new_items(self) -> Sequence[RunItem]:
@@ -336,6 +324,17 @@ class RunResult(Generic[Output]):
         still_open = {call["id"] for call in self.pending}
         return [message for message in messages if message.get("tool_call_id") not in still_open]
 
+    def require_output(self) -> Output:
+        """Return the final output of a run that is done.
+
+        Raises:
+            RunNotDone: the run has no final output. It waits for an approval or for the result of an external
+                tool, a limit or an error ended it, or it was cancelled.
+        """
+        if self.stop_reason != "done" and self.final_output is None:
+            raise RunNotDone(_not_done(self))
+        return cast(Output, self.final_output)
+
     def final_output_as(self, cls: type[U], *, raise_if_incorrect_type: bool = False) -> U:
         """Return the final output, typed as ``cls``.
 
@@ -349,14 +348,12 @@ class RunResult(Generic[Output]):
 
 def _not_done(result: RunResult[Any]) -> str:
     """Return why a run has no final output, and what to do."""
-    waits = [
-        *(each.name for each in result.interruptions),
-        *(call["function"]["name"] for call in result.pending),
-    ]
+    calls = [call["function"]["name"] for call in result.pending]
+    waits = [*(each.name for each in result.interruptions), *calls]
     if waits:
-        todo = f"it waits for {', '.join(waits)}: answer or approve these calls, and resume the run"
-    elif result.stop_reason == "limit":
-        todo = "a limit ended it: see result.errors, or raise the limit"
+        why = f"it waits for {', '.join(waits)}: answer or approve these calls, and resume the run"
+    elif result.stop_reason in ("limit", "error"):
+        why = f"it ended with a {result.stop_reason}: see result.errors"
     else:
-        todo = "it was ended early, or still goes on: resume it from result.state()"
-    return f"The run has no final output, because {todo}. result.final_output_or_none is None then."
+        why = "it was ended early, or still goes on: resume it from result.state()"
+    return f"The run has no final output, because {why}."

@@ -584,7 +584,7 @@ class Run:
         if self.sub_runs.active:
             return self._with_sub_runs().result()
         return RunResult(
-            final_output_or_none=self.ending.final_output,
+            final_output=self.ending.final_output,
             last_agent=self.frame.agent,
             next_agent=self.next_agent(),
             items=tuple(self.transcript.items),

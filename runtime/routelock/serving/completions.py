@@ -181,7 +181,7 @@ class DeltaWriter:
         if self._hold and result.stop_reason == "done" and result.last_agent.output is not None:
             self._held = [json_in(text) for text in self._held[-1:]]
         held, self._hold = self._held, False
-        if result.stop_reason == "limit" and result.final_output_or_none is not None:
+        if result.stop_reason == "limit" and result.final_output is not None:
             before = held if result.last_agent.output is None else []
             held = [*before, _limit_text(result)]
         for text in held:
@@ -237,7 +237,7 @@ def _delta(key: str, text: str) -> list[_Delta]:
 
 def _limit_text(result: RunResult[Any]) -> str:
     """Return the app's output of a run that a limit ended, as a model would have written it."""
-    if isinstance(output := result.final_output_or_none, str):
+    if isinstance(output := result.final_output, str):
         return output
     plain: JsonValue = to_jsonable_python(output, fallback=str, inf_nan_mode="strings")
     wrapped = result.last_agent.output is not None and not isinstance(plain, dict)

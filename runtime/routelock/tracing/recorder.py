@@ -471,7 +471,7 @@ class _RunRecorder:
                 run=self.run.run_id,
                 time=self._now(),
                 stop_reason=result.stop_reason,
-                output=result.final_output_or_none,
+                output=result.final_output,
                 error=error_traced(error),
                 last_agent=result.last_agent.name,
                 last_handler=result.last_handler,

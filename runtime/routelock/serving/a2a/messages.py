@@ -140,11 +140,9 @@ def answer_parts(result: RunResult[Any], text: str) -> list[dict[str, Any]]:
         result: the result of the run.
         text: the text that its agents wrote.
     """
-    given = result.stop_reason == "limit" and not isinstance(result.final_output_or_none, str | None)
+    given = result.stop_reason == "limit" and not isinstance(result.final_output, str | None)
     if (given or result.stop_reason == "done") and result.last_agent.output is not None:
-        plain: JsonValue = to_jsonable_python(
-            result.final_output_or_none, fallback=str, inf_nan_mode="strings"
-        )
+        plain: JsonValue = to_jsonable_python(result.final_output, fallback=str, inf_nan_mode="strings")
         # clients of version 0.3 accept objects only
         data = plain if isinstance(plain, dict) else {"response": plain}
         return [{"data": data, "mediaType": "application/json"}]
