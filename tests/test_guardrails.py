@@ -143,8 +143,9 @@ def wrong(context: Any, agent: Any, value: Any) -> Any:
 @pytest.mark.parametrize("whose", ["agent", "run"])
 async def test_a_guardrail_that_fails_stops_the_run(guardrail: Any, kind: str, whose: str) -> None:
     """A check that could not be made must not count as passed."""
-    own: dict[str, Any] = {kind: [guardrail]}
-    agent = Agent("A", model=ScriptedHandler(["Hello."]), **(own if whose == "agent" else {}))
+    own: Any = {kind: [guardrail]}
+    options: Any = own if whose == "agent" else {}
+    agent: Agent = Agent("A", model=ScriptedHandler(["Hello."]), **options)
     config = RunConfig(**(own if whose == "run" else {}))
     with pytest.raises(CallbackError, match=r"An (in|out)put guardrail of"):
         await Runner.run(agent, "Hi", run_config=config)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -250,9 +249,3 @@ async def test_the_last_event_has_the_result() -> None:
 def test_arguments_of_the_wrong_type_raise_at_once(wrong: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Runner.run_sync(Agent("A", model=ScriptedHandler(["Hi."])), "Hi", **wrong)
-
-
-@pytest.mark.parametrize("way", [Runner.run, Runner.run_sync, Runner.run_streamed])
-def test_type_checker_reports_a_wrong_context(way: Callable[..., Any]) -> None:
-    told = inspect.get_annotations(way)
-    assert (told["starting_agent"], told["context"]) == ("Agent[T]", "T | None")

@@ -24,6 +24,7 @@
         LoopDetected              agents or tools repeated themselves without progress
         RunTimeout                the run took longer than its timeout
         BudgetExceeded            requests, tool calls, tokens or money, see Limits
+      RunNotDone                  `RunResult.require_output` found no final output
       SessionError                a session could not be loaded or stored
         SessionConflict           another run added to the session in the meantime
       JournalError                the journal of a run could not be written
@@ -88,6 +89,7 @@ __all__ = [
     "QuotaExhausted",
     "RateLimited",
     "RoutelockError",
+    "RunNotDone",
     "RunTimeout",
     "ServerFailed",
     "SessionConflict",
@@ -216,6 +218,10 @@ class RunTimeout(LimitExceeded):
 
 class BudgetExceeded(LimitExceeded):
     """The requests, tool calls, tokens or money of ``RunConfig.limits`` are used up."""
+
+
+class RunNotDone(RoutelockError):
+    """A run has no final output: it waits, or a limit or a cancellation ended it."""
 
 
 class SessionError(RoutelockError):

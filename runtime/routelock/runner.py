@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from routelock._peer_names import RUN_KEYWORDS, hint_keywords
 from routelock.agents.agent import Agent
@@ -24,25 +24,55 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner"]
 
-T = TypeVar("T")
+Context = TypeVar("Context")
+
+Output = TypeVar("Output")
 
 
 class Runner:
     """Runs agents. All three methods run the same loop and give the same result."""
 
+    @overload
     @staticmethod
-    @hint_keywords(RUN_KEYWORDS)
     async def run(
-        starting_agent: Agent[T],
+        starting_agent: Agent[None, Output],
         input: RunInput | RunState,
         *,
-        context: T | None = None,
+        context: None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
         session: Session | None = None,
         handle: RunHandle | None = None,
-    ) -> RunResult[Any]:
+    ) -> RunResult[Output]: ...
+
+    @overload
+    @staticmethod
+    async def run(
+        starting_agent: Agent[Context, Output],
+        input: RunInput | RunState,
+        *,
+        context: Context,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | None = None,
+        session: Session | None = None,
+        handle: RunHandle | None = None,
+    ) -> RunResult[Output]: ...
+
+    @staticmethod
+    @hint_keywords(RUN_KEYWORDS)
+    async def run(
+        starting_agent: Agent[Any, Output],
+        input: RunInput | RunState,
+        *,
+        context: Any = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | None = None,
+        session: Session | None = None,
+        handle: RunHandle | None = None,
+    ) -> RunResult[Output]:
         """Run agents until there is a final output, and return the result.
 
         Args:
@@ -66,19 +96,47 @@ class Runner:
         run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
         return await finish(_prepared(run, session, input, handle))
 
+    @overload
     @staticmethod
-    @hint_keywords(RUN_KEYWORDS)
     def run_sync(
-        starting_agent: Agent[T],
+        starting_agent: Agent[None, Output],
         input: RunInput | RunState,
         *,
-        context: T | None = None,
+        context: None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
         session: Session | None = None,
         handle: RunHandle | None = None,
-    ) -> RunResult[Any]:
+    ) -> RunResult[Output]: ...
+
+    @overload
+    @staticmethod
+    def run_sync(
+        starting_agent: Agent[Context, Output],
+        input: RunInput | RunState,
+        *,
+        context: Context,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | None = None,
+        session: Session | None = None,
+        handle: RunHandle | None = None,
+    ) -> RunResult[Output]: ...
+
+    @staticmethod
+    @hint_keywords(RUN_KEYWORDS)
+    def run_sync(
+        starting_agent: Agent[Any, Output],
+        input: RunInput | RunState,
+        *,
+        context: Any = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | None = None,
+        session: Session | None = None,
+        handle: RunHandle | None = None,
+    ) -> RunResult[Output]:
         """Do the same as `Runner.run`, from code that is not async. Arguments and errors are the same.
 
         Raises:
@@ -94,18 +152,44 @@ class Runner:
         run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
         return asyncio.run(finish(_prepared(run, session, input, handle)))
 
+    @overload
     @staticmethod
-    @hint_keywords(RUN_KEYWORDS)
     def run_streamed(
-        starting_agent: Agent[T],
+        starting_agent: Agent[None, Output],
         input: RunInput | RunState,
         *,
-        context: T | None = None,
+        context: None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
         session: Session | None = None,
-    ) -> RunStream:
+    ) -> RunStream[Output]: ...
+
+    @overload
+    @staticmethod
+    def run_streamed(
+        starting_agent: Agent[Context, Output],
+        input: RunInput | RunState,
+        *,
+        context: Context,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | None = None,
+        session: Session | None = None,
+    ) -> RunStream[Output]: ...
+
+    @staticmethod
+    @hint_keywords(RUN_KEYWORDS)
+    def run_streamed(
+        starting_agent: Agent[Any, Output],
+        input: RunInput | RunState,
+        *,
+        context: Any = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | None = None,
+        session: Session | None = None,
+    ) -> RunStream[Output]:
         """Return a run as a stream of events. Arguments and errors are those of `Runner.run`.
 
         The run starts when the stream is first read, and it never runs ahead of its reader.

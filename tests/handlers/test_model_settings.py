@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from servers import HELLO, Server
@@ -64,8 +64,9 @@ def test_a_handlers_settings_have_no_tool_choice(taker: str) -> None:
 
 
 def test_all_wrong_settings_are_in_one_message() -> None:
+    settings = {"tools": SEARCH, "extra_body": {"model": "n"}, "temprature": 0}
     with pytest.raises(ConfigError) as caught:
-        Agent("a", model="m", model_settings={"tools": SEARCH, "extra_body": {"model": "n"}, "temprature": 0})
+        Agent("a", model="m", model_settings=cast(Any, settings))
     assert all(each in str(caught.value) for each in ("Agent 'a'", "'tools'", "'model'", "'temprature'"))
 
 

@@ -94,7 +94,8 @@ def made(kind: str, asks: list[Ask]) -> tuple[Agent[Any], dict[str, Any]]:
         "output of both": {"output_guardrails": checks[1:]},
     }
     script = ScriptedHandler([[call("a", id="c-a"), call("b", id="c-b")], "Done."])
-    asking = Agent("A", model=script, **{"tools": tools, **options.get(kind, {})})
+    given: Any = {"tools": tools, **options.get(kind, {})}
+    asking = Agent("A", model=script, **given)
     return asking, settings.get(kind, {})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from vendor_replies import answer
 from view_checks import MODELS
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from routelock.handlers.port import ModelSettings
 from routelock.history.messages import calls_of
 from routelock.testing import PROFILES, assert_valid
 from routelock_providers.litellm.handler import LiteLLM
@@ -27,8 +28,8 @@ from routelock_providers.litellm.library import close_litellm
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 VENDORS = ["openai", "anthropic", "gemini", "mistral", "deepseek", "bedrock", "cohere"]
-THINKING: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
-SETTINGS = {"anthropic": THINKING, "bedrock": THINKING}
+THINKING: ModelSettings = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+SETTINGS: Mapping[str, ModelSettings] = {"anthropic": THINKING, "bedrock": THINKING}
 CONFIGS = {
     "told": RunConfig(),
     "shown": RunConfig(foreign_calls="shown"),
@@ -59,7 +60,7 @@ class Played:
         key = None if self.vendor == "bedrock" else "test-not-a-key"
         return LiteLLM(MODELS[self.vendor], api_base=self.server.url, name=self.name, api_key=key)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> ModelSettings:
         return SETTINGS.get(self.vendor, {})
 
     def asked(self) -> list[Asked]:

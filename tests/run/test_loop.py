@@ -14,7 +14,7 @@ from scripted_agents import outcome
 from routelock import Agent, Handoff, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
 from routelock.errors import CallbackError, HandlerError, ModelBehaviorError
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
-from routelock.handlers.port import OutputSchema, Request
+from routelock.handlers.port import ModelSettings, OutputSchema, Request
 from routelock.history.messages import text_of
 from routelock.history.repair import problems
 from routelock.run.events import Repaired
@@ -420,15 +420,17 @@ async def test_a_refusal_is_not_argued_with() -> None:
 async def test_forced_tool_that_is_not_offered_is_left_out() -> None:
     model = ScriptedHandler(["Hi.", "Hi."])
     closed = handoff(Agent("B", model=model), is_enabled=False)
-    for settings, tools in (({"tool_choice": "transfer_to_b"}, [add]), ({"tool_choice": "required"}, [])):
-        agent = Agent("A", model=model, handoffs=[closed], tools=tools, model_settings=settings)
+    for choice, tools in (("transfer_to_b", [add]), ("required", [])):
+        agent = Agent(
+            "A", model=model, handoffs=[closed], tools=tools, model_settings={"tool_choice": choice}
+        )
         await Runner.run(agent, "Hi")
     assert [request.tool_choice for request in model.requests] == [None, None]
 
 
 async def test_a_choice_that_forces_nothing_holds_for_every_call() -> None:
     model = ScriptedHandler(["no", '{"x": 1}'])
-    settings = {"tool_choice": "none"}
+    settings: ModelSettings = {"tool_choice": "none"}
     await Runner.run(Agent("A", model=model, tools=[add], output_type=Point, model_settings=settings), "Hi")
     assert [request.tool_choice for request in model.requests] == ["none", "none"]
 

@@ -16,9 +16,9 @@ from scenes import SCENES, Stage
 from scripted_agents import outcome
 from thoroughness import examples
 
-from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff, tool
 from routelock.context import RunContext
-from routelock.errors import InvalidRequest, RoutelockError
+from routelock.errors import InvalidRequest, RoutelockError, RunNotDone
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, RunItem, calls_of, item_of
 from routelock.history.repair import NO_ANSWER, problems
@@ -278,6 +278,39 @@ async def test_repr_without_an_output_shows_none() -> None:
     with pytest.raises(InvalidRequest) as caught:
         await Runner.run(Agent("A", model=ScriptedHandler([InvalidRequest("no")])), "Hi")
     assert repr(caught.value.result) == "RunResult(error, last_agent='A', turns=1, final_output=None)"
+
+
+async def test_output_is_required_of_a_run_that_waits() -> None:
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        return "paid"
+
+    agent = Agent("A", model=ScriptedHandler([call("pay")]), tools=[pay])
+    result = await Runner.run(agent, "Hi")
+    assert (result.stop_reason, result.final_output) == ("requires_action", None)
+    with pytest.raises(RunNotDone, match="it waits for pay: answer or approve these calls"):
+        result.require_output()
+
+
+async def test_output_is_required_of_a_run_that_a_limit_ended() -> None:
+    agent = Agent("A", model=ScriptedHandler([call("nothing"), "Done."]))
+    result = await Runner.run(agent, "Hi", max_turns=1, run_config=RunConfig(on_limit="return"))
+    with pytest.raises(RunNotDone, match="it ended with a limit"):
+        result.require_output()
+
+
+async def test_output_is_required_of_a_run_that_goes_on() -> None:
+    stream = Runner.run_streamed(Agent("A", model=ScriptedHandler(["Hello."])), "Hi")
+    assert stream.final_output is None
+    with pytest.raises(RunNotDone, match="still goes on"):
+        stream.result.require_output()
+    assert (await stream.drain()).require_output() == "Hello."
+
+
+async def test_required_output_may_be_none() -> None:
+    agent = Agent("A", model=ScriptedHandler(['{"response": null}']), output_type=int | None)
+    result = await Runner.run(agent, "Hi")
+    assert (result.stop_reason, result.require_output()) == ("done", None)
 
 
 async def test_result_type_has_a_default_parameter() -> None:

@@ -379,8 +379,9 @@ def _no_homework(context: Any, owner: Any, value: list[dict[str, Any]]) -> Guard
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("whose", ["agent", "run"])
 async def test_input_guardrail_cannot_change_the_input_of_another(whose: str, beside: bool) -> None:
-    both: dict[str, Any] = {"input_guardrails": [_silences, _no_homework]}
-    agent = Agent("a", model=ScriptedHandler(["Yes."]), **(both if whose == "agent" else {}))
+    both: Any = {"input_guardrails": [_silences, _no_homework]}
+    options: Any = both if whose == "agent" else {}
+    agent = Agent("a", model=ScriptedHandler(["Yes."]), **options)
     config = RunConfig(guardrails_beside=beside, **(both if whose == "run" else {}))
     with pytest.raises(InputGuardrailTripped):
         await Runner.run(agent, "Do my homework.", run_config=config)

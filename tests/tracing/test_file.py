@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from routelock import Agent, Retry, RunConfig, Runner, function_tool
+from routelock import Agent, ModelSettings, Retry, RunConfig, Runner, function_tool
 from routelock.errors import ConfigError, ConnectionFailed
 from routelock.testing import ScriptedHandler, call
 from routelock.tracing.file import TraceFile, as_line
@@ -44,7 +44,10 @@ def looking(word: str = "moss") -> Agent[Any]:
 async def test_no_secret_is_written(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     agent = looking(SECRET)
-    settings = {"extra_headers": {"Authorization": "Bearer word"}, "extra_body": {"api_key": "word"}}
+    settings: ModelSettings = {
+        "extra_headers": {"Authorization": "Bearer word"},
+        "extra_body": {"api_key": "word"},
+    }
     config = RunConfig(trace=path, model_settings=settings)
     await Runner.run(agent, f"My password is in postgres://me:{SECRET}@db", run_config=config)
     text = path.read_text("utf-8")

@@ -7,9 +7,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from typing import Any, Generic, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, get_args, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, Unpack
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
 from routelock._peer_names import AGENT, AGENT_KEYWORDS, hint_attributes, hint_keywords
@@ -226,9 +226,17 @@ def _same_name_target(agent: str, edge: Any) -> str:
     return "itself" if edge.agent_name == agent else ""
 
 
-T = TypeVar("T", default=Any)
+Context = TypeVar("Context", default=Any, contravariant=True)
 
-Instructions = str | Callable[..., MaybeAwaitable[str]]
+Output = TypeVar("Output", default=Any)
+
+_Context = TypeVar("_Context", default=Any)
+
+_Output = TypeVar("_Output", default=Any)
+
+Instructions = (
+    str | Callable[[RunContext[_Context]], MaybeAwaitable[str]] | Callable[..., MaybeAwaitable[str]]
+)
 """Text, or a sync or async function of (), (context) or (context, agent)."""
 
 _Consent = MaybeAwaitable[HandoffResponse | None]
@@ -247,14 +255,35 @@ def _as_handoff(given: Agent[Any] | Handoff | Handler | str) -> Handoff:
     return given if isinstance(given, Handoff) else Handoff(target=given)
 
 
+class _Fields(TypedDict, Generic[_Context], total=False):
+    """Types of the arguments of `Agent` that do not decide the type of its output."""
+
+    model: str | Handler | None
+    handlers: Sequence[Handler | Callable[..., Any]]
+    skills: Sequence[Skill]
+    tools: Sequence[Tool[_Context] | Callable[..., Any]]
+    handoff_description: str | None
+    capabilities: Sequence[str]
+    on_handoff_request: _OnHandoffRequest | None
+    on_handoff_received: _OnHandoffReceived | None
+    handoff_note: bool
+    model_settings: ModelSettings
+    output_mode: OutputMode
+    input_guardrails: Sequence[Guardrail]
+    output_guardrails: Sequence[Guardrail]
+    hooks: AgentHooks | None
+
+
 @hint_attributes(AGENT)
 @hint_keywords(AGENT_KEYWORDS)
 @dataclass(frozen=True, eq=False)
-class Agent(Generic[T]):
+class Agent(Generic[Context, Output]):
     """An agent: instructions, a model, tools, and the targets of its handoffs.
 
-    Agents are immutable: `dataclasses.replace` makes a changed copy. ``T`` is the type of the object that a
-    run gets as ``context=``.
+    Agents are immutable: `dataclasses.replace` makes a changed copy. ``Context`` is the type of the object
+    that a run gets as ``context=``, as its tools expect it. ``Output`` is the type of the final
+    output of a run that starts with this agent: that of ``output_type``, or text. If the agent has handoffs,
+    another agent may answer: then it is `Any`, unless the type is given, as in ``Agent[App, Invoice](...)``.
 
     Raises:
         ConfigError: the declaration is invalid; the message lists all errors. Skills are initialised only if
@@ -262,7 +291,7 @@ class Agent(Generic[T]):
     """
 
     name: str
-    instructions: Instructions | None = None
+    instructions: Instructions[Any] | None = None
     """The system prompt: text, or a sync or async function of (context) or (context, agent)."""
     model: str | Handler | None = field(default=None, kw_only=True)
     """A LiteLLM model string such as ``"openai/gpt-4o"``, or any handler."""
@@ -272,7 +301,7 @@ class Agent(Generic[T]):
     it. Code may switch to the others by name, see `routelock.HandoffRequest`."""
     skills: Sequence[Skill] = field(default=(), kw_only=True)
     """Bundles of tools, handlers, prompts and hooks."""
-    tools: Sequence[Tool | Callable[..., Any]] = field(default=(), kw_only=True)
+    tools: Sequence[Tool[Any] | Callable[..., Any]] = field(default=(), kw_only=True)
     """Tools, or plain functions, which `routelock.tool` makes tools."""
     handoffs: Sequence[Agent[Any] | Handoff | Handler | str] = field(default=(), kw_only=True)
     """The targets that this agent may hand over to. A name stands for an agent of the same graph, so two
@@ -289,7 +318,8 @@ class Agent(Generic[T]):
     agent will see, and the `RunContext` if it takes two arguments."""
     handoff_note: bool = field(default=True, kw_only=True)
     """Whether the system prompt of this agent describes the payload of a handoff to it."""
-    model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=lambda: {}, kw_only=True)
+    model_settings: ModelSettings = field(default_factory=ModelSettings, kw_only=True)
+    """Settings for the vendor. Keys that `ModelSettings` does not name are sent too."""
     output_type: Any = field(default=None, kw_only=True)
     """The type of the final output; it may be a union or a literal. None is text."""
     output_mode: OutputMode = field(default="auto", kw_only=True)
@@ -301,6 +331,38 @@ class Agent(Generic[T]):
     """The handlers, and the parts of the skills; registered once, when the agent is made."""
     edges: tuple[Handoff, ...] = field(init=False, repr=False)
     """The handoffs as `Handoff` objects, and one to each exposed handler."""
+
+    if TYPE_CHECKING:  # the type of the output depends on the arguments, and a dataclass has one signature
+
+        @overload
+        def __init__(
+            self: Agent[_Context, str],
+            name: str,
+            instructions: Instructions[_Context] | None = None,
+            *,
+            output_type: None = None,
+            **fields: Unpack[_Fields[_Context]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Agent[_Context, _Output],
+            name: str,
+            instructions: Instructions[_Context] | None = None,
+            *,
+            output_type: type[_Output],
+            **fields: Unpack[_Fields[_Context]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            name: str,
+            instructions: Instructions[Context] | None = None,
+            *,
+            output_type: Any = None,
+            handoffs: Sequence[Agent[Any, Any] | Handoff | Handler | str] = (),
+            **fields: Unpack[_Fields[Context]],
+        ) -> None: ...
+        def __init__(self, *args: Any, **fields: Any) -> None: ...
 
     def __post_init__(self) -> None:
         for name in LISTS:  # an element that is appended later would be ignored
@@ -318,7 +380,7 @@ class Agent(Generic[T]):
         ]
         fill_in(self, "registered", registered)
         fill_in(self, "edges", (*declared, *exposed))
-        tools = [each for each in as_list(self.tools) if isinstance(each, Tool)]
+        tools: list[Tool[Any]] = [each for each in as_list(self.tools) if isinstance(each, Tool)]
         wrong += colliding_names(self.name, [*tools, *registered.tools], self.edges)
         if wrong:
             raise combine_errors(wrong)
@@ -378,11 +440,12 @@ class Agent(Generic[T]):
             needs_approval=needs_approval,
         )
 
-    async def get_system_prompt(self, context: RunContext[T]) -> str | None:
+    async def get_system_prompt(self, context: RunContext[Any]) -> str | None:
         """Return the instructions for the next model call of a run."""
         if self.instructions is None or isinstance(self.instructions, str):
             return self.instructions
-        return await resolve(self.instructions(*(context, self)[: self._instruction_arguments]))
+        write: Callable[..., MaybeAwaitable[str]] = self.instructions
+        return await resolve(write(*(context, self)[: self._instruction_arguments]))
 
     @cached_property
     def _instruction_arguments(self) -> int:

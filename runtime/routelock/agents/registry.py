@@ -18,7 +18,7 @@ from routelock.errors import ConfigError
 from routelock.handlers.function_handler import function_handler
 from routelock.handlers.port import Handler, Priority
 from routelock.scopes import Scope, checked_scope, permits
-from routelock.tools.decorators import is_function
+from routelock.tools.decorators import is_function, is_tool
 from routelock.tools.decorators import tool as tool_of
 from routelock.tools.tool import Tool
 
@@ -178,11 +178,10 @@ class Registry:
         """
         self._open()
         scope = self._scope_or_default(scope)
-        if is_function(tool):
-            tool = tool_of(tool)
-        if not isinstance(tool, Tool):
-            raise ConfigError(f"Agent {self.agent!r}: {tool!r:.80} is not a Tool; wrap functions with @tool.")
-        self._tools.append(tool if scope == "all" or tool.scope != "all" else replace(tool, scope=scope))
+        made: Any = tool_of(tool) if is_function(tool) else tool
+        if not is_tool(made):
+            raise ConfigError(f"Agent {self.agent!r}: {made!r:.80} is not a Tool; wrap functions with @tool.")
+        self._tools.append(made if scope == "all" or made.scope != "all" else replace(made, scope=scope))
 
     def add_prompt(
         self,

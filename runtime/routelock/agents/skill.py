@@ -27,6 +27,7 @@ from routelock.handlers.function_handler import FunctionHandler
 from routelock.handlers.port import Handler, Priority, is_handler
 from routelock.handoff_request import HandoffRequest
 from routelock.scopes import Scope, checked_scope
+from routelock.tools.decorators import is_tool
 from routelock.tools.tool import Tool
 
 __all__ = ["Hook", "Prompt", "Skill", "hook", "prompt", "register_all"]
@@ -282,7 +283,7 @@ def _register(registry: Registry, name: str, skill: Skill) -> None:
     """Register the decorated methods of a skill."""
     registry.begin_skill(name, checked_scope(skill.scope, f"Skill {name!r}"))
     for part in _parts(skill):
-        if isinstance(part, Tool):
+        if is_tool(part):
             registry.add_tool(part)
         elif isinstance(part, Prompt):
             own = None if part.scope == "all" else part.scope

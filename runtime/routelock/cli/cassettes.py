@@ -110,7 +110,7 @@ def _run_script(path: str, arguments: Sequence[str]) -> int:
     return DONE
 
 
-record_command = Command(
+record_command: Command = Command(
     name="record",
     help="Run an agent or a script, and write its HTTP traffic into a cassette, without secrets.",
     declare=_declare,
@@ -118,7 +118,7 @@ record_command = Command(
     more=_MORE.format("record"),
 )
 
-replay_command = Command(
+replay_command: Command = Command(
     name="replay",
     help="Run an agent or a script against a cassette: no network, no key.",
     declare=_declare_replay,

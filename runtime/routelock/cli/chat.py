@@ -265,7 +265,7 @@ def _screen(plain: bool) -> Screen:
     return RichScreen() if can_draw(sys.stdout) and not plain else PlainScreen(sys.stdout)
 
 
-chat_command = Command(
+chat_command: Command = Command(
     name="chat",
     help="Chat with an agent in a terminal, or with a message in each line of stdin.",
     declare=_declare,

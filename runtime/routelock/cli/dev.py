@@ -44,7 +44,7 @@ def _dev(given: argparse.Namespace) -> int:
     return 0
 
 
-dev_command = Command(
+dev_command: Command = Command(
     name="dev",
     help="Chat with an agent in the browser, and see what each model call was shown.",
     declare=_declare,

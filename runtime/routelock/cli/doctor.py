@@ -167,7 +167,7 @@ def _priced(litellm: Any, provider: str, name: str) -> bool:
     return info.get("input_cost_per_token") is not None
 
 
-doctor_command = Command(
+doctor_command: Command = Command(
     name="doctor",
     help="Show installed packages, the names of the API keys that are set, and destinations of models.",
     declare=_declare,

@@ -39,7 +39,7 @@ def _run(given: argparse.Namespace) -> int:
     return DONE
 
 
-graph_command = Command(
+graph_command: Command = Command(
     name="graph",
     help="Show the handoffs between agents; no model is called.",
     declare=_declare,

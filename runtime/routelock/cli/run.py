@@ -190,7 +190,7 @@ def _as_json(value: Any) -> str:
     return json.dumps(plain, ensure_ascii=False, indent=2)
 
 
-run_command = Command(
+run_command: Command = Command(
     name="run",
     help="Run an agent once and print its final output.",
     declare=_declare,

@@ -127,7 +127,7 @@ def _key(variable: str | None) -> str | None:
     return key
 
 
-serve_command = Command(
+serve_command: Command = Command(
     name="serve",
     help="Serve agents over HTTP to clients of OpenAI's chat completions.",
     declare=_declare,

@@ -222,7 +222,7 @@ def _of_handoff(record: TraceRecord) -> str | None:
     return None
 
 
-trace_command = Command(
+trace_command: Command = Command(
     name="trace",
     help="Step through a recorded run: model calls, tool calls, handoffs, time and cost.",
     declare=_declare,

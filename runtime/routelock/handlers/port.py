@@ -89,19 +89,39 @@ ToolChoice = Literal["auto", "required", "none"] | str
 
 
 class ModelSettings(TypedDict, total=False):
-    """Settings that are sent to the vendor. Any other key is sent too; a key whose value is None is not."""
+    """Settings that are sent to the vendor. A key whose value is None is not sent.
+
+    A vendor's other settings are sent too. Type checkers do not know them: write them in ``extra_body``, or
+    cast the dict.
+    """
 
     temperature: float | None
     top_p: float | None
+    top_k: int | None
+    min_p: float | None
     max_tokens: int | None
+    max_completion_tokens: int | None
     seed: int | None
-    stop: str | list[str] | None
+    stop: str | Sequence[str] | None
+    frequency_penalty: float | None
+    presence_penalty: float | None
+    repetition_penalty: float | None
+    logit_bias: Mapping[str, float] | None
+    logprobs: bool | None
+    top_logprobs: int | None
     parallel_tool_calls: bool | None
     tool_choice: ToolChoice | None
     """Applies to the first model call of an agent only, so that a forced tool cannot repeat forever."""
     reasoning_effort: str | None
-    extra_headers: dict[str, str] | None
-    extra_body: dict[str, Any] | None
+    thinking: Mapping[str, Any] | None
+    verbosity: str | None
+    service_tier: str | None
+    user: str | None
+    metadata: Mapping[str, str] | None
+    response_format: Mapping[str, Any] | None
+    stream_options: Mapping[str, Any] | None
+    extra_headers: Mapping[str, str] | None
+    extra_body: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-FIELDS = {"conversation_history": list, "tool_state": dict, "metadata": dict}
+FIELDS: Mapping[str, type[Any]] = {"conversation_history": list, "tool_state": dict, "metadata": dict}
 """The three fields and their types."""
 
 FORMAT_VERSION = 1

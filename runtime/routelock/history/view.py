@@ -31,7 +31,7 @@ class View:
     __slots__ = ("_audience", "_family", "_ids", "_rendered", "_reported", "_wire", "items")
 
     def __init__(self, items: Iterable[RunItem]) -> None:
-        self.items = list(items)
+        self.items: list[RunItem] = list(items)
         self._wire: list[Message] = []
         self._ids: set[str] = set()
         self._rendered = 0

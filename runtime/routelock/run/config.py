@@ -15,7 +15,7 @@ from routelock.agents.agent import Agent, guardrail_problems
 from routelock.errors import ConfigError, LimitExceeded
 from routelock.guardrails import Guardrail
 from routelock.handlers.model_settings import settings_problems
-from routelock.handlers.port import Handler, ToolSpec, tool_name
+from routelock.handlers.port import Handler, ModelSettings, ToolSpec, tool_name
 from routelock.handlers.retry import Retry
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.filters import HandoffInputFilter
@@ -129,7 +129,7 @@ class RunConfig:
     """The app's id of the user. Tools and hooks find it in their context; models never see it."""
     conversation_id: str | None = None
     """The app's id of the conversation, available in the same places as ``user_id``."""
-    model_settings: Mapping[str, Any] = field(default_factory=lambda: {})
+    model_settings: ModelSettings = field(default_factory=ModelSettings)
     """Settings for all agents. An agent's own setting overrides the one of the same key."""
     agents: Sequence[Agent[Any]] = ()
     """More agents that handoffs may name as their target, for graphs that are wired by name."""

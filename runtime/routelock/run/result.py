@@ -12,7 +12,7 @@ from routelock._json import detached
 from routelock._peer_names import RESULT, hint_attributes
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
-from routelock.errors import ConfigError
+from routelock.errors import ConfigError, RunNotDone
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import ToolChoice, ToolSpec
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["HandoffRecord", "ModelCall", "Problem", "RunResult", "Shown", "StopReason"]
 
 
-T = TypeVar("T", default=Any)
+Output = TypeVar("Output", default=Any, covariant=True)
 
 U = TypeVar("U")
 
@@ -161,11 +161,12 @@ class ModelCall:
 
 @hint_attributes(RESULT)
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RunResult(Generic[T]):
+class RunResult(Generic[Output]):
     """Everything that a run did; a failed run has a partial result in ``error.result``."""
 
-    final_output: T
-    """Text, or a value of the last agent's ``output_type``; None if the run has no final output."""
+    final_output: Output | None
+    """Text, or a value of the last agent's ``output_type``. None if the run has no final output: it waits, a
+    limit or an error ended it, or it was cancelled; see ``stop_reason`` and `require_output`."""
     last_agent: Agent[Any]
     """The agent that was active last."""
     next_agent: Agent[Any]
@@ -309,6 +310,17 @@ class RunResult(Generic[T]):
         still_open = {call["id"] for call in self.pending}
         return [message for message in messages if message.get("tool_call_id") not in still_open]
 
+    def require_output(self) -> Output:
+        """Return the final output of a run that is done.
+
+        Raises:
+            RunNotDone: the run has no final output. It waits for an approval or for the result of an external
+                tool, a limit or an error ended it, or it was cancelled.
+        """
+        if self.stop_reason != "done" and self.final_output is None:
+            raise RunNotDone(_not_done(self))
+        return cast(Output, self.final_output)
+
     def final_output_as(self, cls: type[U], *, raise_if_incorrect_type: bool = False) -> U:
         """Return the final output, typed as ``cls``.
 
@@ -318,3 +330,16 @@ class RunResult(Generic[T]):
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
             raise TypeError(f"Final output is {type(self.final_output).__name__}, not {cls.__name__}.")
         return cast(U, self.final_output)
+
+
+def _not_done(result: RunResult[Any]) -> str:
+    """Return why a run has no final output, and what to do."""
+    calls = [call["function"]["name"] for call in result.pending]
+    waits = [*(each.name for each in result.interruptions), *calls]
+    if waits:
+        why = f"it waits for {', '.join(waits)}: answer or approve these calls, and resume the run"
+    elif result.stop_reason in ("limit", "error"):
+        why = f"it ended with a {result.stop_reason}: see result.errors"
+    else:
+        why = "it was ended early, or still goes on: resume it from result.state()"
+    return f"The run has no final output, because {why}."

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
 
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
@@ -15,6 +17,9 @@ from routelock.run.result import RunResult
 from routelock.run.run import Run
 
 __all__ = ["RunHandle", "RunStream"]
+
+
+Output = TypeVar("Output", default=Any, covariant=True)
 
 
 class RunHandle:
@@ -49,7 +54,7 @@ class RunHandle:
         self._run = run
 
 
-class RunStream:
+class RunStream(Generic[Output]):
     """A run as a stream of events.
 
         async with Runner.run_streamed(agent, "Hi") as stream:
@@ -66,14 +71,15 @@ class RunStream:
         self._events: AsyncGenerator[RunEvent] = run_events(run)
 
     @property
-    def result(self) -> RunResult[Any]:
+    def result(self) -> RunResult[Output]:
         """The result so far: complete after the last event, partial (see ``stop_reason``) before."""
         return self._run.result()
 
     @property
-    def final_output(self) -> Any:
+    def final_output(self) -> Output | None:
         """The final output; None until the run has one."""
-        return self._run.ending.final_output
+        output: Output | None = self._run.ending.final_output
+        return output
 
     @property
     def current_agent(self) -> Agent[Any]:
@@ -89,7 +95,7 @@ class RunStream:
         """Return the conversation so far as input for the next run, see `RunResult.to_input_list`."""
         return self._run.result().to_input_list()
 
-    async def drain(self) -> RunResult[Any]:
+    async def drain(self) -> RunResult[Output]:
         """Read the rest of the run and return its result."""
         async for _ in self:
             pass
@@ -102,7 +108,7 @@ class RunStream:
     def __aiter__(self) -> AsyncIterator[RunEvent]:
         return self._events
 
-    async def __aenter__(self) -> RunStream:
+    async def __aenter__(self) -> RunStream[Output]:
         return self
 
     async def __aexit__(

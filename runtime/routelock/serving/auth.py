@@ -38,7 +38,7 @@ class AccessControl:
     def __init__(self, config: ServeConfig) -> None:
         self._hosts = config.allowed_hosts
         self._keys = _keys(config)
-        self.anonymous = Principal("anonymous", _scopes(config.run_config.scopes))
+        self.anonymous: Principal = Principal("anonymous", _scopes(config.run_config.scopes))
         """The caller of a request without a key."""
         self._most = config.max_concurrent
         self._running = 0

@@ -166,7 +166,7 @@ class EventStream(StreamingResponse):
         self._working, self._delivering = anyio.CancelScope(), anyio.CancelScope()
         self._refusal: Refusal | None = None
         self._events = 0
-        self.has_begun = False
+        self.has_begun: bool = False
         # nginx would collect the events otherwise
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         super().__init__(self._texts(), headers=headers)
@@ -273,10 +273,10 @@ class Incoming:
 
     def __init__(self, request: Request, send: Send) -> None:
         self.request = request
-        self.id = f"req_{uuid.uuid4().hex}"
+        self.id: str = f"req_{uuid.uuid4().hex}"
         """The id in the ``x-request-id`` header of the response and in the log."""
-        self.principal = Principal("anonymous", frozenset())
-        self.is_answered = False
+        self.principal: Principal = Principal("anonymous", frozenset())
+        self.is_answered: bool = False
         """Whether the response has begun."""
         self._send = send
 

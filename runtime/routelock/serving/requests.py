@@ -15,7 +15,7 @@ from routelock._callables import call_user_code
 from routelock._json import finite
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
-from routelock.handlers.port import ToolSpec
+from routelock.handlers.port import ModelSettings, ToolSpec
 from routelock.history.messages import Message, ToolCall, to_messages
 from routelock.run.config import RunConfig
 from routelock.run.handler_selection import named
@@ -396,7 +396,7 @@ def _can_start_at(handler: str, agent: Agent[Any], settings: RunConfig) -> bool:
 
 def _settings(asked: ChatRequest, about: ServedRequest, base: RunConfig) -> RunConfig:
     """Return the settings of the app with those of this request."""
-    choice = {"tool_choice": asked.tool_choice} if asked.tool_choice else {}
+    choice: ModelSettings = {"tool_choice": asked.tool_choice} if asked.tool_choice else {}
     memory = {"handoff_origin": dict(about.handoff_context)} if about.handoff_context else {}
     return replace(
         base,

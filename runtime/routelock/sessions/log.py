@@ -343,11 +343,11 @@ class SessionLog:
         for what, limit in (("max_items", max_items), ("max_bytes", max_bytes)):
             if limit is not None and (not isinstance(cast(object, limit), int) or limit < 1):
                 raise ConfigError(f"{what} must be at least 1, or None for no limit, not {limit!r:.80}.")
-        self.name = name
-        self.store = store
-        self.max_items = max_items
-        self.max_bytes = max_bytes
-        self.grace = grace
+        self.name: str = name
+        self.store: SessionStore = store
+        self.max_items: int | None = max_items
+        self.max_bytes: int | None = max_bytes
+        self.grace: float = grace
 
     def __repr__(self) -> str:
         return f"Session({self.name!r}, {type(self.store).__name__})"

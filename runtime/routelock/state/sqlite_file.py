@@ -54,7 +54,7 @@ class SQLiteFile:
     ) -> None:
         if os.fspath(path) in ("", ":memory:"):
             raise ConfigError(f"The {part} need a file, not {os.fspath(path)!r}.")
-        self.path = Path(path).absolute()
+        self.path: Path = Path(path).absolute()
         self._part, self._schema, self._tables = part, schema, tables
         self._alone, self._timeout, self._newer = alone, timeout, newer
         self._lock = threading.Lock()

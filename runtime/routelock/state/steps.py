@@ -128,7 +128,8 @@ class ModelStep(_Attempt):
             failed = _FailedAttempt(attempt=event.attempt, delay=event.delay, error=event.error)
             failed.text, failed.done = [""] if self.text else [], self.done
             self.attempts.append(failed)
-            self.text, self.done = [], None
+            self.text.clear()
+            self.done = None
         elif isinstance(event, TextDelta):
             self.text.append(event.text)
         elif isinstance(event, MessageDone):

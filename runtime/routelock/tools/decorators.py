@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, TypeGuard, overload
+from typing import Any, Concatenate, Protocol, TypeGuard, overload
+
+from typing_extensions import ParamSpec, TypeIs, TypeVar
 
 from routelock._peer_names import FUNCTION_TOOL_KEYWORDS, TOOL_KEYWORDS, hint_keywords
+from routelock.context import ToolContext
 from routelock.errors import ConfigError
 from routelock.guardrails import ToolGuardrail
 from routelock.scopes import Scope
@@ -16,7 +19,42 @@ from routelock.tools.invoke import PythonCall, is_async
 from routelock.tools.signature import signature_of
 from routelock.tools.tool import IsEnabled, OnError, Tool
 
-__all__ = ["function_tool", "is_function", "tool", "with_functions"]
+__all__ = ["ToolMaker", "function_tool", "is_function", "is_tool", "tool", "with_functions"]
+
+
+Context = TypeVar("Context", default=Any)
+
+Parameters = ParamSpec("Parameters", default=...)
+
+
+class ToolMaker(Protocol):
+    """Makes a tool from a function: what ``@tool(...)`` with arguments returns."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ToolContext[Context], Parameters], Any], /
+    ) -> Tool[Context]: ...
+    @overload
+    def __call__(self, function: Callable[..., Any], /) -> Tool[object]: ...
+
+
+@overload
+def tool(
+    function: Callable[Concatenate[ToolContext[Context], Parameters], Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    scope: Scope = "all",
+    on_error: OnError = "report",
+    max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
+    input_guardrails: Sequence[ToolGuardrail] = (),
+    output_guardrails: Sequence[ToolGuardrail] = (),
+) -> Tool[Context]: ...
 
 
 @overload
@@ -35,7 +73,7 @@ def tool(
     needs_approval: NeedsApproval = False,
     input_guardrails: Sequence[ToolGuardrail] = (),
     output_guardrails: Sequence[ToolGuardrail] = (),
-) -> Tool: ...
+) -> Tool[object]: ...
 
 
 @overload
@@ -52,7 +90,7 @@ def tool(
     needs_approval: NeedsApproval = False,
     input_guardrails: Sequence[ToolGuardrail] = (),
     output_guardrails: Sequence[ToolGuardrail] = (),
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> ToolMaker: ...
 
 
 @hint_keywords(TOOL_KEYWORDS)
@@ -71,7 +109,7 @@ def tool(
     needs_approval: NeedsApproval = False,
     input_guardrails: Sequence[ToolGuardrail] = (),
     output_guardrails: Sequence[ToolGuardrail] = (),
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+) -> Tool[Any] | ToolMaker:
     """Make a tool from a function: ``@tool``, ``@tool(timeout=5)`` or ``tool(function)``.
 
     The schema comes from the annotations, the descriptions from the docstring (Google, NumPy or
@@ -99,7 +137,7 @@ def tool(
         ConfigError: the function cannot be a tool; the message names the parameter and the reason.
     """
 
-    def make(function: Callable[..., Any]) -> Tool:
+    def make(function: Callable[..., Any]) -> Tool[Any]:
         call = PythonCall(function, signature_of(function, strict=strict), is_async(function))
         signature = call.signature
         return Tool(
@@ -123,6 +161,25 @@ def tool(
 
 @overload
 def function_tool(
+    function: Callable[Concatenate[ToolContext[Context], Parameters], Any],
+    /,
+    *,
+    name_override: str | None = None,
+    description_override: str | None = None,
+    strict_mode: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    scope: Scope = "all",
+    failure_error_function: OnError | None = "report",
+    max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
+    tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
+    tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
+) -> Tool[Context]: ...
+
+
+@overload
+def function_tool(
     function: Callable[..., Any],
     /,
     *,
@@ -137,7 +194,7 @@ def function_tool(
     needs_approval: NeedsApproval = False,
     tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
     tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
-) -> Tool: ...
+) -> Tool[object]: ...
 
 
 @overload
@@ -154,7 +211,7 @@ def function_tool(
     needs_approval: NeedsApproval = False,
     tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
     tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> ToolMaker: ...
 
 
 @hint_keywords(FUNCTION_TOOL_KEYWORDS)
@@ -173,7 +230,7 @@ def function_tool(
     needs_approval: NeedsApproval = False,
     tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
     tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+) -> Tool[Any] | ToolMaker:
     """Make a tool from a function, as `tool` does, with the argument names of openai-agents.
 
     ``failure_error_function=None`` stops the run on an error, as it does in openai-agents.
@@ -197,6 +254,11 @@ def function_tool(
 def is_function(value: object) -> TypeGuard[Callable[..., Any]]:
     """Whether a value is a function, a method or a partial; other callables may serve another purpose."""
     return isinstance(value, FunctionType | MethodType | BuiltinFunctionType | partial)
+
+
+def is_tool(value: object) -> TypeIs[Tool[Any]]:
+    """Whether a value is a tool."""
+    return isinstance(value, Tool)
 
 
 def with_functions(tools: Sequence[Any]) -> Sequence[Any]:

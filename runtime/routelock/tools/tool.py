@@ -10,7 +10,9 @@ import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Generic, Literal, cast
+
+from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, is_error, is_spurious_cancel, resolve
 from routelock._concurrency import call_in_time
@@ -140,9 +142,14 @@ class ToolResult:
     ``{"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}``."""
 
 
+Context = TypeVar("Context", default=Any, contravariant=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tool:
+class Tool(Generic[Context]):
     """A function that a model may call, with its schema and its settings.
+
+    ``Context`` is the type of the object that a run gets as ``context=``, as the function expects it.
 
     Make one from a function with `tool` or `function_tool`. If you have the schema already, make one
     directly: the sync or async ``on_invoke_tool`` gets the context and the arguments as JSON text, which is

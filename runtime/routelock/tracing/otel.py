@@ -282,7 +282,7 @@ class OpenTelemetry:
         self.content = content
         self._api = trace
         self._tracer = trace.get_tracer("routelock", tracer_provider=tracer_provider)
-        self.meters = Meters(metrics.get_meter("routelock", meter_provider=meter_provider))
+        self.meters: Meters = Meters(metrics.get_meter("routelock", meter_provider=meter_provider))
 
     def begin(self, start: RunStarted, parent: TraceWriter | None, /) -> TraceWriter:
         """Start the span of a run."""

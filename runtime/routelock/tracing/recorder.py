@@ -136,7 +136,7 @@ class ContextHandler:
     """
 
     def __init__(self, inner: Handler, inside: Callable[[str | None], AbstractContextManager[None]]) -> None:
-        self.name = inner.name
+        self.name: str = inner.name
         self._inner = inner
         self._inside = inside
 

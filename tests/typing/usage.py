@@ -1,0 +1,102 @@
+"""Typed usage as an app writes it, and mistakes: mypy and pyright check this file.
+
+A comment that ignores no error is itself an error of both, so both find each of the mistakes.
+"""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from routelock import Agent, RunContext, Runner, RunResult, ToolContext, function_tool, handoff, tool
+
+
+@dataclass
+class App:
+    user: str
+
+
+@dataclass
+class OtherApp:
+    tenant: int
+
+
+@dataclass
+class Invoice:
+    total: float
+
+
+@tool
+def greet(context: RunContext[App], loudly: bool) -> str:
+    """Greet the user."""
+    return context.context.user.upper() if loudly else context.context.user
+
+
+@tool(timeout=5)
+async def balance(context: ToolContext[App]) -> int:
+    """Return the balance of the user."""
+    return len(context.context.user)
+
+
+@function_tool
+def add(x: int, y: int) -> int:
+    """Add two numbers."""
+    return x + y
+
+
+@tool
+def tenant(context: RunContext[OtherApp]) -> int:
+    """Return the tenant."""
+    return context.context.tenant
+
+
+def instructions(context: RunContext[App]) -> str:
+    return f"You help {context.context.user}."
+
+
+text = Agent("text", "You answer in text.", tools=[add])
+invoices = Agent("invoices", tools=[greet, balance], output_type=Invoice)
+helper: Agent[App] = Agent("helper", instructions, tools=[greet, add])
+triage = Agent("triage", handoffs=[text, handoff(invoices)])
+typed_triage = Agent[App, Invoice]("triage", handoffs=[invoices], output_type=Invoice)
+several = Agent("several", output_type=list[Invoice])
+
+
+async def outputs() -> None:
+    assert_type((await Runner.run(text, "Hi")).final_output, str | None)
+    assert_type(await Runner.run(invoices, "Hi", context=App("Ann")), RunResult[Invoice])
+    assert_type(Runner.run_sync(several, "Hi").require_output(), list[Invoice])
+    assert_type(Runner.run_sync(triage, "Hi").require_output(), Any)
+    assert_type(Runner.run_sync(typed_triage, "Hi", context=App("Ann")).require_output(), Invoice)
+    async with Runner.run_streamed(invoices, "Hi", context=App("Ann")) as stream:
+        assert_type(stream.final_output, Invoice | None)
+    assert_type(stream.result.require_output(), Invoice)
+
+
+async def wrong_context() -> None:
+    await Runner.run(invoices, "Hi")  # type: ignore[arg-type]
+    await Runner.run(helper, "Hi")  # type: ignore[arg-type]
+    Runner.run_sync(invoices, "Hi")  # type: ignore[arg-type]
+    Runner.run_streamed(invoices, "Hi")  # type: ignore[arg-type]
+    await Runner.run(invoices, "Hi", context=OtherApp(1))  # type: ignore[misc]
+    Runner.run_sync(invoices, "Hi", context=OtherApp(1))  # type: ignore[misc]
+    Runner.run_streamed(invoices, "Hi", context=OtherApp(1))  # type: ignore[misc]
+
+
+def wrong_tool() -> None:
+    agent: Agent[App] = Agent("A", tools=[tenant])  # type: ignore[list-item]
+    agent.as_tool()
+
+
+def wrong_settings() -> None:
+    Agent("A", model_settings={"temprature": 0.5})  # type: ignore[call-overload]
+
+
+def wrong_keyword() -> None:
+    Agent("A", system_prompt="Help.")  # type: ignore[call-overload]
+
+
+def wrong_output() -> None:
+    assert Runner.run_sync(several, "Hi").require_output().total  # type: ignore[attr-defined]
