@@ -65,10 +65,10 @@ several = Agent("several", output_type=list[Invoice])
 
 
 async def outputs() -> None:
-    assert_type((await Runner.run(text, "Hi")).final_output, str | None)
+    assert_type((await Runner.run(text, "Hi")).final_output, str)
     assert_type(await Runner.run(invoices, "Hi", context=App("Ann")), RunResult[Invoice])
     assert_type(Runner.run_sync(several, "Hi").require_output(), list[Invoice])
-    assert_type(Runner.run_sync(triage, "Hi").require_output(), Any)
+    assert_type(Runner.run_sync(triage, "Hi").final_output, Any)
     assert_type(Runner.run_sync(typed_triage, "Hi", context=App("Ann")).require_output(), Invoice)
     async with Runner.run_streamed(invoices, "Hi", context=App("Ann")) as stream:
         assert_type(stream.final_output, Invoice | None)
@@ -99,4 +99,4 @@ def wrong_keyword() -> None:
 
 
 def wrong_output() -> None:
-    assert Runner.run_sync(several, "Hi").require_output().total  # type: ignore[attr-defined]
+    assert Runner.run_sync(several, "Hi").final_output.total  # type: ignore[attr-defined]

@@ -164,9 +164,10 @@ class ModelCall:
 class RunResult(Generic[Output]):
     """Everything that a run did; a failed run has a partial result in ``error.result``."""
 
-    final_output: Output | None
-    """Text, or a value of the last agent's ``output_type``. None if the run has no final output: it waits, a
-    limit or an error ended it, or it was cancelled; see ``stop_reason`` and `require_output`."""
+    final_output: Output
+    """Text, or a value of the last agent's ``output_type``. In a run that is not done it is None, whatever the
+    type says: see ``stop_reason``, or use `require_output`. `Runner.run` returns such a result only if the app
+    allows it: for an approval, an external tool, or a limit with ``on_limit="return"``."""
     last_agent: Agent[Any]
     """The agent that was active last."""
     next_agent: Agent[Any]
@@ -319,7 +320,7 @@ class RunResult(Generic[Output]):
         """
         if self.stop_reason != "done" and self.final_output is None:
             raise RunNotDone(_not_done(self))
-        return cast(Output, self.final_output)
+        return self.final_output
 
     def final_output_as(self, cls: type[U], *, raise_if_incorrect_type: bool = False) -> U:
         """Return the final output, typed as ``cls``.
