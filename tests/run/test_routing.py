@@ -13,7 +13,8 @@ from scripted_agents import outcome
 from routelock import Agent, RunConfig, RunContext, Runner, Tool
 from routelock.agents.offer import OfferedTools, Route, offer_tools
 from routelock.history.messages import ToolCall
-from routelock.run.routing import NOT_TAKEN, route, unknown_tool
+from routelock.run.routing import RoutedCall, unknown_tool
+from routelock.run.tool_calls import NOT_TAKEN, RoutedCalls
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -32,26 +33,33 @@ def made(*names: str) -> list[ToolCall]:
     return [call(name, id=f"call_{place}") for place, name in enumerate(names)]
 
 
-# -- route --
+# -- RoutedCalls --
 
 
-async def _routed(names: Sequence[str], multiple: Any = "first") -> Any:
-    return route(made(*names), await offer_tools(A, CONTEXT), multiple)
+async def _routed(names: Sequence[str], multiple: Any = "first") -> RoutedCalls:
+    routed = RoutedCalls.of(made(*names), await offer_tools(A, CONTEXT))
+    routed.choose(multiple)
+    return routed
 
 
-async def test_calls_are_sorted_by_what_they_lead_to() -> None:
+def chosen(routed: RoutedCalls) -> RoutedCall:
+    assert routed.handoff is not None
+    return routed.handoff
+
+
+async def test_each_call_has_the_kind_of_what_it_leads_to() -> None:
     routed = await _routed(["two", "nope", "transfer_to_c", "one"])
-    assert [(one["id"], route.name) for one, route in routed.tools] == [("call_0", "two"), ("call_3", "one")]
-    assert routed.handoff.call == made("x", "x", "transfer_to_c")[2]
-    assert routed.handoff.edge is A.edges[1]
-    assert [one["id"] for one in routed.unknown] == ["call_1"]
-    assert routed.skipped == []
+    assert [call.kind for call in routed.calls] == ["tool", "unknown", "handoff", "tool"]
+    assert [(call.id, call.tool.name) for call in routed.tools] == [("call_0", "two"), ("call_3", "one")]
+    assert chosen(routed).call == made("x", "x", "transfer_to_c")[2]
+    assert chosen(routed).attempt.edge is A.edges[1]
+    assert [*routed.skipped] == []
 
 
 async def test_first_handoff_of_a_reply_is_taken() -> None:
     routed = await _routed(["transfer_to_c", "transfer_to_b", "transfer_to_c"])
-    assert routed.handoff.edge.agent_name == "C"
-    assert [(one.call["id"], one.edge.agent_name, one.answer) for one in routed.skipped] == [
+    assert chosen(routed).attempt.edge.agent_name == "C"
+    assert [(call.id, call.attempt.edge.agent_name, call.attempt.answer) for call in routed.skipped] == [
         ("call_1", "B", NOT_TAKEN),
         ("call_2", "C", NOT_TAKEN),
     ]
@@ -60,13 +68,13 @@ async def test_first_handoff_of_a_reply_is_taken() -> None:
 async def test_several_transfers_can_all_be_refused() -> None:
     routed = await _routed(["transfer_to_c", "one", "transfer_to_b"], "reject")
     assert routed.handoff is None
-    assert [one.call["id"] for one in routed.skipped] == ["call_0", "call_2"]
-    assert "Ask for exactly one" in routed.skipped[0].answer
+    assert [call.id for call in routed.skipped] == ["call_0", "call_2"]
+    assert "Ask for exactly one" in routed.skipped[0].attempt.answer
     assert len(routed.tools) == 1
 
 
 async def test_a_single_transfer_is_taken_under_either_policy() -> None:
-    assert (await _routed(["one", "transfer_to_b"], "reject")).handoff.edge.agent_name == "B"
+    assert chosen(await _routed(["one", "transfer_to_b"], "reject")).attempt.edge.agent_name == "B"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +94,7 @@ async def test_a_near_miss_is_never_routed(name: str) -> None:
     """Not by prefix, not by likeness."""
     routed = await _routed([name])
     assert routed.handoff is None
-    assert len(routed.unknown) == 1
+    assert [call.kind for call in routed.calls] == ["unknown"]
 
 
 async def test_a_call_without_a_name_is_unknown() -> None:
@@ -94,28 +102,32 @@ async def test_a_call_without_a_name_is_unknown() -> None:
         {"id": "a", "type": "function", "function": {"arguments": "{}"}},
         {"id": "b", "type": "function", "function": {"name": None, "arguments": "{}"}},
     ]
-    assert route(nameless, await offer_tools(A, CONTEXT), "first").unknown == nameless
+    routed = RoutedCalls.of(nameless, await offer_tools(A, CONTEXT))
+    assert [(call.name, call.kind) for call in routed.calls] == [("", "unknown"), ("", "unknown")]
 
 
 async def test_a_users_tool_with_the_prefix_is_a_tool() -> None:
     """Only what was declared as a handoff hands over."""
     agent = Agent("A", tools=[tool("transfer_to_x")])
-    routed = route(made("transfer_to_x"), await offer_tools(agent, CONTEXT), "first")
-    assert routed.handoff is None
-    assert [route.name for _, route in routed.tools] == ["transfer_to_x"]
+    routed = RoutedCalls.of(made("transfer_to_x"), await offer_tools(agent, CONTEXT))
+    assert [call.tool.name for call in routed.tools] == ["transfer_to_x"]
 
 
 _NAMES = st.lists(st.sampled_from(["one", "two", "transfer_to_b", "transfer_to_c", "nope"]), max_size=8)
 
 
 @given(_NAMES, st.sampled_from(["first", "reject"]))
-async def test_each_call_has_exactly_one_place_in_the_plan(names: list[str], multiple: Any) -> None:
+async def test_each_handoff_is_chosen_or_skipped(names: list[str], multiple: Any) -> None:
     routed = await _routed(names, multiple)
-    placed = [one["id"] for one, _ in routed.tools]
-    placed += [one["id"] for one in routed.unknown]
-    placed += [one.call["id"] for one in routed.skipped]
-    placed += [routed.handoff.call["id"]] if routed.handoff else []
-    assert sorted(placed) == sorted(one["id"] for one in made(*names))
+    placed = [*([routed.handoff] if routed.handoff else []), *routed.skipped]
+    assert placed == [call for call in routed.calls if call.kind == "handoff"]
+
+
+async def test_a_spec_of_the_callers_own_is_an_external_tool() -> None:
+    spec = tool("search").spec
+    routed = RoutedCalls.of(made("search"), await offer_tools(A, CONTEXT, external=[spec]))
+    assert [call.kind for call in routed.calls] == ["external"]
+    assert [one.call for one in routed.external] == made("search")
 
 
 # -- unknown_tool --

@@ -101,6 +101,11 @@ async def test_agent_tool_works_only_inside_a_run() -> None:
     assert "works only inside a run" in outcome.output
 
 
+@pytest.mark.parametrize(("arguments", "fits"), [('{"input": "Go"}', True), ('{"input": " "}', False)])
+def test_agent_tool_needs_a_task(arguments: str, fits: bool) -> None:
+    assert agent("B").as_tool().fits(arguments) is fits
+
+
 async def test_is_enabled_applies_to_an_agent_tool() -> None:
     off, closed = agent("off").as_tool(is_enabled=lambda ctx, who: False), agent("x").as_tool(scope="admin")
     made = agent("A", "Hello", tools=[off, closed])

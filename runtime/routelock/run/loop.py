@@ -37,7 +37,6 @@ from routelock.handlers.replies import has_reasoning
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, calls_of, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver, left_over
-from routelock.run.approval_gate import all_waiting
 from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, emit_now, own_reply
 from routelock.run.events import AgentUpdated, EmptyReply, HandoffFailed, Repaired, RunDone, RunEvent
 from routelock.run.frames import (
@@ -63,7 +62,8 @@ from routelock.run.model_call import (
 )
 from routelock.run.result import RunResult
 from routelock.run.run import Run
-from routelock.run.tool_calls import Answered, answer_calls, asked_for, failed_handoff
+from routelock.run.tool_batch import asked_for
+from routelock.run.tool_calls import RoutedCalls, answer_calls, failed_handoff
 from routelock.tools.invoke import NoTextError, to_text
 
 __all__ = ["finish", "loop", "run_events", "take_turn"]
@@ -162,12 +162,11 @@ async def _restore(run: Run) -> LeftOver:
 async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
     """Finish the turn that a resumed run stopped in."""
     if left.calls:
-        offered = (await offered_tools(run)).with_disabled()
-        answered = Answered()
-        async with aclosing(answer_calls(run, offered, left.calls, run_events, answered)) as events:
+        reply = RoutedCalls.of(left.calls, (await offered_tools(run)).with_disabled())
+        async with aclosing(answer_calls(run, reply, run_events)) as events:
             async for event in events:
                 yield event
-        _check_progress(run, answered)
+        _check_progress(run, reply)
     elif left.reply is not None:
         await _take_output(run, MessageDone(message=left.reply.message))
 
@@ -202,14 +201,14 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     if not (calls := calls_of(reply.message)):
         await _take_output(run, reply)
         return
-    answered = Answered()
-    answering = answer_calls(run, call.offered, calls, run_events, answered)
+    routed = RoutedCalls.of(calls, call.offered)
+    answering = answer_calls(run, routed, run_events)
     try:
         async for done in answering:
             yield done
     finally:
         await answering.aclose()
-    _check_progress(run, answered)
+    _check_progress(run, routed)
 
 
 def _is_output(run: Run) -> bool:
@@ -455,40 +454,35 @@ async def _add_output(run: Run, output: object) -> None:
             await run.store.close(run)
 
 
-def _check_progress(run: Run, turn: Answered) -> None:
+def _check_progress(run: Run, reply: RoutedCalls) -> None:
     """End the run if it has to wait for the caller or makes no progress.
 
     The transcript is complete at this point.
 
     Args:
         run: the run.
-        turn: the answered calls of the reply.
+        reply: the answered calls of the reply.
 
     Raises:
         ModelBehaviorError: the model made nothing but mistakes for too many turns.
         HandoffError: a handoff failed, and ``raise_on`` names that.
         LimitExceeded: the model requested too many handoffs, or makes no progress.
     """
-    planned, transfer = turn.routed, turn.handoff
-    assert planned is not None
-    if planned.waiting or run.sub_runs.waiting or run.calls.interruptions:
-        run.calls.interruptions = all_waiting(run, planned)
-    if turn.raised is not None:
-        raise turn.raised
-    if planned.external or planned.waiting or run.sub_runs.waiting:
-        run.calls.pending = tuple(detached(call) for call in planned.external)
+    if reply.external or reply.waiting or run.sub_runs.waiting:
+        run.calls.pending = tuple(detached(each.call) for each in reply.external)
         run.ending.stop_reason = "requires_action"
         return
+    transfer = None if reply.handoff is None else reply.handoff.attempt
     if transfer is not None and transfer.error is not None:
         _check_failed_transfer(run, transfer)
     handed_over = transfer is not None and transfer.target is not None
-    run.progress.mistakes = run.progress.mistakes + 1 if turn.only_mistakes and not handed_over else 0
+    run.progress.mistakes = run.progress.mistakes + 1 if reply.only_mistakes and not handed_over else 0
     if run.progress.mistakes >= run.config.max_mistakes:
         raise ModelBehaviorError(
             f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
             f"row. The last one: {_last_mistake(run)}"
         )
-    if (planned.tools or planned.declined or planned.unavailable) and run.config.detect_loops:
+    if (reply.tools or reply.refused) and run.config.detect_loops:
         _check_repetition(run)
 
 

@@ -1,4 +1,4 @@
-"""The tools that a model is offered in a turn, and what each of its calls leads to.
+"""What each call of a model leads to.
 
 Routing is a lookup of the call's name among exactly what was offered in that very turn. Text is never
 searched for markers, and a name that was not offered is answered, never guessed.
@@ -7,36 +7,24 @@ searched for markers, and a name that was not offered is answered, never guessed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, Literal
+
+from anyio import CancelScope
 
 from routelock._text import clip
 from routelock.agents.agent import Agent
-from routelock.agents.offer import External, OfferedTools
+from routelock.agents.offer import OfferedTools, Route
+from routelock.errors import RoutelockError
 from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import ToolCall
 from routelock.run.handler_selection import load
 from routelock.run.handoff_attempt import HandoffAttempt
-from routelock.tools.approvals import Interruption
-from routelock.tools.tool import Tool
+from routelock.tools.tool import Tool, ToolOutcome
 
-__all__ = [
-    "MOST_CALLS",
-    "NOT_TAKEN",
-    "RoutedCalls",
-    "edge_for",
-    "route",
-    "unknown_tool",
-]
+__all__ = ["Result", "RoutedCall", "edge_for", "unknown_tool"]
 
-
-MOST_CALLS = 1000
-"""The number of calls of one reply that are looked at; a model that makes more is broken or hostile."""
-
-NOT_TAKEN = "Multiple handoffs detected, ignoring this one."
-
-_REFUSED = "Several transfers were asked for at once, so none was made. Ask for exactly one."
 
 _LONGEST_LIST = 400
 
@@ -46,64 +34,68 @@ _EXPLAINED = 5
 
 
 @dataclass(slots=True)
-class RoutedCalls:
-    """The calls of a reply, sorted by what they lead to; each list is in the order of the calls."""
+class Result:
+    """What answers a call."""
 
-    tools: list[tuple[ToolCall, Tool]] = field(default_factory=lambda: [])
-    handoffs: list[HandoffAttempt] = field(default_factory=lambda: [])
-    """Those to a known target, chosen or not."""
-    unknown: list[ToolCall] = field(default_factory=lambda: [])
-    external: list[ToolCall] = field(default_factory=lambda: [])
-    """Calls of the caller's own tools; the run ends with them, and the caller answers them."""
-    handoff: HandoffAttempt | None = None
-    """The handoff that is chosen: the turn tries it."""
-    skipped: list[HandoffAttempt] = field(default_factory=lambda: [])
-    """Handoffs that are answered and not tried."""
-    unknown_targets: list[HandoffAttempt] = field(default_factory=lambda: [])
-    """Handoffs by tools to a target that the run does not have; another handoff may still be tried."""
-    declined: list[HandoffAttempt] = field(default_factory=lambda: [])
-    """Handoffs that were not approved."""
-    unavailable: list[HandoffAttempt] = field(default_factory=lambda: [])
-    """Handoffs that the model was offered and that are disabled by now."""
-    waiting: list[Interruption] = field(default_factory=lambda: [])
-    """Calls that wait for approval; they have no result yet."""
+    text: str
+    error: str | None = None
+    is_mistake: bool = False
+    """Whether it is the model's mistake, not the tool's."""
+    problem: Literal["unknown_tool", "bad_arguments", "tool", "handoff"] | None = None
+    """The kind of problem to note on the run's result."""
+    exception: BaseException | None = None
+    media: Sequence[Mapping[str, Any]] = ()
+    stop: RoutelockError | None = None
+    """The error that ends the run once everything is recorded."""
 
-    def choose(self, multiple: Literal["first", "reject"]) -> None:
-        """Choose the handoff that the turn tries, see ``RunConfig.multiple_handoffs``."""
-        if len(self.handoffs) > 1 and multiple == "reject":
-            self.handoff, self.skipped, why = None, [*self.handoffs], _REFUSED
-        elif self.handoffs:
-            self.handoff, self.skipped, why = self.handoffs[0], self.handoffs[1:], NOT_TAKEN
+
+@dataclass(slots=True, eq=False)
+class RoutedCall:
+    """One call of a reply, from its route to its result.
+
+    A call is held until it is approved, or free; a free call of a tool runs and has an outcome. What answers
+    it is its result.
+    """
+
+    call: ToolCall
+    route: InitVar[Route | None]
+    is_held: bool = False
+    """Whether the call waits for approval: it has no result then."""
+    is_skipped: bool = False
+    """Whether another call ended the run before this one could start."""
+    scope: CancelScope | None = None
+    """Set while the call is running beside others."""
+    outcome: ToolOutcome | None = None
+    result: Result | None = None
+    asks_handoff: bool = False
+    """Whether there is a handoff for the turn to decide."""
+    attempt: HandoffAttempt = field(init=False)
+    """The handoff that the model or the tool asks for; not set unless ``asks_handoff``."""
+    tool: Tool = field(init=False)
+    """What a call of kind ``"tool"`` runs; not set for others."""
+    kind: Literal["tool", "handoff", "external", "unknown"] = field(init=False)
+    id: str = field(init=False)
+    name: str = field(init=False)
+    arguments: str = field(init=False)
+
+    def __post_init__(self, route: Route | None) -> None:
+        self.id, function = self.call["id"], self.call["function"]
+        self.name, self.arguments = function.get("name") or "", function.get("arguments") or ""
+        if isinstance(route, Tool):
+            self.kind, self.tool = "tool", route
+        elif isinstance(route, Handoff):
+            self.kind = "handoff"
+            self.ask_handoff(route)
         else:
-            return
-        for attempt in self.skipped:
-            attempt.skip(why)
+            self.kind = "unknown" if route is None else "external"
 
-    def skip_handoff(self, why: str) -> None:
-        """Do not try the chosen handoff after all."""
-        if self.handoff is not None:
-            self.handoff.skip(why)
-            self.skipped.insert(0, self.handoff)
-            self.handoff = None
+    def ask_handoff(self, edge: Handoff, request: HandoffRequest | None = None) -> None:
+        """Ask for a handoff: by the model, or by the tool that has run and returned a request."""
+        self.attempt, self.asks_handoff = HandoffAttempt(self.call, edge, request), True
 
-
-def route(
-    calls: Sequence[ToolCall], offered: OfferedTools, multiple: Literal["first", "reject"]
-) -> RoutedCalls:
-    """Sort the calls of a reply by what they lead to; see ``RunConfig.multiple_handoffs``."""
-    routed = RoutedCalls()
-    for call in calls:
-        match offered.routes.get(call["function"].get("name") or ""):
-            case Handoff() as edge:
-                routed.handoffs.append(HandoffAttempt(call, edge))
-            case Tool() as tool:
-                routed.tools.append((call, tool))
-            case External():
-                routed.external.append(call)
-            case None:
-                routed.unknown.append(call)
-    routed.choose(multiple)
-    return routed
+    def refuse(self, text: str, error: str = "declined") -> None:
+        """Answer the call instead of making it."""
+        self.result = Result(text, error, is_mistake=error != "declined")
 
 
 def unknown_tool(name: str, offered: OfferedTools, earlier: int = 0) -> str:
@@ -151,24 +143,17 @@ def edge_for(agent: Agent[Any], graph: Mapping[str, Agent[Any]], request: Handof
     edge = _edge_to_capable(agent, request) if by_capability else _edge_to(agent, graph, request.to_agent)
     if edge is None:
         return None
-    own: dict[str, Any] = {
-        name: value
-        for name, value in (
-            ("timeout", request.timeout),
-            ("payload", request.payload),
-            ("capabilities_required", _all_required(edge, request)),
-        )
-        if value is not None
+    more = [name for name in request.capabilities_required if name not in edge.capabilities_required]
+    options = {
+        "timeout": request.timeout,
+        "payload": request.payload,
+        # a tool cannot require less than the handoff declares
+        "capabilities_required": (*edge.capabilities_required, *more) if more else None,
     }
+    own: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if not request.preserve_context and edge.preserve_context:
         own |= {"preserve_context": False, "input_filter": None}
     return replace(edge, **own) if own else edge
-
-
-def _all_required(edge: Handoff, request: HandoffRequest) -> Sequence[str] | None:
-    """Return the capabilities of both: a tool cannot require less than the handoff declares."""
-    more = [name for name in request.capabilities_required if name not in edge.capabilities_required]
-    return (*edge.capabilities_required, *more) if more else None
 
 
 def _edge_to_capable(agent: Agent[Any], request: HandoffRequest) -> Handoff:
@@ -182,15 +167,17 @@ def _edge_to_capable(agent: Agent[Any], request: HandoffRequest) -> Handoff:
 
 
 def _edge_to(agent: Agent[Any], graph: Mapping[str, Agent[Any]], target: Any) -> Handoff | None:
+    def leads(end: Any, name: str) -> bool:
+        if isinstance(target, str):
+            return target == name
+        return target is (graph.get(end) if isinstance(end, str) else end)
+
     for edge in agent.edges:
-        end = graph.get(edge.target) if isinstance(edge.target, str) else edge.target
-        if target == edge.agent_name if isinstance(target, str) else target is end:
+        if leads(edge.target, edge.agent_name):
             return edge
     for edge in agent.edges:  # one of several targets: the declared options hold, and only this one is asked
         for one in edge.others:
-            name = one if isinstance(one, str) else one.name
-            end = graph.get(one) if isinstance(one, str) else one
-            if target == name if isinstance(target, str) else target is end:
+            if leads(one, one if isinstance(one, str) else one.name):
                 return replace(edge, target=one, others=(), agent_name="")
     if not isinstance(target, str):
         return Handoff(target=target)

@@ -29,16 +29,17 @@ from routelock.errors import (
     ToolTimeout,
 )
 from routelock.handlers.events import HandlerEvent
-from routelock.history.messages import ToolCall, text_of
+from routelock.history.messages import text_of
 from routelock.run.config import RunConfig
 from routelock.run.events import NestedEvent, RunEvent
 from routelock.run.executor import Call, Executor, Outcome
 from routelock.run.frames import failure_of
+from routelock.run.routing import RoutedCall
 from routelock.run.run import Run
 from routelock.run.start import start, with_trace
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.invoke import refusal_text
-from routelock.tools.tool import Tool, ToolOutcome, outcome_of
+from routelock.tools.tool import ToolOutcome, outcome_of
 
 if TYPE_CHECKING:
     from routelock.state.document import RunDocument
@@ -59,35 +60,31 @@ class GraceOver(Exception):
     """A sub-run is cut off, because another call of the reply ended the run."""
 
 
-@dataclass(slots=True, eq=False)
 class SubRun:
-    """A call of an agent as a tool, and the run that answers it."""
+    """The run that answers a call of an agent as a tool."""
 
-    outer: Run
-    call: ToolCall
-    tool: Tool
-    agent_call: AgentCall
-    input: str = ""
-    """Input of the agent, read from the arguments of the call."""
-    inner: Run | None = None
-    """The run that answers the call; None if it cannot be started."""
-    error: Exception | None = None
-    """Why it cannot be started."""
-    outcome: ToolOutcome | None = None
-    """Result of the call, once there is one."""
-    seconds: float | None = None
-    """Time limit if the outer run is streamed and another call ended it; None for no limit."""
+    __slots__ = ("agent_call", "call", "error", "inner", "input", "outcome", "outer", "seconds")
 
-    def read_input(self) -> bool:
-        """Read the input from the arguments of the call; return whether it is valid."""
+    def __init__(self, outer: Run, call: RoutedCall, agent_call: AgentCall) -> None:
+        self.outer = outer
+        self.call = call
+        self.agent_call = agent_call
+        self.inner: Run | None = None
+        """The run that answers the call; None if it cannot be started."""
+        self.error: Exception | None = None
+        """Why it cannot be started."""
+        self.outcome: ToolOutcome | None = None
+        """The outcome of the call, once there is one."""
+        self.seconds: float | None = None
+        """Time limit if the outer run is streamed and another call ended it; None for no limit."""
+        self.input = ""
         try:
-            self.input = self.agent_call.read(self.call["function"].get("arguments") or "")
+            self.input = agent_call.read(call.arguments)
         except ModelBehaviorError as error:
-            text = refusal_text(self.tool.name, error)
+            text = refusal_text(call.tool.name, error)
             self.outcome = ToolOutcome(text, error="arguments", exception=error)
         except Exception as error:  # a validator of the app raised
             self.error = error
-        return self.outcome is None and self.error is None
 
     def prepare(self, share: int | None) -> None:
         """Create the inner run, or restore it if the outer run was resumed.
@@ -98,13 +95,13 @@ class SubRun:
         Raises:
             ConfigError: its stored state does not match the agents of today.
         """
-        run, name = self.outer, self.tool.name
-        stored = run.sub_runs.to_resume.get(self.call["id"])
+        run, most = self.outer, self.agent_call.max_turns
+        stored = run.sub_runs.to_resume.get(self.call.id)
         if share == 0 and stored is None:  # a stored run may only have to make a call that was approved
             turns = run.budget.max_turns or 0
             self.error = MaxTurnsExceeded(
-                f"Of the max_turns ({turns}) of the run, none is left for tool {name!r}: the last one is for "
-                f"its caller. Raise {run.budget.set_by('turns', turns, 'max_turns')} of the run."
+                f"Of the max_turns ({turns}) of the run, none is left for tool {self.call.name!r}: the last "
+                f"one is for its caller. Raise {run.budget.set_by('turns', turns, 'max_turns')} of the run."
             )
             return
         if run.sub_runs.depth >= _DEEPEST:
@@ -112,16 +109,14 @@ class SubRun:
                 f"Agents that call agents as tools are nested {_DEEPEST} deep already, which is the limit."
             )
             return
-        most = self.agent_call.max_turns
         if share is not None:
             share += 0 if stored is None else stored.turn + stored.sub_run_turns
             most = share if most is None else min(most, share)
-        if stored is not None:
-            self.inner = _restore_inner(self, most, stored)
-            return
         try:
-            self.inner = _start_inner(self, most)
+            self.inner = _inner_run(self, most, stored)
         except ConfigError as error:
+            if stored is not None:
+                raise
             self.error = error
 
     async def carry_out(self, context: ToolContext[Any], events: Events) -> AsyncGenerator[NestedEvent]:
@@ -136,13 +131,15 @@ class SubRun:
         if self.outcome is not None:
             return
         try:
-            inner = self._ready()
-            async with aclosing(self._within_grace(_events_of(inner, self.tool, events))) as happening:
+            if self.inner is None:
+                assert self.error is not None
+                raise self.error
+            async with aclosing(self._events(self.inner, events)) as happening:
                 async for event in happening:
                     if self.outer.stream:
                         yield self._wrap(event)
-            if inner.ending.stop_reason != "requires_action":
-                self.outcome = await self._outcome_of(inner)
+            if self.inner.ending.stop_reason != "requires_action":
+                self.outcome = await self._outcome_of(self.inner)
         except (AssertionError, GraceOver):  # a failed assertion of a test is not a result
             raise
         except Exception as error:
@@ -154,28 +151,25 @@ class SubRun:
             cancelled.__cause__ = error
             self.outcome = await self._failed(context, cancelled)
 
-    def _within_grace(self, events: AsyncGenerator[RunEvent]) -> AsyncGenerator[RunEvent]:
+    def _events(self, inner: Run, run_events: Events) -> AsyncGenerator[RunEvent]:
+        """Return the events of the inner run, within the ``timeout`` of its tool and the grace period."""
+        tool, events = self.call.tool, run_events(inner)
+        if tool.timeout is not None:
+            late = ToolTimeout(f"Tool {tool.name!r} timed out after {tool.timeout:g}s.")
+            events = in_time(events, tool.timeout, late)
         return events if self.seconds is None else in_time(events, self.seconds, GraceOver())
 
-    def _ready(self) -> Run:
-        if self.inner is None:
-            assert self.error is not None
-            raise self.error
-        return self.inner
-
     def _wrap(self, event: RunEvent) -> NestedEvent:
-        name, call_id = self.outer.frame.agent.name, self.call["id"]
-        if isinstance(event, NestedEvent):
-            return NestedEvent(
-                path=(name, *event.path), call_ids=(call_id, *event.call_ids), event=event.event
-            )
-        return NestedEvent(path=(name, self.agent_call.agent.name), call_ids=(call_id,), event=event)
+        if not isinstance(event, NestedEvent):
+            event = NestedEvent(path=(self.agent_call.agent.name,), call_ids=(), event=event)
+        path, call_ids = (self.outer.frame.agent.name, *event.path), (self.call.id, *event.call_ids)
+        return NestedEvent(path=path, call_ids=call_ids, event=event.event)
 
     async def _outcome_of(self, inner: Run) -> ToolOutcome:
         output: Any = inner.ending.final_output
         if self.agent_call.output is not None:
             output = await resolve(self.agent_call.output(inner.result()))
-        return outcome_of(output, self.tool.max_result)
+        return outcome_of(output, self.call.tool.max_result)
 
     async def _failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
         """Return the result of a failed sub-run, as the tool's ``on_error`` says.
@@ -184,11 +178,12 @@ class SubRun:
         """
         if isinstance(error, ToolTimeout) and self.inner is not None:
             error.result = self.inner.result()
-        outcome = await self.tool.failed(context, error)
-        if self.tool.on_error != "report" or self.inner is None:
+        tool = self.call.tool
+        outcome = await tool.failed(context, error)
+        if tool.on_error != "report" or self.inner is None or isinstance(error, InputGuardrailTripped):
             return outcome
-        if isinstance(error, GuardrailTripped):  # a text that a guardrail stopped must not be reported
-            return _without_quote(outcome, self.tool, error)
+        if isinstance(error, GuardrailTripped):  # that of an output may quote what it stopped
+            return replace(outcome, output=f"Tool {tool.name!r} failed: {failure_of(error)}.")
         texts = [text_of(item.message) for item in self.inner.transcript.items if item.kind == "model"]
         last = next(filter(None, reversed(texts)), "")
         if not last:
@@ -197,100 +192,78 @@ class SubRun:
         return replace(outcome, output=outcome.output + so_far)
 
 
-def _without_quote(outcome: ToolOutcome, tool: Tool, error: GuardrailTripped) -> ToolOutcome:
-    """Leave out a guardrail's report, which may quote what it stopped; that of an input stays."""
-    if isinstance(error, InputGuardrailTripped):
-        return outcome
-    return replace(outcome, output=f"Tool {tool.name!r} failed: {failure_of(error)}.")
-
-
-def prepare_sub_runs(run: Run, calls: Sequence[tuple[ToolCall, Tool, AgentCall]]) -> list[SubRun]:
+def prepare_sub_runs(run: Run, calls: Sequence[RoutedCall]) -> dict[str, SubRun]:
     """Prepare the calls of agents in one reply, so that they can be answered in any order.
 
     They share the turns that the run has left evenly, and one turn is reserved for the calling agent. If the
     first to start took all turns, the result would depend on the scheduler.
+
+    Returns:
+        the sub-runs by call id.
     """
-    sub_runs = [SubRun(run, call, tool, agent_call) for call, tool, agent_call in calls]
-    ready = [one for one in sub_runs if one.read_input()]
-    for one, share in zip(ready, _shares(run, len(ready)), strict=True):
-        one.prepare(share)
+    sub_runs = {
+        call.id: SubRun(run, call, agent_call)
+        for call in calls
+        if isinstance(agent_call := call.tool.on_invoke_tool, AgentCall)
+    }
+    ready = [one for one in sub_runs.values() if one.outcome is None and one.error is None]
+    for place, one in enumerate(ready):
+        one.prepare(_share(run, place, len(ready)))
         if one.inner is not None:
-            run.sub_runs.active[one.call["id"]] = one.inner
-            run.budget.inner[one.call["id"]] = one.inner.budget
+            run.sub_runs.active[one.call.id] = one.inner
+            run.budget.inner[one.call.id] = one.inner.budget
     return sub_runs
 
 
-def _shares(run: Run, count: int) -> list[int | None]:
-    """Return the number of turns for each of so many sub-runs."""
+def _share(run: Run, place: int, count: int) -> int | None:
+    """Return the number of turns for one of so many sub-runs; None for no limit."""
     if run.budget.max_turns is None:
-        return [None] * count
+        return None
     left = max(0, run.budget.max_turns - run.turn - run.budget.sub_run_turns - 1)
-    return [left // count + (place < left % count) for place in range(count)]
+    return left // count + (place < left % count)
 
 
-def _start_inner(one: SubRun, max_turns: int | None) -> Run:
-    outer, agent = one.outer, one.agent_call.agent
-    config = _inner_config(one)
-    inner = start(agent, one.input, outer.context, max_turns, outer.hooks, config, stream=outer.stream)
-    inner.memory.shared = outer.memory.shared
-    return _connect(inner, one)
+def _inner_run(one: SubRun, max_turns: int | None, stored: RunDocument | None) -> Run:
+    """Start or restore an inner run, and give it its place, approvals, budget and trace."""
+    outer, agent, config = one.outer, one.agent_call.agent, _inner_config(one)
+    path = (*outer.sub_runs.path, one.call.id)
+    if stored is None:
+        inner = start(agent, one.input, outer.context, max_turns, outer.hooks, config, stream=outer.stream)
+        inner.memory.shared = outer.memory.shared
+    else:
+        from routelock.state.resume import restore_sub_run  # noqa: PLC0415 - only resumed runs need it
 
-
-def _restore_inner(one: SubRun, max_turns: int | None, stored: RunDocument) -> Run:
-    from routelock.state.resume import restore_sub_run  # noqa: PLC0415 - only resumed runs need it
-
-    outer, agent = one.outer, one.agent_call.agent
-    inner = with_trace(restore_sub_run(outer, agent, stored, max_turns, _inner_config(one)))
-    path = (*outer.sub_runs.path, one.call["id"])
-    earlier = outer.calls.interruptions
-    inner.calls.interruptions = tuple(each for each in earlier if each.path[: len(path)] == path)
-    return _connect(inner, one)
-
-
-def _connect(inner: Run, one: SubRun) -> Run:
-    """Connect an inner run with its outer run: its place, approvals, budget and trace."""
-    outer = one.outer
-    path = (*outer.sub_runs.path, one.call["id"])
+        inner = with_trace(restore_sub_run(outer, agent, stored, max_turns, config))
+        earlier = outer.calls.interruptions
+        inner.calls.interruptions = tuple(each for each in earlier if each.path[: len(path)] == path)
     inner.sub_runs.depth, inner.sub_runs.path = outer.sub_runs.depth + 1, path
     inner.sub_runs.outermost_id = outer.sub_runs.outermost_id or outer.run_id
     inner.calls.decisions, inner.budget.outer = outer.calls.decisions, outer.budget
     if inner.recorder is not None and outer.recorder is not None:
-        inner.recorder.set_outer(outer.recorder, one.call["id"])
+        inner.recorder.set_outer(outer.recorder, one.call.id)
     return inner
 
 
 def _inner_config(one: SubRun) -> RunConfig:
-    run, key = one.outer, step_key(one.outer, one.tool, one.call)
+    run, key = one.outer, step_key(one.outer, one.call)
+    config, executor = run.config, run.config.executor
     return replace(
-        run.config,
+        config,
         handler=None,
         external_tools=(),
         input_guardrails=(),
         output_guardrails=(),
         on_limit="raise",  # at a limit, an agent has no answer
         timeout=None,  # the timeout of the outer run holds
-        limits=None if run.config.limits is None else run.config.limits.for_sub_run(),
-        executor=None
-        if (executor := run.config.executor) is None
-        else _OuterSteps(executor, run.run_id, key),
+        limits=None if config.limits is None else config.limits.for_sub_run(),
+        executor=None if executor is None else _OuterSteps(executor, run.run_id, key),
         run_id=f"{run.run_id}/{key}",
     )
 
 
-def step_key(run: Run, tool: Tool, call: ToolCall) -> str:
+def step_key(run: Run, call: RoutedCall) -> str:
     """Return the key of a tool's step: unique in the run, and the same at each replay."""
-    return f"t{run.turn}.tool.{tool.name}.{call['id']}"
-
-
-async def _events_of(inner: Run, tool: Tool, run_events: Events) -> AsyncGenerator[RunEvent]:
-    """Carry out an inner run within the ``timeout`` of its tool, and yield its events."""
-    events = run_events(inner)
-    if tool.timeout is not None:
-        late = ToolTimeout(f"Tool {tool.name!r} timed out after {tool.timeout:g}s.")
-        events = in_time(events, tool.timeout, late)
-    async with aclosing(events):
-        async for event in events:
-            yield event
+    return f"t{run.turn}.tool.{call.name}.{call.id}"
 
 
 @dataclass(frozen=True, slots=True)

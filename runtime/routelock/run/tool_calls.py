@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+import json
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from functools import partial
-from operator import attrgetter
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
 
-from routelock._callables import is_error
-from routelock.agents.offer import OfferedTools
-from routelock.errors import (
-    ConfigError,
-    HandoffError,
-    ModelBehaviorError,
-    RoutelockError,
-    ToolError,
-    ToolGuardrailTripped,
-    ToolTimeout,
-)
+from routelock._callables import MaybeAwaitable, is_error
+from routelock._concurrency import Question, ask_all
+from routelock._text import clip
+from routelock.agents.offer import OfferedTools, enabled_of
+from routelock.errors import ConfigError, HandoffError, RoutelockError
 from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.handoff import Handoff
 from routelock.history.content import with_media
 from routelock.history.messages import Message, ToolCall
-from routelock.run.approval_gate import all_waiting, hold_tools, hold_transfer, route_turn
 from routelock.run.events import (
     ApprovalRequested,
     HandoffFailed,
@@ -36,160 +28,167 @@ from routelock.run.events import (
 )
 from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.handoff_attempt import HandoffAttempt, HandoffRefused
-from routelock.run.routing import RoutedCalls, edge_for, unknown_tool
+from routelock.run.routing import Result, RoutedCall, edge_for, unknown_tool
 from routelock.run.run import Run
 from routelock.run.subrun import Events
-from routelock.run.tool_batch import run_tools
+from routelock.run.tool_batch import ToolBatch, asked_for, context_of, take_outcome
 from routelock.run.transfer import put_on_record, take_over
 from routelock.run.transfer_request import begin_attempt, cut_short, try_handoff
-from routelock.tools.tool import NOT_RUN, Tool, ToolOutcome
+from routelock.tools.agent_tool import AgentCall
+from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
+from routelock.tools.tool import NOT_RUN
 
-__all__ = ["Answered", "answer_calls", "asked_for", "failed_handoff"]
+__all__ = ["MOST_CALLS", "NOT_TAKEN", "RoutedCalls", "answer_calls", "failed_handoff"]
 
+MOST_CALLS = 1000
+"""The number of calls of one reply that are looked at; a model that makes more is broken or hostile."""
+
+_TOO_MANY = (
+    "This call was not made: the reply made {count:,} calls at once, and only the first {most:,} were "
+    "considered. Make fewer calls at a time."
+)
+
+_LOST = (
+    "The agent behind {name!r} had started this call and is not available any more. Its finished work is "
+    "kept, and the rest was not done. Check what was done before you go on."
+)
+
+_NOT_AVAILABLE = "Tool {name!r} is not available now, so this call was not made."
+
+_NO_TRANSFER = "The transfer to {name!r} is not available now, so it was not made."
+
+_BY_A_TOOL = (
+    "The transfer needs an approval, and a tool cannot wait for one: call {name} instead, which can wait."
+)
+
+NOT_TAKEN = "Multiple handoffs detected, ignoring this one."
+
+_REFUSED = "Several transfers were asked for at once, so none was made. Ask for exactly one."
 
 _DOOMED = "A call beside it stops the agent, so nothing was handed over."
 
-
 _WAITS = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
-
 
 _WAITS_FOR_APPROVAL = (
     "A call beside it waits for approval, so nothing was handed over. Ask again if it is still needed."
 )
 
 
-_UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before that was made."
+@dataclass(slots=True, eq=False)
+class RoutedCalls:
+    """The calls of one reply in their order, and the handoff that is chosen among them."""
 
+    offered: OfferedTools
+    calls: list[RoutedCall] = field(default_factory=lambda: [])
+    tools: list[RoutedCall] = field(default_factory=lambda: [])
+    external: list[RoutedCall] = field(default_factory=lambda: [])
+    """Calls of the caller's own tools; the run ends with them, and the caller answers them."""
+    waiting: list[Interruption] = field(default_factory=lambda: [])
+    """The calls that wait for approval."""
+    handoff: RoutedCall | None = None
+    """The call with the handoff that the turn tries."""
+    skipped: Sequence[RoutedCall] = ()
+    """The handoffs that are answered and not tried."""
+    refused: Sequence[RoutedCall] = ()
+    """The chosen handoff, if it was not approved or is disabled by now."""
+    unknown_targets: list[RoutedCall] = field(default_factory=lambda: [])
+    """Handoffs by tools to a target that the run does not have; another handoff may still be tried."""
 
-@dataclass(slots=True)
-class _Result:
-    text: str
-    kind: Literal["tool", "handoff"] = "tool"
-    error: str | None = None
-    mistake: bool = False
-    """Whether it is the model's mistake, not the tool's."""
-    problem: Literal["unknown_tool", "bad_arguments", "tool", "handoff"] | None = None
-    """The kind of problem to note on the run's result."""
-    exception: BaseException | None = None
-    media: Sequence[Mapping[str, Any]] = ()
-    request: HandoffRequest | None = None
-    """The handoff that the tool asks for, until it is decided."""
-    stop: RoutelockError | None = None
-    """The error that ends the run once everything is recorded."""
+    @classmethod
+    def of(cls, calls: Sequence[ToolCall], offered: OfferedTools) -> RoutedCalls:
+        """Route the calls of a reply by their names; those beyond `MOST_CALLS` lead nowhere."""
+        reply = cls(offered)
+        for place, each in enumerate(calls):
+            name = each["function"].get("name") or ""
+            call = RoutedCall(each, offered.routes.get(name) if place < MOST_CALLS else None)
+            reply.calls.append(call)
+            if call.kind == "tool":
+                reply.tools.append(call)
+            elif call.kind == "external":
+                reply.external.append(call)
+        return reply
 
-
-_is_mistake = attrgetter("mistake")
-
-
-class _Results:
-    """The results of the calls of one turn; they are recorded in call order, however the turn ends."""
-
-    def __init__(self, run: Run, calls: Sequence[ToolCall]) -> None:
-        self.run = run
-        self.calls = calls
-        self.by_id: dict[str, _Result] = {}
-        self.asked = False
-        """Whether a tool asked for a handoff."""
-        self.raised: RoutelockError | None = None
-        """The first error, in call order, that ends the run."""
-
-    def give(self, call: ToolCall, result: _Result) -> None:
-        self.by_id[call["id"]] = result
-
-    def refuse(self, call: ToolCall, text: str, error: str = "declined") -> None:
-        self.give(call, _Result(text, error=error, mistake=error != "declined"))
-
-    def not_available(self, call: ToolCall, text: str) -> None:
-        self.give(call, _Result(text, error="not_available", problem="tool"))
-
-    def record(self) -> None:
-        """Append the results to the transcript; a missing one is filled in when the transcript is read.
-
-        Problems are noted here and not when they happen: the run's result must not depend on the scheduler.
-        """
+    @property
+    def stop(self) -> RoutelockError | None:
+        """The first error, in call order, with which a call ends the run."""
         for call in self.calls:
-            if (result := self.by_id.get(call["id"])) is not None:
-                content = with_media(result.text, result.media) if result.media else result.text
-                message: Message = {"role": "tool", "tool_call_id": call["id"], "content": content}
-                self.run.add(result.kind, message)
-                self.raised = self.raised or result.stop
-                if result.problem is not None:
-                    self.run.problem(result.problem, result.text, call_id=call["id"], error=result.exception)
+            if call.result is not None and call.result.stop is not None:
+                return call.result.stop
+        return None
 
-    def end_run(self) -> bool:
-        """Whether one of the results ends the run."""
-        return any(result.stop for result in self.by_id.values())
-
+    @property
     def only_mistakes(self) -> bool:
-        return bool(self.by_id) and all(map(_is_mistake, self.by_id.values()))
+        """Whether every call that has a result was a mistake of the model."""
+        results = [call.result for call in self.calls if call.result is not None]
+        return bool(results) and all(result.is_mistake for result in results)
+
+    def choose(self, multiple: Literal["first", "reject"]) -> None:
+        """Choose the handoff that the turn tries, see ``RunConfig.multiple_handoffs``."""
+        handoffs = [call for call in self.calls if call.asks_handoff and call not in self.unknown_targets]
+        several = len(handoffs) > 1 and multiple == "reject"
+        if handoffs:
+            self.handoff, self.skipped = (None, handoffs) if several else (handoffs[0], handoffs[1:])
+        for call in self.skipped:
+            call.attempt.skip(_REFUSED if several else NOT_TAKEN)
+
+    def skip_handoff(self, call: RoutedCall, why: str) -> None:
+        """Do not try the chosen handoff after all."""
+        call.attempt.skip(why)
+        self.skipped, self.handoff = (call, *self.skipped), None
+
+    def refuse_handoff(self, call: RoutedCall, why: str, error: str) -> None:
+        """Answer the chosen handoff, which was not approved or is disabled by now."""
+        call.attempt.skip(why)
+        call.result = Result(why, error, problem=None if error == "declined" else "handoff")
+        self.refused, self.handoff = (call,), None
 
 
-@dataclass(slots=True)
-class Answered:
-    """The outcome of the calls of a reply, for the loop; filled in while they are answered."""
-
-    routed: RoutedCalls | None = None
-    handoff: HandoffAttempt | None = None
-    """The handoff that was tried."""
-    raised: RoutelockError | None = None
-    """The error with which a call ends the run."""
-    only_mistakes: bool = False
-    """Whether every call was a mistake of the model."""
-
-
-async def answer_calls(
-    run: Run, offered: OfferedTools, calls: Sequence[ToolCall], events: Events, answered: Answered
-) -> AsyncGenerator[RunEvent]:
+async def answer_calls(run: Run, reply: RoutedCalls, events: Events) -> AsyncGenerator[RunEvent]:
     """Answer a reply's calls: tools first and at the same time, then the first handoff. Yield the events.
 
     Args:
         run: the run.
-        offered: the tools that the model was offered.
-        calls: the calls of the reply.
+        reply: the calls of the reply; their results are filled in.
         events: runs the agents that are called as tools.
-        answered: the outcome; filled in.
 
     Raises:
         HandoffFilterError: an input filter or a history mapper failed.
+        RoutelockError: a call ends the run; all are answered.
     """
-    results = _Results(run, calls)
-    routed = route_turn(run, calls, offered, results.refuse)
-    answered.routed = routed
+    _answer_at_once(run, reply)
+    reply.choose(run.config.multiple_handoffs)
     try:
-        _answer_unknown(run, routed, results, offered)
-        free = await _free_tools(run, routed, results)
-        for call, _ in free:
-            yield _called(run, call)
-        async with aclosing(run_tools(run, free, partial(_take_outcome, run, results), events)) as happening:
-            async for event in happening:
-                yield event
-        _note_results(run, routed, results)
-        await _choose_handoff(run, routed, calls, results)
-        for each in _outcomes(run, routed, calls, results):
+        _answer_unknown(run, reply)
+        if free := await _free_tools(run, reply):
+            name = run.frame.agent.name
+            for call in free:
+                yield ToolCalled(agent=name, call_id=call.id, name=call.name, arguments=call.arguments)
+            with ToolBatch(run, free, events) as batch:
+                await batch.run_together()
+                for one in batch.streamed:
+                    async with aclosing(batch.stream(one)) as happening:
+                        async for event in happening:
+                            yield event
+        _note_results(run, reply)
+        await _choose_handoff(run, reply)
+        for each in _outcomes(run, reply):
             yield each
-        _refuse_unknown_targets(run, routed, results)
-        if routed.handoff is not None:
-            await _try_handoff(run, routed.handoff, results)
-            answered.handoff = routed.handoff
+        _refuse_unknown_targets(run, reply)
+        if reply.handoff is not None:
+            await _try_handoff(run, reply.handoff)
     except BaseException as error:
-        _note_cut_short(run, routed, calls, results, error)
+        _note_cut_short(run, reply, error)
         raise
     finally:
-        _answer_skipped(run, routed, results)
-        results.record()
-    answered.raised, answered.only_mistakes = results.raised, results.only_mistakes()
-    for each in _rest(run, routed, results):
+        _record(run, reply)
+    _note_waiting(run, reply)
+    for each in _rest(run, reply):
         yield each
-    if answered.handoff is not None:
-        for each in await _transfer(run, answered.handoff):
+    if (stop := reply.stop) is not None:
+        raise stop
+    if reply.handoff is not None:
+        for each in await _transfer(run, reply.handoff):
             yield each
-
-
-def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
-    """Return the error that ends a run with a mistake of the model, see ``RunConfig.raise_on``."""
-    error = ModelBehaviorError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {mistake}")
-    error.asked_for = True
-    return error
 
 
 def failed_handoff(run: Run, attempt: HandoffAttempt) -> HandoffError:
@@ -199,85 +198,227 @@ def failed_handoff(run: Run, attempt: HandoffAttempt) -> HandoffError:
     return error
 
 
-async def _free_tools(run: Run, routed: RoutedCalls, results: _Results) -> Sequence[tuple[ToolCall, Tool]]:
-    """Return the tool calls that need no approval or have it; none in a turn that ends the run anyway."""
-    if not routed.tools:
+def _record(run: Run, reply: RoutedCalls) -> None:
+    """Append the results to the transcript; a missing one is filled in when the transcript is read.
+
+    Problems are noted here and not when they happen: the run's result must not depend on the scheduler.
+    """
+    _answer_skipped(run, reply)
+    for call in reply.calls:
+        if (result := call.result) is not None:
+            content = with_media(result.text, result.media) if result.media else result.text
+            message: Message = {"role": "tool", "tool_call_id": call.id, "content": content}
+            run.add("handoff" if call.kind == "handoff" else "tool", message)
+            if result.problem is not None:
+                run.problem(result.problem, result.text, call_id=call.id, error=result.exception)
+
+
+# Calls that are answered or held before anything runs
+
+
+def _answer_at_once(run: Run, reply: RoutedCalls) -> None:
+    """Answer the calls that are not made in any case, and hold those of a resumed run without a decision."""
+    if (count := len(reply.calls)) > MOST_CALLS:
+        for call in reply.calls[MOST_CALLS:]:
+            call.refuse(_TOO_MANY.format(count=count, most=MOST_CALLS), "too_many_calls")
+        run.warn(f"turn {run.turn}: the reply made {count:,} calls, and {MOST_CALLS:,} were considered")
+    if run.sub_runs.to_resume:
+        _answer_lost(run, reply)
+    decisions = run.calls.decisions
+    if decisions.asked or decisions.by_call or decisions.by_tool:
+        _apply_decisions(run, reply)
+
+
+def _answer_lost(run: Run, reply: RoutedCalls) -> None:
+    """Answer the calls of stored sub-runs whose agent is gone."""
+    for call in reply.calls[:MOST_CALLS]:
+        enabled = call.kind == "tool" and call.name not in reply.offered.disabled
+        if enabled and isinstance(call.tool.on_invoke_tool, AgentCall):
+            continue
+        if run.sub_runs.to_resume.pop(call.id, None) is not None:
+            text = _LOST.format(name=clip(call.name, 80))
+            run.problem("tool", text, call_id=call.id)
+            call.kind, call.asks_handoff = "unknown", False
+            call.refuse(text)
+    reply.tools = [call for call in reply.tools if call.kind == "tool"]
+    reply.external = [call for call in reply.external if call.kind == "external"]
+
+
+def _apply_decisions(run: Run, reply: RoutedCalls) -> None:
+    """Hold the calls that have no decision yet, and answer those that were denied.
+
+    To resume a run without decisions does nothing, even if ``needs_approval`` has changed meanwhile. A denial
+    stands even if approval is no longer required.
+    """
+    for call in _open(reply.calls):
+        decision = _decision(run, call)
+        if decision is None:
+            if (*run.sub_runs.path, call.id) in run.calls.decisions.asked:
+                _hold(run, reply, call)
+        elif not decision.approved and call.kind != "handoff":
+            call.refuse(declined_text(decision))
+    reply.external = _open(reply.external)
+
+
+def _open(calls: Sequence[RoutedCall]) -> list[RoutedCall]:
+    """Return those calls that neither have a result nor wait for approval."""
+    return [call for call in calls if call.result is None and not call.is_held]
+
+
+def _hold(run: Run, reply: RoutedCalls, call: RoutedCall) -> None:
+    """Let a call wait for approval."""
+    call.is_held, call.asks_handoff = True, False
+    reply.waiting.append(_interruption(run, call))
+
+
+def _answer_unknown(run: Run, reply: RoutedCalls) -> None:
+    for place, call in enumerate(_open([call for call in reply.calls if call.kind == "unknown"])):
+        text = unknown_tool(call.name, reply.offered, place)
+        stop = asked_for(run, text) if "unknown_tool" in run.config.raise_on else None
+        call.result = Result(text, "unknown_tool", is_mistake=True, problem="unknown_tool", stop=stop)
+
+
+# Tools
+
+
+async def _free_tools(run: Run, reply: RoutedCalls) -> Sequence[RoutedCall]:
+    """Return the tool calls that need no approval or have it; none in a turn that ends the run anyway.
+
+    Raises:
+        CallbackError: an ``is_enabled`` or ``needs_approval`` function raised; no call is carried out then.
+    """
+    calls = _open(reply.tools)
+    if not calls:
         return ()
-    if results.end_run():
-        for call, _ in routed.tools:
-            if call["id"] not in run.sub_runs.to_resume:  # else it began before, and goes on with the run
-                _take_outcome(run, results, call, NOT_RUN, False)
+    if reply.stop is not None:
+        for call in calls:
+            if call.id not in run.sub_runs.to_resume:  # else it began before, and goes on with the run
+                take_outcome(run, call, NOT_RUN)
         return ()
-    free = await hold_tools(run, routed, results.refuse, results.not_available)
-    if free:
+    if not all(call.tool.is_enabled is True for call in calls):
+        await _answer_disabled(run, calls)
+    await _hold_unapproved(run, reply, _open(calls))
+    if free := _open(calls):
         run.budget.check(run.frame.agent.name, len(free))
         run.budget.tool_calls += len(free)
     return free
 
 
-async def _choose_handoff(
-    run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], results: _Results
-) -> None:
-    """Choose the handoff that the turn tries, among those of the model and of tools."""
-    if routed.handoffs or results.asked:
-        _take_requests(run, routed, calls, results)
-        _skip_handoff(run, routed, results)
-        await hold_transfer(run, routed)
-        _note_declined(run, routed)
+async def _answer_disabled(run: Run, calls: Sequence[RoutedCall]) -> None:
+    """Answer the calls of tools that are disabled now; a resumed run may be days old."""
+    enabled = await enabled_of([call.tool for call in calls], run.frame.agent, run.now())
+    for call, is_enabled in zip(calls, enabled, strict=True):
+        if not is_enabled:
+            text = _NOT_AVAILABLE.format(name=call.name)
+            call.result = Result(text, "not_available", problem="tool")
 
 
-def _called(run: Run, call: ToolCall) -> ToolCalled:
-    return ToolCalled(
+async def _hold_unapproved(run: Run, reply: RoutedCalls, calls: Sequence[RoutedCall]) -> None:
+    """Hold the calls that need an approval and have no decision; invalid ones are not made."""
+    gated = [call for call in calls if call.tool.needs_approval is not False]
+    asked = [call for call in gated if call.tool.fits(call.arguments) and _decision(run, call) is None]
+    if asked:
+        needed = await ask_all([_needs(run, call, call.tool.needs_approval) for call in asked])
+        for call, needs in zip(asked, needed, strict=True):
+            if needs:
+                _hold(run, reply, call)
+
+
+def _note_results(run: Run, reply: RoutedCalls) -> None:
+    """Note what the tools returned, for the loop guard."""
+    if not reply.tools or not run.config.detect_loops or reply.stop is not None:
+        return
+    outputs: list[tuple[str, str, str]] = []
+    requests: list[tuple[str, str, str]] = []
+    for call in reply.tools:
+        if call.result is not None:  # else it waits for approval
+            asks = call.outcome is not None and call.outcome.handoff is not None
+            (requests if asks else outputs).append((call.name, call.arguments, call.result.text))
+    run.progress.tool_results(outputs, requests)
+
+
+# Approvals
+
+
+def _decision(run: Run, call: RoutedCall) -> Decision | None:
+    """Return the decision on a call of this run. It no longer counts once the call was begun."""
+    return run.calls.decisions.of(_interruption(run, call), spent=call.id in run.calls.begun)
+
+
+def _interruption(run: Run, call: RoutedCall) -> Interruption:
+    return Interruption(
         agent=run.frame.agent.name,
-        call_id=call["id"],
-        name=call["function"]["name"],
-        arguments=call["function"].get("arguments") or "",
+        name=call.name,
+        arguments=call.arguments,
+        call_id=call.id,
+        path=run.sub_runs.path,
+        run_id=run.sub_runs.outermost_id or run.run_id,
     )
 
 
-def _outcomes(
-    run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], results: _Results
-) -> Iterator[RunEvent]:
-    """Yield the outputs of the tools, the handoffs that are not tried, and the one that is."""
-    yield from _outputs(run, calls, results)
-    for attempt in (*routed.skipped, *routed.declined, *routed.unavailable):
-        yield _failed(run, attempt)
-    for attempt in routed.unknown_targets:
-        yield _requested(run, attempt)
-    if routed.handoff is not None:
-        yield _requested(run, routed.handoff)
+def _needs(run: Run, call: RoutedCall, needs: NeedsApproval) -> Question[bool]:
+    """Return the question whether a call needs an approval; it does if the question has no answer."""
+
+    def ask() -> MaybeAwaitable[bool]:
+        if isinstance(needs, bool):
+            return needs
+        try:
+            given: object = json.loads(call.arguments or "{}")
+        except (ValueError, RecursionError):
+            return True
+        if not isinstance(given, dict):  # a tool without parameters is called with any JSON
+            return True
+        return needs(context_of(run, call), cast("dict[str, Any]", given))
+
+    return Question(f"needs_approval of {call.name!r}", ask, bool)
 
 
-def _rest(run: Run, routed: RoutedCalls, results: _Results) -> Iterator[RunEvent]:
-    """Yield the outcome of the handoffs that tools asked for, and the calls that wait for approval."""
-    asked = [*routed.handoffs, *routed.unknown_targets]
-    yield from _outputs(run, [attempt.call for attempt in asked if attempt.by_tool], results)
-    for attempt in routed.unknown_targets:
-        yield _failed(run, attempt)
-    if routed.waiting:
-        run.calls.interruptions = all_waiting(run, routed)  # also for a reader that leaves at the question
-    for one in routed.waiting:
-        yield ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
-
-
-def _take_requests(run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], results: _Results) -> None:
-    """Put the handoffs that tools asked for among the model's own, in call order."""
-    if not results.asked:
+def _note_waiting(run: Run, reply: RoutedCalls) -> None:
+    """Note the calls that wait after the turn: in this run, its sub-runs, and stored sub-runs."""
+    waiting, earlier, inner_runs = reply.waiting, run.calls.interruptions, run.sub_runs.waiting
+    if not (waiting or earlier or inner_runs):
         return
-    asked = {call_id: result.request for call_id, result in results.by_id.items() if result.request}
-    by_call = {attempt.call["id"]: attempt for attempt in routed.handoffs}
-    for call in calls:
-        if (request := asked.get(call["id"])) is None:
-            continue
-        found = _edge_or_problem(run, request)
-        if isinstance(found, str):
-            attempt = HandoffAttempt(call, Handoff(target=request.target_name), request)
-            attempt.fail(HandoffRefused(found))
-            routed.unknown_targets.append(attempt)
-        else:
-            by_call[call["id"]] = HandoffAttempt(call, found, request)
-    routed.handoffs = [by_call[call["id"]] for call in calls if call["id"] in by_call]
-    routed.choose(run.config.multiple_handoffs)
+    found = [*waiting, *(one for inner in inner_runs.values() for one in inner.calls.interruptions)]
+    depth, to_resume = len(run.sub_runs.path), run.sub_runs.to_resume
+    left = [one for one in earlier if len(one.path) > depth and one.path[depth] in to_resume]
+    run.calls.interruptions = (*found, *(one for one in left if one not in found))
+
+
+# The handoff
+
+
+async def _choose_handoff(run: Run, reply: RoutedCalls) -> None:
+    """Choose the handoff that the turn tries, among those of the model and of tools."""
+    if requests := _requests(reply):
+        for call, request in requests:
+            _take_request(run, reply, call, request)
+        reply.choose(run.config.multiple_handoffs)
+    if (chosen := reply.handoff) is None:
+        return
+    if why := _why_not_tried(run, reply):
+        reply.skip_handoff(chosen, why)
+        return
+    await _hold_handoff(run, reply, chosen)
+    if reply.refused and not reply.tools and run.config.detect_loops:  # the turn brings nothing else
+        refused = chosen.attempt.edge.tool_name, chosen.arguments, chosen.attempt.answer
+        run.progress.tool_results([refused])
+
+
+def _requests(reply: RoutedCalls) -> list[tuple[RoutedCall, HandoffRequest]]:
+    """Return the requests that tools returned, with their calls."""
+    done = [(call, call.outcome) for call in reply.tools if call.outcome is not None]
+    return [(call, outcome.handoff) for call, outcome in done if outcome.handoff is not None]
+
+
+def _take_request(run: Run, reply: RoutedCalls, call: RoutedCall, request: HandoffRequest) -> None:
+    """Put the handoff that a tool asked for among the model's own."""
+    found = _edge_or_problem(run, request)
+    if isinstance(found, Handoff):
+        call.ask_handoff(found, request)
+        return
+    call.ask_handoff(Handoff(target=request.target_name), request)
+    call.attempt.fail(HandoffRefused(found))
+    reply.unknown_targets.append(call)
 
 
 def _edge_or_problem(run: Run, request: HandoffRequest) -> Handoff | str:
@@ -294,193 +435,151 @@ def _edge_or_problem(run: Run, request: HandoffRequest) -> Handoff | str:
     return f"Handoff target {request.target_name!r} was not found. {known}"
 
 
-def _skip_handoff(run: Run, routed: RoutedCalls, results: _Results) -> None:
-    """Skip the chosen handoff in a turn with which the run ends or pauses: its target would not go on."""
-    if routed.handoff is None:
+def _why_not_tried(run: Run, reply: RoutedCalls) -> str | None:
+    """Return why no target is asked in a turn that ends or pauses the run: it would not go on."""
+    if reply.stop is not None or (reply.unknown_targets and "failed_handoff" in run.config.raise_on):
+        return _DOOMED
+    if reply.external:
+        return _WAITS
+    return _WAITS_FOR_APPROVAL if reply.waiting or run.sub_runs.waiting else None
+
+
+async def _hold_handoff(run: Run, reply: RoutedCalls, call: RoutedCall) -> None:
+    """Remove the chosen handoff if it is disabled now, waits for an approval, or was denied.
+
+    Raises:
+        CallbackError: its ``is_enabled`` or ``needs_approval`` function raised.
+    """
+    edge, decisions = call.attempt.edge, run.calls.decisions
+    if call.attempt.by_tool:  # it may ask for a disabled one
+        if edge.needs_approval is not False:
+            reply.skip_handoff(call, _BY_A_TOOL.format(name=edge.tool_name))
         return
-    doomed = routed.unknown_targets and "failed_handoff" in run.config.raise_on
-    if doomed or results.end_run():
-        routed.skip_handoff(_DOOMED)
-    elif routed.external:
-        routed.skip_handoff(_WAITS)
-    elif routed.waiting or run.sub_runs.waiting:
-        routed.skip_handoff(_WAITS_FOR_APPROVAL)
+    decision = _decision(run, call) if decisions.by_call or decisions.by_tool else None
+    if decision is not None and not decision.approved:
+        reply.refuse_handoff(call, declined_text(decision), "declined")
+    elif edge.is_enabled is not True and not all(await enabled_of([edge], run.frame.agent, run.now())):
+        reply.refuse_handoff(call, _NO_TRANSFER.format(name=edge.agent_name), "not_available")
+    elif decision is None and edge.needs_approval is not False:
+        (needed,) = await ask_all([_needs(run, call, edge.needs_approval)])
+        if needed:
+            _hold(run, reply, call)
+            reply.handoff = None
 
 
-def _note_results(run: Run, routed: RoutedCalls, results: _Results) -> None:
-    """Note what the tools returned, for the loop guard."""
-    if routed.tools and run.config.detect_loops and not results.end_run():
-        outputs: list[tuple[str, str, str]] = []
-        requests: list[tuple[str, str, str]] = []
-        for call, tool in routed.tools:
-            if (result := results.by_id.get(call["id"])) is None:
-                continue  # it waits for approval
-            made = (tool.name, call["function"].get("arguments") or "", result.text)
-            (outputs if result.request is None else requests).append(made)
-        run.progress.tool_results(outputs, requests)
-
-
-def _note_declined(run: Run, routed: RoutedCalls) -> None:
-    """Note for the loop guard that the turn brings nothing but a declined or disabled handoff."""
-    refused = [*routed.declined, *routed.unavailable]
-    if refused and not routed.tools and run.config.detect_loops:
-        run.progress.tool_results(
-            (one.edge.tool_name, one.call["function"].get("arguments") or "", one.error or "")
-            for one in refused
-        )
-
-
-def _take_outcome(run: Run, results: _Results, call: ToolCall, outcome: ToolOutcome, stop: bool) -> bool:
-    """Answer a call with the outcome of its tool; return whether the run ends with it."""
-    result = _Result(
-        text=outcome.output, error=outcome.error, exception=outcome.exception, media=outcome.media
-    )
-    if outcome.handoff is not None:
-        result.text = _UNDECIDED.format(target=outcome.handoff.target_name)
-        result.request = outcome.handoff
-        results.asked = True
-    results.give(call, result)
-    if outcome.usage is not None:
-        run.count(outcome.usage)
-    if outcome.error == "arguments":
-        result.mistake, result.problem = True, "bad_arguments"
-        if "bad_arguments" in run.config.raise_on:
-            result.stop = asked_for(run, outcome.output)
-    elif outcome.error is not None:
-        result.problem = "tool"
-        result.stop = _stopping(outcome) if stop else None
-    return result.stop is not None
-
-
-def _stopping(outcome: ToolOutcome) -> RoutelockError:
-    """Return the error with which a tool ends the run; it is made anew when an engine replays the step."""
-    if isinstance(outcome.exception, RoutelockError):
-        return outcome.exception
-    if outcome.error == "guardrail":
-        return ToolGuardrailTripped(outcome.output)
-    return (ToolTimeout if outcome.error == "timeout" else ToolError)(outcome.output)
-
-
-def _answer_unknown(run: Run, routed: RoutedCalls, results: _Results, offered: OfferedTools) -> None:
-    for place, call in enumerate(routed.unknown):
-        text = unknown_tool(call["function"].get("name") or "", offered, place)
-        result = _Result(text, error="unknown_tool", mistake=True, problem="unknown_tool")
-        results.give(call, result)
-        if "unknown_tool" in run.config.raise_on:
-            result.stop = asked_for(run, text)
-
-
-def _outputs(run: Run, calls: Sequence[ToolCall], results: _Results) -> Iterator[ToolOutput]:
-    for call in calls:
-        result = results.by_id.get(call["id"])
-        if result is not None and result.request is None:
-            yield ToolOutput(
-                agent=run.frame.agent.name,
-                call_id=call["id"],
-                name=call["function"].get("name") or "",
-                output=result.text,
-                error=result.error,
-            )
-
-
-def _requested(run: Run, attempt: HandoffAttempt) -> HandoffRequested:
-    return HandoffRequested(
-        source=run.active_name,
-        target=attempt.edge.agent_name,
-        call_id=attempt.call["id"],
-        arguments=attempt.call["function"].get("arguments") or "",
-    )
-
-
-def _failed(run: Run, attempt: HandoffAttempt) -> HandoffFailed:
-    return HandoffFailed(
-        source=run.active_name,
-        target=attempt.target_name,
-        call_id=attempt.call["id"],
-        reason=attempt.error or "",
-    )
-
-
-def _refuse_unknown_targets(run: Run, routed: RoutedCalls, results: _Results) -> None:
-    """Answer, and put on record, the handoffs by tools to targets that the run does not have."""
-    for attempt in routed.unknown_targets:
-        begin_attempt(run, attempt)
-        result = _Result(attempt.answer, error="handoff", problem="handoff")
-        if "failed_handoff" in run.config.raise_on:
-            result.stop = failed_handoff(run, attempt)
-        results.give(attempt.call, result)
-        put_on_record(run, attempt)
-
-
-async def _try_handoff(run: Run, attempt: HandoffAttempt, results: _Results) -> None:
+async def _try_handoff(run: Run, call: RoutedCall) -> None:
     """Run the checks of the chosen handoff, answer its call, and put it on record."""
-    run.calls.begun.add(attempt.call["id"])
+    attempt = call.attempt
+    run.calls.begun.add(call.id)
     await try_handoff(run, attempt)
     if attempt.exception is not None and not is_error(attempt.exception):
         put_on_record(run, attempt)
         raise attempt.exception
     if attempt.target is not None:
         run.handoffs.hold(attempt.id, attempt.slot)
-    kind: Literal["tool", "handoff"] = "tool" if attempt.by_tool else "handoff"
-    result = _Result(text=attempt.answer, kind=kind, error=attempt.error, exception=attempt.exception)
+    call.result = Result(attempt.answer, attempt.error, exception=attempt.exception)
     if attempt.returns:
-        results.by_id.pop(attempt.call["id"], None)  # the target's output will answer it
-    else:
-        results.give(attempt.call, result)
-    if attempt.error is not None:
-        result.mistake, result.problem = not attempt.by_tool, "handoff"
+        call.result = None  # the target's output will answer it
+    elif attempt.error is not None:
+        call.result.is_mistake, call.result.problem = not attempt.by_tool, "handoff"
     put_on_record(run, attempt)
 
 
-def _note_cut_short(
-    run: Run, routed: RoutedCalls, calls: Sequence[ToolCall], results: _Results, error: BaseException
-) -> None:
+def _refuse_unknown_targets(run: Run, reply: RoutedCalls) -> None:
+    """Answer, and put on record, the handoffs by tools to targets that the run does not have."""
+    for call in reply.unknown_targets:
+        begin_attempt(run, call.attempt)
+        stop = failed_handoff(run, call.attempt) if "failed_handoff" in run.config.raise_on else None
+        call.result = Result(call.attempt.answer, "handoff", problem="handoff", stop=stop)
+        put_on_record(run, call.attempt)
+
+
+def _note_cut_short(run: Run, reply: RoutedCalls, error: BaseException) -> None:
     """Put on record the handoffs that were asked for and not decided when the turn ended."""
-    undecided = [] if routed.handoff is None else [routed.handoff]
-    known = {one.call_id for one in run.handoffs.records}
-    known |= {attempt.call["id"] for attempt in routed.handoffs}
-    for call in calls:
-        asked = results.by_id[call["id"]].request if call["id"] in results.by_id else None
-        if asked is not None and call["id"] not in known:  # by a tool that is done
-            undecided.append(HandoffAttempt(call, Handoff(target=asked.target_name), asked))
-    for attempt in undecided:
-        if all(one.call_id != attempt.call["id"] for one in run.handoffs.records):
-            cut_short(run, attempt, error)
-            put_on_record(run, attempt)
+    undecided = [] if reply.handoff is None else [reply.handoff]
+    for call, request in _requests(reply):
+        if not call.asks_handoff:
+            call.ask_handoff(Handoff(target=request.target_name), request)
+        if call not in (reply.handoff, *reply.skipped):
+            undecided.append(call)
+    recorded = {one.call_id for one in run.handoffs.records}
+    for call in undecided:
+        if call.id not in recorded:
+            cut_short(run, call.attempt, error)
+            put_on_record(run, call.attempt)
 
 
-def _answer_skipped(run: Run, routed: RoutedCalls, results: _Results) -> None:
+def _answer_skipped(run: Run, reply: RoutedCalls) -> None:
     """Answer, and put on record, the handoffs that are not tried."""
-    for attempt in routed.skipped:
-        kind: Literal["tool", "handoff"] = "tool" if attempt.by_tool else "handoff"
-        mistake = routed.handoff is None and not attempt.by_tool
-        _skip(run, attempt, results, _Result(attempt.answer, kind, attempt.error, mistake=mistake))
-    for attempt in routed.declined:
-        _skip(run, attempt, results, _Result(attempt.answer, "handoff", "declined"))
-    for attempt in routed.unavailable:
-        result = _Result(attempt.answer, "handoff", "not_available", problem="handoff")
-        _skip(run, attempt, results, result)
-    if routed.skipped:
-        run.warn(f"turn {run.turn}: {len(routed.skipped)} of the reply's transfers were not taken")
+    for call in reply.skipped:
+        is_mistake = reply.handoff is None and call.kind == "handoff"
+        call.result = Result(call.attempt.answer, call.attempt.error, is_mistake)
+    for call in (*reply.skipped, *reply.refused):
+        begin_attempt(run, call.attempt)
+        put_on_record(run, call.attempt)
+    if reply.skipped:
+        run.warn(f"turn {run.turn}: {len(reply.skipped)} of the reply's transfers were not taken")
 
 
-def _skip(run: Run, attempt: HandoffAttempt, results: _Results, result: _Result) -> None:
-    results.give(attempt.call, result)
-    begin_attempt(run, attempt)
-    put_on_record(run, attempt)
-
-
-async def _transfer(run: Run, attempt: HandoffAttempt) -> Sequence[RunEvent]:
+async def _transfer(run: Run, call: RoutedCall) -> Sequence[RunEvent]:
     """Carry out the handoff if its target has accepted, and return the events."""
+    attempt = call.attempt
     if attempt.target is None:
-        return (_failed(run, attempt),)
+        return (_failed(run, call),)
     source = run.active_name
     await take_over(run, attempt)
     occurred = HandoffOccurred(
         source=source,
         target=attempt.target_name,
-        call_id=attempt.call["id"],
+        call_id=call.id,
         reason=attempt.reason,
         preserve_context=attempt.edge.preserve_context,
     )
     return *run.handoffs.take_events(), occurred
+
+
+# Events
+
+
+def _outcomes(run: Run, reply: RoutedCalls) -> list[RunEvent]:
+    """Return the outputs of the tools, the handoffs that are not tried, and the one that is."""
+    done = [call for call in reply.calls if call.kind != "handoff" and not call.asks_handoff]
+    events = _outputs(run, done)
+    events += [_failed(run, call) for call in (*reply.skipped, *reply.refused)]
+    chosen = [] if reply.handoff is None else [reply.handoff]
+    events += [
+        HandoffRequested(
+            source=run.active_name,
+            target=call.attempt.edge.agent_name,
+            call_id=call.id,
+            arguments=call.arguments,
+        )
+        for call in (*reply.unknown_targets, *chosen)
+    ]
+    return events
+
+
+def _rest(run: Run, reply: RoutedCalls) -> list[RunEvent]:
+    """Return the outcome of the handoffs that tools asked for, and the calls that wait for approval."""
+    asked = [call for call in reply.tools if call.asks_handoff]
+    events = _outputs(run, sorted(asked, key=reply.unknown_targets.__contains__))  # those come last
+    events += [_failed(run, call) for call in reply.unknown_targets]
+    events += [
+        ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
+        for one in reply.waiting
+    ]
+    return events
+
+
+def _outputs(run: Run, calls: Sequence[RoutedCall]) -> list[RunEvent]:
+    agent = run.frame.agent.name
+    return [
+        ToolOutput(agent=agent, call_id=call.id, name=call.name, output=result.text, error=result.error)
+        for call in calls
+        if (result := call.result) is not None
+    ]
+
+
+def _failed(run: Run, call: RoutedCall) -> HandoffFailed:
+    target, reason = call.attempt.target_name, call.attempt.error or ""
+    return HandoffFailed(source=run.active_name, target=target, call_id=call.id, reason=reason)

@@ -24,6 +24,7 @@ from routelock.guardrails import ToolGuardrail, screened
 from routelock.handoff_request import HandoffRequest
 from routelock.history.content import chat_part, media_of
 from routelock.scopes import Scope, checked_scope
+from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import NeedsApproval
 from routelock.tools.invoke import (
     JsonCall,
@@ -231,9 +232,10 @@ class Tool(Generic[Context]):
         return bool(await resolve(self.is_enabled(context, agent)))
 
     def fits(self, arguments: str) -> bool:
-        """Whether arguments, as JSON text of a model, match the schema."""
+        """Whether arguments, as JSON text of a model, are valid; they are read as for a call."""
+        call = self.on_invoke_tool
         try:
-            self._read(arguments)
+            (call.read if isinstance(call, AgentCall) else self._read)(arguments)
         except Exception:
             return False
         return True
