@@ -165,9 +165,9 @@ class RunResult(Generic[Output]):
     """Everything that a run did; a failed run has a partial result in ``error.result``."""
 
     final_output: Output
-    """Text, or a value of the last agent's ``output_type``. In a run that is not done it is None, whatever the
-    type says: see ``stop_reason``, or use `require_output`. `Runner.run` returns such a result only if the app
-    allows it: for an approval, an external tool, or a limit with ``on_limit="return"``."""
+    """Text, or a value of the last agent's ``output_type``. In a run that is not done it is None, whatever
+    the type says: see ``stop_reason``, or use `require_output`. `Runner.run` returns such a result only if
+    the app allows it: for an approval, an external tool, or a limit with ``on_limit="return"``."""
     last_agent: Agent[Any]
     """The agent that was active last."""
     next_agent: Agent[Any]
