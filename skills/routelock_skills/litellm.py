@@ -55,7 +55,7 @@ class LiteLLMSkill(Skill):
                 f"LiteLLMSkill takes litellm's model string, such as 'openai/gpt-4o', not {model!r:.80}. "
                 "Other settings are named: LiteLLMSkill(model, api_key=..., settings={...})."
             )
-        self.handler = LiteLLM(
+        self.handler: LiteLLM = LiteLLM(
             model,
             api_key=api_key,
             api_base=api_base,

@@ -70,7 +70,7 @@ class AgentHandoffSkill(Skill):
     ) -> None:
         _check_reach(name, url, allow)
         super().__init__(name=name, scope=scope)
-        self.handler = RemoteAgent(
+        self.handler: RemoteAgent = RemoteAgent(
             url,
             model=model,
             name=name,

@@ -92,9 +92,9 @@ class OpenAI:
         endpoint = str(client.base_url) if client is not None else base_url or OPENAI
         host = host_of(endpoint)
         self.model = model
-        self.provider = provider_at(host)
-        self.family = family_at(host)
-        self.name = name or f"{self.provider}_{model.replace('/', '_')}"
+        self.provider: str = provider_at(host)
+        self.family: str = family_at(host)
+        self.name: str = name or f"{self.provider}_{model.replace('/', '_')}"
         self.priority = priority
         self._base_url = base_url
         self._url = chat_url(endpoint)

@@ -182,9 +182,9 @@ class OpenAICompatible:
         self._url = chat_url(base_url or OPENAI)
         host = host_of(self._url)
         self.model = model
-        self.provider = provider_at(host)
-        self.family = family_at(host)
-        self.name = name or f"{self.provider}_{model.replace('/', '_')}"
+        self.provider: str = provider_at(host)
+        self.family: str = family_at(host)
+        self.name: str = name or f"{self.provider}_{model.replace('/', '_')}"
         self.priority = priority
         self._api_key = api_key
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}

@@ -131,7 +131,7 @@ class CachedTools(list[ToolSpec]):
 
     def __init__(self, source: Sequence[ToolSpec], tools: Sequence[ToolSpec]) -> None:
         super().__init__(tools)
-        self.source = source
+        self.source: Sequence[ToolSpec] = source
         self._encoded: bytes | None = None
 
     def json(self) -> bytes:

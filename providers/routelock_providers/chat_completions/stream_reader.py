@@ -102,11 +102,11 @@ class StreamReader:
     """Turns the bytes of one streamed reply into events and a complete message."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         """How many events came; comments do not count."""
-        self.ended = False
+        self.ended: bool = False
         """Whether the reply is over."""
-        self.saw_done = False
+        self.saw_done: bool = False
         """Whether the stream itself ended the reply, with ``data: [DONE]``."""
         self._not_object: bytes | None = None
         """The first event, if it is not an object. It is an error only if no object follows."""

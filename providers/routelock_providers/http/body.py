@@ -44,7 +44,7 @@ class BodyReader:
         limit: int | None = None,
         too_long: Callable[[], Exception] = ValueError,
     ) -> None:
-        self.is_over = False
+        self.is_over: bool = False
         """Whether the body was read to its end."""
         self._pieces = pieces
         self._limit = limit

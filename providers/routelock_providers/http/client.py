@@ -271,7 +271,7 @@ class HttpResponse:
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
-        self.status_code = response.status
+        self.status_code: Any = response.status
         self.headers: Mapping[str, str] = response.headers
         self._closed: asyncio.Future[None] | None = None
         connection = response.connection  # None if the whole answer has arrived

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import ssl
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,9 +47,9 @@ class Sent(httpx.AsyncByteStream):
 
     def __init__(self, response: HttpResponse) -> None:
         self._response = response
-        self.status_code = response.status_code
-        self.headers = response.headers
-        self.raw_headers = response.raw_headers
+        self.status_code: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self.raw_headers: tuple[tuple[bytes, bytes], ...] = response.raw_headers
         """The headers as bytes: httpx takes text in ASCII only."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

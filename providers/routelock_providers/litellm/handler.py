@@ -88,10 +88,10 @@ class LiteLLM:
             raise ConfigError(f"LiteLLM({model!r}): {'; '.join(wrong)}.")
         check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         self.model = model
-        self.provider = split_model(model)[0]
-        self.name = name or litellm_name(model)
+        self.provider: str = split_model(model)[0]
+        self.name: str = name or litellm_name(model)
         self.priority = priority
-        self.family = family_for(model, api_base)
+        self.family: str = family_for(model, api_base)
         """Only models of the same family are sent the vendor's private fields of a message."""
         self._api_key = api_key
         self._api_base = api_base

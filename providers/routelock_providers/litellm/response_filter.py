@@ -217,20 +217,20 @@ class ResponseFilter:
     def __init__(self, provider: str, *, streams: bool) -> None:
         self.provider = provider
         self._streams = streams
-        self.streaming = False
+        self.streaming: bool = False
         """Whether the vendor was asked for a stream. Any other body is read and fixed whole."""
         self.answer: Answer | None = None
         """The answer if it was an error: by its status, or inside a success."""
         self.status: int | None = None
-        self.usage_seen = False
+        self.usage_seen: bool = False
         """Whether the vendor counted the tokens."""
-        self.end_reason = ""
+        self.end_reason: str = ""
         """The vendor's reason for the end of the reply, if litellm does not pass it on."""
         self.unreadable: bytes | None = None
         """The beginning of data that should have been a JSON object and is not."""
-        self.is_broken = False
+        self.is_broken: bool = False
         """Whether such data is in the middle of a stream: nothing after it is read."""
-        self.ended_without_reason = False
+        self.ended_without_reason: bool = False
         """Whether the stream ended with ``[DONE]`` and no finish reason, which proves whole text at most."""
         self._event: list[bytes] = []
         """The data of an event in several lines. litellm would read each line as an event."""

@@ -105,11 +105,11 @@ class A2AAgent:
             ) from error
         self._own_url = parse_url(url)
         where = re.sub("[^A-Za-z0-9]+", "_", f"{self._own_url.authority}{self._own_url.path}")
-        self.name = name or slug(f"a2a_{where}".strip("_"))
-        self.family = self._own_url.authority
+        self.name: str = name or slug(f"a2a_{where}".strip("_"))
+        self.family: str = self._own_url.authority
         self.prompt = prompt
         self.priority = priority
-        self.scope = checked_scope(scope, f"A2AAgent {self.name!r}")
+        self.scope: Scope = checked_scope(scope, f"A2AAgent {self.name!r}")
         self.expose = expose
         check_seconds(timeout=timeout)
         if api_key is not None and not (api_key.isascii() and api_key.isprintable()):

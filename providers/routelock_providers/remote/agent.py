@@ -208,11 +208,11 @@ class RemoteAgent:
         self._own_url = None if url is None else completions_url(url)
         self._allow_list = AllowList(allow)
         self.model = model
-        self.name = name or _name_for(self._own_url, model)
-        self.family = self.name if self._own_url is None else self._own_url.authority
+        self.name: str = name or _name_for(self._own_url, model)
+        self.family: str = self.name if self._own_url is None else self._own_url.authority
         self.prompt = prompt
         self.priority = priority
-        self.scope = checked_scope(scope, f"RemoteAgent {self.name!r}")
+        self.scope: Scope = checked_scope(scope, f"RemoteAgent {self.name!r}")
         self.expose = expose
         self._secrets = _secrets(api_key, headers or {})
         self._settings = _checked_settings(settings or {})

@@ -86,16 +86,17 @@ class RunBegins(Moment):
 class AgentBegins(Moment):
     """An agent becomes the active one."""
 
-    hook = "on_agent_start"
-    agent_hook = "on_start"
+    hook: ClassVar[str | None] = "on_agent_start"
+    agent_hook: ClassVar[str | None] = "on_start"
 
 
 @dataclass(slots=True)
 class ModelCallBegins(Moment):
     """A model call is about to be made."""
 
-    hook = agent_hook = "on_llm_start"
-    begins = True
+    hook: ClassVar[str | None] = "on_llm_start"
+    agent_hook: ClassVar[str | None] = "on_llm_start"
+    begins: ClassVar[bool] = True
     request: Request
     shown: Shown
 
@@ -123,7 +124,8 @@ class ModelCallEnds(Moment):
 class ReplyTaken(Moment):
     """A complete reply is in the transcript."""
 
-    hook = agent_hook = "on_llm_end"
+    hook: ClassVar[str | None] = "on_llm_end"
+    agent_hook: ClassVar[str | None] = "on_llm_end"
     reply: MessageDone
 
     def hook_arguments(self) -> tuple[object, ...]:
@@ -135,8 +137,9 @@ class ReplyTaken(Moment):
 class ToolBegins(Moment):
     """A tool is about to run."""
 
-    hook = agent_hook = "on_tool_start"
-    begins = True
+    hook: ClassVar[str | None] = "on_tool_start"
+    agent_hook: ClassVar[str | None] = "on_tool_start"
+    begins: ClassVar[bool] = True
     call: ToolCall
     tool: Tool
     context: ToolContext[Any] | None
@@ -152,7 +155,8 @@ class ToolBegins(Moment):
 class ToolEnds(Moment):
     """A tool call has a result."""
 
-    hook = agent_hook = "on_tool_end"
+    hook: ClassVar[str | None] = "on_tool_end"
+    agent_hook: ClassVar[str | None] = "on_tool_end"
     call: ToolCall
     tool: Tool
     context: ToolContext[Any] | None
@@ -181,7 +185,8 @@ class HandoffNoted(Moment):
 class HandoffMade(Moment):
     """The view of the target is ready, and the source is still active."""
 
-    hook = agent_hook = "on_handoff"
+    hook: ClassVar[str | None] = "on_handoff"
+    agent_hook: ClassVar[str | None] = "on_handoff"
     goes_further = True
     record: HandoffRecord
     source: Agent[Any]
@@ -216,7 +221,7 @@ class HandoffReceived(Moment):
     """The target of a handoff is active."""
 
     goes_further = True
-    agent_hook = "on_handoff"
+    agent_hook: ClassVar[str | None] = "on_handoff"
     source: Agent[Any]
     target: Agent[Any]
 
@@ -239,8 +244,8 @@ class AnswerReturned(Moment):
 class AgentEnds(Moment):
     """An agent has given its output."""
 
-    hook = "on_agent_end"
-    agent_hook = "on_end"
+    hook: ClassVar[str | None] = "on_agent_end"
+    agent_hook: ClassVar[str | None] = "on_end"
     output: object
 
     def hook_arguments(self) -> tuple[object, ...]:

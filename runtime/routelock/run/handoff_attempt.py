@@ -99,18 +99,18 @@ class HandoffAttempt:
     )
 
     def __init__(self, call: ToolCall, edge: Handoff, tool_request: HandoffRequest | None = None) -> None:
-        self.call = call
+        self.call: ToolCall = call
         """The model's call: of a transfer tool, or of the tool that returned ``tool_request``."""
-        self.edge = edge
-        self.tool_request = tool_request
+        self.edge: Handoff = edge
+        self.tool_request: HandoffRequest | None = tool_request
         """The request that a tool returned; None if the model asks for the handoff itself."""
-        self.by_tool = tool_request is not None
-        self.id = ""
-        self.source = ""
-        self.started = 0.0
+        self.by_tool: bool = tool_request is not None
+        self.id: str = ""
+        self.source: str = ""
+        self.started: float = 0.0
         self.input: Any = None if tool_request is None else tool_request.input
         """What is passed to the target."""
-        self.reason = edge.reason if tool_request is None else tool_request.reason or edge.reason
+        self.reason: str | None = edge.reason if tool_request is None else tool_request.reason or edge.reason
         self.payload: HandoffPayload | None = None
         self.request: HandoffRequest | None = None
         """The request as it is recorded; made once the target accepts."""
@@ -124,10 +124,10 @@ class HandoffAttempt:
         """The target's own response; None if it was not asked."""
         self.passed_over: list[tuple[str, str]] = []
         """The candidates that were refused, each with the reason."""
-        self.status = HandoffStatus.PENDING
-        self.tried = True
+        self.status: HandoffStatus = HandoffStatus.PENDING
+        self.tried: bool = True
         """False if the checks were not run."""
-        self.answer = ""
+        self.answer: str = ""
         """The text that answers the call."""
         self.error: str | None = None
         """Why the handoff is not made."""
@@ -313,7 +313,7 @@ class HandoffLog:
     __slots__ = ("events", "records", "run_id", "slots", "spent")
 
     def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
+        self.run_id: str = run_id
         self.records: list[HandoffRecord] = []
         self.spent: dict[str, Usage] = {}
         """What each target has consumed, by the id of its handoff."""

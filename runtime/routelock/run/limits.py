@@ -47,21 +47,21 @@ class Budget:
     )
 
     def __init__(self, limits: Limits | None, max_turns: int | None) -> None:
-        self.limits = limits
-        self.max_turns = max_turns
+        self.limits: Limits | None = limits
+        self.max_turns: int | None = max_turns
         self.outer: Budget | None = None
         """Budget of the outer run, for a sub-run."""
         self.inner: dict[str, Budget] = {}
         """Budgets of the active sub-runs, by call id."""
-        self.sub_run_turns = 0
+        self.sub_run_turns: int = 0
         """Turns of the sub-runs that have ended."""
-        self.turns_counted = 0
+        self.turns_counted: int = 0
         """Turns of a resumed sub-run that its outer run has counted already."""
-        self.usage = NO_USAGE
+        self.usage: Usage = NO_USAGE
         self.usage_by_agent: dict[str, Usage] = {}
-        self.tool_calls = 0
+        self.tool_calls: int = 0
         """Tools that were run, those of ended sub-runs included."""
-        self.in_flight = False
+        self.in_flight: bool = False
         """True while an attempt of a model call is in flight, False between attempts."""
 
     def count(self, usage: Usage, agent: str) -> str | None:
@@ -193,19 +193,19 @@ class Progress:
         """How often each call was made since the last progress."""
         self.edges: set[tuple[str, str]] = set()
         """Source and target of the handoffs since the last progress."""
-        self.refused = 0
+        self.refused: int = 0
         """Handoffs that were refused as repeated since the last progress."""
-        self.idle = 0
+        self.idle: int = 0
         """Turns in a row without progress."""
         self.names: dict[str, None] = {}
         """Names of the tools called in these turns, in order."""
         self.nudged_at: int | None = None
         """The value of ``idle`` when the model was told that it repeats itself, which happens once."""
-        self.mistakes = 0
+        self.mistakes: int = 0
         """Turns in a row with nothing but mistakes."""
-        self.empty_replies = 0
+        self.empty_replies: int = 0
         """Empty replies in a row."""
-        self.over_limit = 0
+        self.over_limit: int = 0
         """Handoffs that were refused because of ``max_handoffs``; progress does not reset it."""
 
     def tool_results(self, results: Iterable[_Result], requests: Iterable[_Result] = ()) -> None:

@@ -174,9 +174,9 @@ class CallsState:
         """Ids of the calls that were begun and so may have had an effect."""
         self.pending: Sequence[ToolCall] = ()
         """Calls of external tools, which the caller has to answer."""
-        self.claims = 0
+        self.claims: int = 0
         """How many times a saved state of this run was resumed in its session."""
-        self.grace = 5.0
+        self.grace: float = 5.0
         """Seconds that calls may still take after another call of the same reply ended the run."""
 
 
@@ -186,11 +186,11 @@ class SubRuns:
     __slots__ = ("active", "depth", "ended", "outermost_id", "path", "to_resume", "waiting")
 
     def __init__(self) -> None:
-        self.depth = 0
+        self.depth: int = 0
         """How many runs are around this one."""
         self.path: tuple[str, ...] = ()
         """Ids of the calls that lead from the outermost run to this one; the last one is answered by it."""
-        self.outermost_id = ""
+        self.outermost_id: str = ""
         """Id of the outermost run; empty if it is this one."""
         self.active: dict[str, Run] = {}
         """Sub-runs in progress, by call id and in call order."""
@@ -213,7 +213,7 @@ class Report:
         self.errors: tuple[Problem, ...] = ()
         self.repairs: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
-        self.warned_of_many = False
+        self.warned_of_many: bool = False
         """Whether there is a warning that an agent is offered too many handoffs."""
 
 

@@ -66,9 +66,9 @@ class SubRun:
     __slots__ = ("agent_call", "call", "error", "inner", "input", "outcome", "outer", "seconds")
 
     def __init__(self, outer: Run, call: RoutedCall, agent_call: AgentCall) -> None:
-        self.outer = outer
-        self.call = call
-        self.agent_call = agent_call
+        self.outer: Run = outer
+        self.call: RoutedCall = call
+        self.agent_call: AgentCall = agent_call
         self.inner: Run | None = None
         """The run that answers the call; None if it cannot be started."""
         self.error: Exception | None = None
@@ -77,7 +77,7 @@ class SubRun:
         """The outcome of the call, once there is one."""
         self.seconds: float | None = None
         """Time limit if the outer run is streamed and another call ended it; None for no limit."""
-        self.input = ""
+        self.input: str = ""
         try:
             self.input = agent_call.read(call.arguments)
         except ModelBehaviorError as error:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import anyio
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import AsyncContentStream, JSONResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from routelock.serving.auth import AccessControl, Principal
@@ -149,6 +149,8 @@ class EventStream(StreamingResponse):
         last: returns the text of the last event, for an error after the response has begun.
         buffered: the number of events that may wait for the client; then `send` waits.
     """
+
+    body_iterator: AsyncContentStream
 
     media_type = "text/event-stream"
 

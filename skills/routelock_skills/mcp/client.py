@@ -83,7 +83,7 @@ class MCPClient:
         library()
         check_seconds(timeout=timeout)
         self._address = server_address(server)
-        self.name = name or self._address.label
+        self.name: str = name or self._address.label
         self._prefix = prefix
         self._only = only
         self._needs_approval = needs_approval
