@@ -24,7 +24,7 @@ export PYTHON
 # what is compiled once need not be compiled by every worker, nor by every process that a test starts
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo durable-demo test record lint format types mypy pyright check test-lowest test-newest bench count extras profile docs
+.PHONY: demo durable-demo test record lint format types mypy pyright typed check test-lowest test-newest bench count extras profile docs
 .PHONY: stress clean help
 
 demo: $(VENV)/.ready-run
@@ -71,15 +71,23 @@ format: $(VENV)/.ready-lint
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-# each takes one core only, so both at the same time
+# each takes one core only, so two at the same time
 types: $(VENV)/.ready-test $(VENV)/.ready-lint
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 mypy pyright
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 mypy pyright typed
 
 mypy: $(VENV)/.ready-test $(VENV)/.ready-lint
 	$(BIN)/mypy
 
 pyright: $(VENV)/.ready-test $(VENV)/.ready-lint
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# every name that an app can import has a type
+typed: $(VENV)/.ready-test $(VENV)/.ready-lint
+	@for package in routelock routelock_providers routelock_skills; do \
+	    found=$$(PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright --ignoreexternal --verifytypes $$package) || \
+	        { echo "$$found"; exit 1; }; \
+	    echo "$$package: all public names have types"; \
+	done
 
 check: lint types test
 

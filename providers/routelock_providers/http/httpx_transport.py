@@ -57,7 +57,13 @@ class Sent(httpx.AsyncByteStream):
             async for piece in self._response.aiter_bytes():
                 yield piece
 
-    aiter_bytes = aiter_raw = __aiter__
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Return the pieces of the body."""
+        return aiter(self)
+
+    def aiter_raw(self) -> AsyncIterator[bytes]:
+        """Return the pieces of the body."""
+        return aiter(self)
 
     @property
     def is_closed(self) -> bool:
