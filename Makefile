@@ -8,7 +8,12 @@
 #   make profile       where the CPU time of a run goes; PROFILE_ARGS="OpenAICompatible s1"
 #   make docs          the site, into site/
 #   make stress        thousands of random runs, at once and one after another; STRESS_ARGS="fuzz --fuzz 500"
+#   make format        ruff's fixes and formatting
 #   make check         all that has to pass before a merge: lint, types, tests with coverage
+#   make test-lowest   the tests with the lowest versions of all dependencies; test-newest has the newest ones, and
+#                      test-prereleases also the pre-releases of aiohttp and litellm
+#   make release-check builds the distributions, checks them, and installs them with each extra, some minutes;
+#                      RELEASE_ARGS="none serve" takes these extras alone
 # Use another Python with `make PYTHON=/path/to/python3 VENV=.venv312 test`.
 
 VENV ?= .venv
@@ -20,12 +25,14 @@ BENCH_ARGS ?=
 COUNT_ARGS ?=
 PROFILE_ARGS ?=
 STRESS_ARGS ?=
+EXTRAS_ARGS ?=
+RELEASE_ARGS ?=
 export PYTHON
 # what is compiled once need not be compiled by every worker, nor by every process that a test starts
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo durable-demo test record lint format types mypy pyright typed check test-lowest test-newest bench count extras profile docs
-.PHONY: stress clean help
+.PHONY: demo durable-demo test record lint format types mypy pyright typed check bench count extras profile docs
+.PHONY: test-lowest test-newest test-prereleases release-check stress clean help
 
 demo: $(VENV)/.ready-run
 	$(BIN)/python examples/support_desk.py
@@ -99,11 +106,19 @@ test-newest: .venv-newest/.ready-newest
 	.venv-newest/bin/python scripts/bounds.py installed
 	.venv-newest/bin/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
+test-prereleases: .venv-prereleases/.ready-prereleases
+	.venv-prereleases/bin/python scripts/bounds.py installed
+	.venv-prereleases/bin/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+
+# what it has built and checked is in dist/
+release-check: .venv-release/.ready-release
+	.venv-release/bin/python scripts/release_check.py $(RELEASE_ARGS)
+
 help:
 	@sed -n 's/^#   //p' Makefile
 
 clean:
-	rm -rf .venv .venv-uv .venv-docs .venv-lowest .venv-newest site .cache .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .venv-uv .venv-docs .venv-lowest .venv-newest .venv-prereleases .venv-release site .cache .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 
 $(VENV)/.ready-run: $(SOURCES)
 	scripts/venv $(VENV) testing
@@ -131,4 +146,12 @@ $(VENV)/.ready-lint: $(SOURCES)
 
 .venv-newest/.ready-newest: $(SOURCES)
 	scripts/venv .venv-newest test newest
+	@touch $@
+
+.venv-prereleases/.ready-prereleases: $(SOURCES)
+	scripts/venv .venv-prereleases test prereleases
+	@touch $@
+
+.venv-release/.ready-release: $(SOURCES)
+	scripts/venv .venv-release release
 	@touch $@

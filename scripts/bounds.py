@@ -1,6 +1,7 @@
 """Print version bounds from pyproject.toml, one per line, for uv and pip.
 
 usage: bounds.py default|lowest|newest     constraints (lowest) or overrides (newest)
+       bounds.py prereleases               requirements that admit pre-releases, of some dependencies
        bounds.py only NAME                 the requirement on one dependency
        bounds.py installed                 what this interpreter has of them
 """
@@ -20,6 +21,8 @@ NEWEST_OVERRIDES = [
     "certifi>=2024.8",
 ]
 
+EARLY = ("aiohttp", "litellm")
+"""What is also tested before it is released: each release of theirs has changed something for us."""
 
 _TESTED = ("a2a", "direct", "encryption", "mcp", "postgres", "redis", "serve", "testing", "test")
 
@@ -41,6 +44,11 @@ def lowest(name: str, line: str) -> str:
     return f"{name}=={bound[1]}"
 
 
+def prerelease(line: str) -> str:
+    """Turn ``name>=1.2,<2`` into ``name>=1.2.dev0,<2``: a bound that is a pre-release admits pre-releases."""
+    return re.sub(r"(>=[\w.]+)", r"\1.dev0", line, count=1)
+
+
 def installed(name: str) -> str:
     """Say which version of one dependency is installed."""
     try:
@@ -56,6 +64,7 @@ def main(command: str, name: str = "") -> None:
         "default": lambda: [],
         "lowest": lambda: [lowest(name, line) for name, line in known.items()],
         "newest": lambda: NEWEST_OVERRIDES,
+        "prereleases": lambda: [prerelease(known[name]) for name in EARLY],
         "only": lambda: [known[name]],
         "installed": lambda: [f"Python {sys.version.split()[0]}", *map(installed, known)],
     }[command]()
