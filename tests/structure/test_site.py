@@ -16,6 +16,7 @@ from paths import REPO
 
 ROOTS = ("runtime", "providers", "skills")
 DOCS = REPO / "docs"
+OUTSIDE = [f"../{name}" for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md", "cassettes/README.md")]
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
@@ -44,7 +45,7 @@ def test_the_index_for_language_models_has_every_page_once() -> None:
     assert sorted(link[1] for link in links if link) == PAGES, "add the page to docs/llms.txt, once"
 
 
-@pytest.mark.parametrize("page", ["../README.md", "../CONTRIBUTING.md", "../cassettes/README.md", *PAGES])
+@pytest.mark.parametrize("page", [*OUTSIDE, *PAGES])
 def test_links_lead_somewhere(page: str) -> None:
     """To pages, their headings, and files; a page of the site links to nothing outside of it."""
     path = DOCS / page
