@@ -35,7 +35,18 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: test-lowest test-newest test-prereleases release-check stress clean help
 
 demo: $(VENV)/.ready-run
-	$(BIN)/python examples/support_desk.py
+	@echo 'A customer asks four questions. Triage hands over to Refunds (structured input, an input filter that hides the'
+	@echo 'card number) and to Technical (nested history); their tools change a database. Read the signs so:'
+	@echo '=> a handoff    > a tool call    < its result    ! its error    sees: what the next agent is shown'
+	@echo
+	@$(BIN)/python examples/support_desk.py
+	@echo
+	@echo 'Where to look next:'
+	@echo '  examples/desk/agents.py     the three agents, a page of code'
+	@echo '  docs/quickstart.md          an agent, a tool and a handoff of your own in five minutes'
+	@echo '  docs/examples.md            what each example shows; all run offline: $(BIN)/python examples/hello.py'
+	@echo '  a chat that you type        cd examples && ../$(BIN)/routelock chat offline_chat:reception'
+	@echo '  the same desk, live         $(BIN)/python examples/support_desk.py --live   (with OPENAI_API_KEY)'
 
 durable-demo: $(VENV)/.ready-test
 	PYTHONPATH=tests/support $(BIN)/python scripts/durable_demo.py
