@@ -16,7 +16,10 @@ from paths import REPO
 
 ROOTS = ("runtime", "providers", "skills")
 DOCS = REPO / "docs"
-OUTSIDE = [f"../{name}" for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md", "cassettes/README.md")]
+OUTSIDE = [
+    f"../{name}"
+    for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md", "cassettes/README.md")
+]
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
