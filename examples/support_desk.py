@@ -203,7 +203,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the desk and return the exit code."""
     options = parse(arguments)
-    screen = Screen(sys.stdout, pace=0.0 if options.live else 0.02)
+    screen = Screen(sys.stdout, pace=0.0 if options.live else 0.003)
     try:
         run(options, screen)
     except KeyboardInterrupt:
