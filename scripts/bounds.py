@@ -24,7 +24,20 @@ NEWEST_OVERRIDES = [
 EARLY = ("aiohttp", "litellm")
 """What is also tested before it is released: each release of theirs has changed something for us."""
 
-_TESTED = ("a2a", "direct", "encryption", "mcp", "postgres", "redis", "serve", "testing", "test")
+_TESTED = (
+    "a2a",
+    "cli",
+    "direct",
+    "durable",
+    "encryption",
+    "mcp",
+    "otel",
+    "postgres",
+    "redis",
+    "serve",
+    "testing",
+    "test",
+)
 
 
 def requirements() -> dict[str, str]:
