@@ -61,6 +61,7 @@ invoices = Agent("invoices", tools=[greet, balance], output_type=Invoice)
 helper: Agent[App] = Agent("helper", instructions, tools=[greet, add])
 triage = Agent("triage", handoffs=[text, handoff(invoices)])
 typed_triage = Agent[App, Invoice]("triage", handoffs=[invoices], output_type=Invoice)
+typed_text = Agent[App]("typed text", "You answer in text.", tools=[add])
 several = Agent("several", output_type=list[Invoice])
 
 
@@ -78,6 +79,7 @@ async def outputs() -> None:
 async def wrong_context() -> None:
     await Runner.run(invoices, "Hi")  # type: ignore[arg-type]
     await Runner.run(helper, "Hi")  # type: ignore[arg-type]
+    await Runner.run(typed_text, "Hi")  # type: ignore[arg-type]
     Runner.run_sync(invoices, "Hi")  # type: ignore[arg-type]
     Runner.run_streamed(invoices, "Hi")  # type: ignore[arg-type]
     await Runner.run(invoices, "Hi", context=OtherApp(1))  # type: ignore[misc]
@@ -88,6 +90,8 @@ async def wrong_context() -> None:
 def wrong_tool() -> None:
     agent: Agent[App] = Agent("A", tools=[tenant])  # type: ignore[list-item]
     agent.as_tool()
+    Agent[App]("A", tools=[tenant])  # type: ignore[list-item]
+    Agent[App, Invoice]("A", tools=[greet, tenant], output_type=Invoice)  # type: ignore[list-item]
 
 
 def wrong_settings() -> None:

@@ -333,24 +333,24 @@ class Agent(Generic[Context, Output]):
     """The handoffs as `Handoff` objects, and one to each exposed handler."""
 
     if TYPE_CHECKING:  # the type of the output depends on the arguments, and a dataclass has one signature
-
+        # mypy gives the types in `Agent[App](...)` to the type variables of the class only
         @overload
         def __init__(
-            self: Agent[_Context, str],
+            self: Agent[Context, str],  # pyright: ignore[reportInvalidTypeVarUse]
             name: str,
-            instructions: Instructions[_Context] | None = None,
+            instructions: Instructions[Context] | None = None,
             *,
             output_type: None = None,
-            **fields: Unpack[_Fields[_Context]],
+            **fields: Unpack[_Fields[Context]],
         ) -> None: ...
         @overload
         def __init__(
-            self: Agent[_Context, _Output],
+            self: Agent[Context, _Output],  # pyright: ignore[reportInvalidTypeVarUse]
             name: str,
-            instructions: Instructions[_Context] | None = None,
+            instructions: Instructions[Context] | None = None,
             *,
             output_type: type[_Output],
-            **fields: Unpack[_Fields[_Context]],
+            **fields: Unpack[_Fields[Context]],
         ) -> None: ...
         @overload
         def __init__(
