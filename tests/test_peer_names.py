@@ -12,6 +12,7 @@ from routelock import Agent, RunConfig, RunContext, Runner, RunResult, function_
 from routelock._peer_names import (
     AGENT,
     AGENT_KEYWORDS,
+    AS_TOOL_KEYWORDS,
     CONFIG_KEYWORDS,
     CONTEXT,
     FUNCTION_TOOL_KEYWORDS,
@@ -58,6 +59,7 @@ def notes_of(call: Callable[..., Any], **keywords: Any) -> list[str]:
         ("output", "output_type="),
         ("result_type", "output_type="),
         ("mcp_servers", "MCPClient"),
+        ("retries", "max_mistakes="),
         ("temperature", "model_settings="),
     ],
 )
@@ -95,6 +97,25 @@ def test_keyword_of_a_tool_is_named(decorator: Callable[..., Any], keyword: str,
     assert notes_of(decorator, **{keyword: "x"}) == [f"Instead of {keyword}=, write {ours}."]
 
 
+@pytest.mark.parametrize(
+    ("keyword", "ours"),
+    [("name", "tool_name="), ("description", "tool_description="), ("custom_output_extractor", "output=")],
+)
+def test_keyword_of_an_agent_as_a_tool_is_named(keyword: str, ours: str) -> None:
+    assert notes_of(agent().as_tool, **{keyword: "x"}) == [f"Instead of {keyword}=, write {ours}."]
+
+
+@pytest.mark.parametrize(
+    ("function", "keyword", "ours"),
+    [(RunConfig, "max_mistake", "max_mistakes="), (function_tool, "need_approval", "needs_approval=")],
+)
+def test_misspelt_keyword_is_named(function: Callable[..., Any], keyword: str, ours: str) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument") as raised:
+        function(**{keyword: 1})
+    said = [str(raised.value), *getattr(raised.value, "__notes__", [])]  # Python 3.13 says it itself
+    assert [each for each in said if "Did you mean" in each and ours.rstrip("=") in each]
+
+
 async def test_keyword_of_an_async_run_is_named() -> None:
     run: Any = Runner.run
     with pytest.raises(TypeError) as raised:
@@ -124,6 +145,7 @@ def test_type_error_from_within_has_no_note() -> None:
     ("function", "names"),
     [
         (Agent, AGENT_KEYWORDS),
+        (Agent.as_tool, AS_TOOL_KEYWORDS),
         (RunConfig, CONFIG_KEYWORDS),
         (function_tool, FUNCTION_TOOL_KEYWORDS),
         (handoff, HANDOFF_KEYWORDS),

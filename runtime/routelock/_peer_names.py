@@ -6,6 +6,7 @@ the end of the message, says the name that routelock has for the same thing.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 __all__ = [
     "AGENT",
     "AGENT_KEYWORDS",
+    "AS_TOOL_KEYWORDS",
     "CONFIG_KEYWORDS",
     "CONTEXT",
     "FUNCTION_TOOL_KEYWORDS",
@@ -39,7 +41,7 @@ AGENT_KEYWORDS: Final[Mapping[str, str]] = {
     "prompt": "instructions=",
     "response_format": "output_type=",
     "result_type": "output_type=",
-    "retries": "RunConfig(retry=Retry(...)), and pass it to the run as run_config=",
+    "retries": "RunConfig(max_mistakes=...), or retry=Retry(...) for the network, and pass it as run_config=",
     "sub_agents": "handoffs=",
     "system_message": "instructions=",
     "system_prompt": "instructions=",
@@ -48,6 +50,14 @@ AGENT_KEYWORDS: Final[Mapping[str, str]] = {
     "toolsets": "tools=, or skills=",
 }
 """Keywords of the agents of openai-agents, Swarm, pydantic-ai, LangChain and others."""
+
+AS_TOOL_KEYWORDS: Final[Mapping[str, str]] = {
+    "custom_output_extractor": "output=",
+    "description": "tool_description=",
+    "failure_error_function": "on_error=",
+    "name": "tool_name=",
+}
+"""Keywords of ``Agent.as_tool``."""
 
 HANDOFF_KEYWORDS: Final[Mapping[str, str]] = {
     "agent_name": "the agent, or its name, as the first argument",
@@ -182,7 +192,7 @@ def _with_note(function: Callable[..., Any], names: Mapping[str, str]) -> Callab
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            _add_note(error, kwargs, names)
+            _add_note(error, function, kwargs, names)
             raise
 
     @functools.wraps(function)
@@ -192,12 +202,19 @@ def _with_note(function: Callable[..., Any], names: Mapping[str, str]) -> Callab
     return call_async if inspect.iscoroutinefunction(function) else call
 
 
-def _add_note(error: TypeError, given: Iterable[str], names: Mapping[str, str]) -> None:
+def _add_note(
+    error: TypeError, function: Callable[..., Any], given: Iterable[str], names: Mapping[str, str]
+) -> None:
     traceback = error.__traceback__
-    if traceback is not None and traceback.tb_next is None:  # else the function has begun
-        for name in given:
-            if name in names:
-                error.add_note(f"Instead of {name}=, write {names[name]}.")
+    if traceback is None or traceback.tb_next is not None:  # the function has begun
+        return
+    ours = inspect.signature(function).parameters
+    for name in given:
+        if name in names:
+            error.add_note(f"Instead of {name}=, write {names[name]}.")
+        elif name not in ours and "Did you mean" not in str(error):  # Python 3.13 says it itself
+            for near in difflib.get_close_matches(name, ours, n=1, cutoff=0.8):
+                error.add_note(f"Did you mean {near}=?")
 
 
 def hint_attributes(names: Mapping[str, str]) -> Callable[[Class], Class]:

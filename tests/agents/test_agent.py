@@ -264,11 +264,11 @@ def test_on_handoff_with_input_takes_context_and_input(called: Callable[..., Any
 @pytest.mark.parametrize(
     ("called", "options", "wrong"),
     [
+        (5, {}, "on_handoff must be a function, not 5"),
         (nothing, {}, "on_handoff 'nothing' must take one argument: the context"),
         (two, {}, "on_handoff 'two' must take one argument: the context"),
         (nothing, {"ask_reason": True}, "on_handoff 'nothing' must take one argument: the context"),
         (one, {"input_type": Ticket}, "on_handoff 'one' must take the context and the input"),
-        (5, {}, "5 must be a function, not int"),
     ],
 )
 def test_invalid_callback_is_a_configuration_error(called: Any, options: dict[str, Any], wrong: str) -> None:
@@ -354,12 +354,13 @@ def test_an_agent_needs_a_name(name: Any) -> None:
         ({"tools": [int]}, "is not a Tool; wrap functions with @function_tool"),
         ({"tools": [look_up, "x"]}, "'x' is not a Tool"),
         ({"tools": [B]}, r"agent '.*' is not a Tool; pass its \.as_tool\(\), or put it into handoffs"),
+        ({"tools": [handoff(B)]}, "a handoff to '.*' is not a Tool; put it into handoffs"),
         ({"hooks": RunHooks()}, "hooks must be an AgentHooks, .*RunHooks are for Runner.run"),
         ({"hooks": AgentHooks}, "hooks must be an AgentHooks"),
         ({"tools": look_up}, "tools must be a list"),
         ({"tools": "look_up"}, "tools must be a list"),
         ({"capabilities": [look_up]}, "capabilities are names, not Tool"),
-        ({"handoffs": B}, "handoffs must be a list"),
+        ({"handoffs": B}, r"handoffs must be a list, not Agent: write handoffs=\[\.\.\.\]"),
         ({"handoffs": "billing"}, "handoffs must be a list"),
         ({"handoffs": None}, "handoffs must be a list"),
         ({"instructions": 5}, "instructions must be text or a function, not 5"),
@@ -369,6 +370,14 @@ def test_an_agent_needs_a_name(name: Any) -> None:
 def test_invalid_field_of_an_agent_is_an_error(options: dict[str, Any], wrong: str) -> None:
     with pytest.raises(ConfigError, match=f"(?s)Agent 'A'.*{wrong}"):
         Agent("A", **options)
+
+
+@pytest.mark.parametrize("name", ["input_guardrails", "output_guardrails"])
+def test_guardrail_that_takes_too_few_arguments_is_an_error(name: str) -> None:
+    fields: dict[str, Any] = {name: [lambda text: text]}
+    wrong = f"{name} '<lambda>' must take three arguments: the context, the agent and the (in|out)put"
+    with pytest.raises(ConfigError, match=f"Agent 'A': .*{wrong}"):
+        Agent("A", **fields)
 
 
 def test_several_errors_of_an_agent_are_in_one_message() -> None:

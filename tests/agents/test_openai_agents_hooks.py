@@ -169,7 +169,7 @@ def test_appending_to_an_agent_is_refused(name: str) -> None:
 
 
 def test_field_that_is_not_a_list_is_an_error() -> None:
-    with pytest.raises(Exception, match="input_guardrails must be a list, not 5"):
+    with pytest.raises(Exception, match="input_guardrails must be a list, not int"):
         Agent(name="A", input_guardrails=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

@@ -246,7 +246,7 @@ async def test_surplus_call_names_the_agent_and_the_last_message() -> None:
     await answer(handler)
     tool = {"type": "function", "function": {"name": "look_up"}}
     with pytest.raises(
-        UnexpectedModelCall, match=r"Model call 2 of 'desk'.*1 replies.*'triage'.*Hi.*look_up"
+        UnexpectedModelCall, match=r"Model call 2 of 'desk'.*which has 1 reply\..*'triage'.*Hi.*look_up"
     ):
         await ask(handler, agent="triage", tools=[tool])
 
@@ -317,3 +317,9 @@ async def test_every_request_of_a_run_can_be_watched_in_one_place() -> None:
         tasks.start_soon(ask_two)
     await Runner.run(Agent("d", model=function), "Hi")
     assert seen == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("arguments", [3, ["A-1"]])
+def test_arguments_that_are_no_object_are_an_error(arguments: Any) -> None:
+    with pytest.raises(TypeError, match=r"call\('look_up', ...\) takes an object or text"):
+        call("look_up", arguments)

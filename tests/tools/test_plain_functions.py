@@ -173,3 +173,8 @@ def test_context_variables_are_not_asked_of_the_model() -> None:
     wrong = "tool 'order' would ask the model for context_variables.*take a parameter ctx: RunContext"
     with pytest.raises(ConfigError, match=wrong):
         Agent("a", tools=[order])
+
+
+def test_context_without_annotation_is_not_asked_of_the_model() -> None:
+    with pytest.raises(ConfigError, match=r"parameter 'ctx' has no annotation.*write ctx: RunContext"):
+        tool(lambda ctx, item: item, name="order")

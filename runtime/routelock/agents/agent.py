@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, get_args, overl
 from typing_extensions import TypeVar, Unpack
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
-from routelock._peer_names import AGENT, AGENT_KEYWORDS, hint_attributes, hint_keywords
+from routelock._peer_names import AGENT, AGENT_KEYWORDS, AS_TOOL_KEYWORDS, hint_attributes, hint_keywords
 from routelock._tool_names import frozen_list, slug
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.offer import OfferedTools, fixed_offer
@@ -75,6 +75,8 @@ def _tool_problem(given: Any) -> str:
         return f"agent {given.name!r} is not a Tool; pass its .as_tool(), or put it into handoffs"
     if is_handler(given):
         return f"{given.name!r} is a handler, not a Tool; put it into handlers or handoffs"
+    if isinstance(given, Handoff):
+        return f"a handoff to {given.agent_name!r} is not a Tool; put it into handoffs"
     if not is_function(given):
         return f"{given!r:.80} is not a Tool; wrap functions with @function_tool"
     try:
@@ -97,7 +99,9 @@ def agent_problems(agent: Any) -> list[ConfigError]:
     where = f"Agent {agent.name!r}"
     lists = [(name, getattr(agent, name)) for name in LISTS]
     wrong += [
-        f"{where}: {name} must be a list, {_list_problem(each)}" for name, each in lists if not is_list(each)
+        f"{where}: {name} must be a list, {_list_problem(name, each)}"
+        for name, each in lists
+        if not is_list(each)
     ]
     wrong += _tool_problems(agent, where) + [f"{where}: {each}" for each in guardrail_problems(agent)]
     wrong += [
@@ -133,13 +137,21 @@ def _hook_problems(agent: Any, where: str) -> list[str]:
 
 
 def guardrail_problems(declared: Any) -> list[str]:
-    """Return one line for each guardrail of an agent or a run that is not a function."""
+    """Return one line for each guardrail of an agent or a run that cannot be called as one."""
     return [
-        f"{name} are functions, not {guardrail!r:.80}"
-        for name in ("input_guardrails", "output_guardrails")
-        for guardrail in as_list(getattr(declared, name))
-        if not callable(guardrail)
+        f"{name}_guardrails {problem}"
+        for name in ("input", "output")
+        for guardrail in as_list(getattr(declared, f"{name}_guardrails"))
+        if (problem := _guardrail_problem(guardrail, name))
     ]
+
+
+def _guardrail_problem(guardrail: object, checked: str) -> str:
+    if not callable(guardrail):
+        return f"are functions, not {guardrail!r:.80}"
+    if takes(guardrail, 3):
+        return ""
+    return f"{name_of(guardrail)!r} must take three arguments: the context, the agent and the {checked}"
 
 
 def _tool_problems(agent: Any, where: str) -> list[str]:
@@ -160,8 +172,10 @@ def _tool_problems(agent: Any, where: str) -> list[str]:
     ]
 
 
-def _list_problem(given: object) -> str:
-    return "not a dict: pass its values" if isinstance(given, Mapping) else f"not {given!r:.80}"
+def _list_problem(name: str, given: object) -> str:
+    if isinstance(given, Mapping):
+        return "not a dict: pass its values"
+    return "not None" if given is None else f"not {type(given).__name__}: write {name}=[...]"
 
 
 def as_list(given: Any) -> list[Any]:
@@ -385,6 +399,7 @@ class Agent(Generic[Context, Output]):
         if wrong:
             raise combine_errors(wrong)
 
+    @hint_keywords(AS_TOOL_KEYWORDS)
     def as_tool(
         self,
         tool_name: str | None = None,

@@ -122,7 +122,9 @@ def _problems_of_others(declared: Any) -> Iterator[str]:
 
 def _problems_of_on_handoff(declared: Any) -> Iterator[str]:
     called = f"on_handoff {name_of(declared.on_handoff)!r}"
-    if declared.input_type is not None:
+    if not callable(declared.on_handoff):
+        yield f"on_handoff must be a function, not {declared.on_handoff!r:.80}"
+    elif declared.input_type is not None:
         if not takes(declared.on_handoff, 2):
             yield f"{called} must take the context and the input"
     elif not declared.on_handoff_takes_input and not takes(declared.on_handoff, 1):

@@ -98,7 +98,8 @@ class NetworkBlocked(RuntimeError):
     def __init__(self, host: str, what: str) -> None:
         super().__init__(
             f"{what} {host!r} was blocked: tests must not reach the network. Use a ScriptedHandler or a "
-            f"cassette, or allow this host: no_network(allow=[{host!r}])."
+            f"cassette, or allow this host: no_network(allow=[{host!r}]) (with pytest: "
+            f"--allowed-hosts={host})."
         )
         self.host = host
 

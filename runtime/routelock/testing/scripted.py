@@ -91,7 +91,13 @@ def call(name: str, arguments: Mapping[str, Any] | str | None = None, *, id: str
         name: the tool's name, such as ``"transfer_to_billing"``.
         arguments: an object, or text that is sent unchanged (so it may be broken JSON).
         id: the call's id; if empty, the handler gives it an id that is new in the run.
+
+    Raises:
+        TypeError: ``arguments`` is neither.
     """
+    if not isinstance(arguments, Mapping | str | None):
+        kind = type(arguments).__name__
+        raise TypeError(f"call({name!r}, ...) takes an object or text, not {kind}: {{'name': value}}.")
     text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}))
     return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
 
@@ -304,8 +310,10 @@ def _with_ids(message: Message, request: Request, used_ids: set[str]) -> Message
 def _unexpected(handler: ScriptedHandler, request: Request) -> str:
     last = _brief(request.messages[-1]) if request.messages else "no message"
     tools = [str(tool.get("function", {}).get("name", "?")) for tool in request.tools]
+    count = len(handler.replies)
+    replies = "reply" if count == 1 else "replies"
     return (
-        f"Model call {len(handler.requests)} of {handler.name!r}, which has {len(handler.replies)} replies. "
+        f"Model call {len(handler.requests)} of {handler.name!r}, which has {count} {replies}. "
         f"Agent {request.agent!r} asked in turn {request.turn}, after {last}; tools offered: "
         f"{', '.join(tools) or 'none'}. Add a reply, or find out why the run goes on."
     )

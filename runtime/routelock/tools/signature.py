@@ -155,6 +155,11 @@ def _is_positional(parameter: inspect.Parameter, rest: str | None) -> bool:
 
 
 def _context(function: Callable[..., Any], declared: Sequence[inspect.Parameter], name: str) -> str | None:
+    if declared and declared[0].name == "ctx" and declared[0].annotation is _EMPTY:
+        raise ConfigError(
+            f"{name}: parameter 'ctx' has no annotation, so the model would be asked for it: write "
+            "ctx: RunContext, or rename it."
+        )
     found = [each.name for each in declared if _is_context(function, each)]
     if len(found) > 1:
         raise ConfigError(f"{name}: {' and '.join(found)} both take the run's context. Remove one of them.")
