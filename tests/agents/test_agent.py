@@ -474,6 +474,11 @@ def test_all_errors_of_a_graph_are_in_one_message() -> None:
         assert text in str(caught.value)
 
 
+def test_class_in_place_of_a_model_is_an_error_with_advice() -> None:
+    with pytest.raises(ConfigError, match=r"a handler, not the class ScriptedHandler\. Make an object of it"):
+        run_graph(Agent("A", model=cast(Any, ScriptedHandler)), RunConfig())
+
+
 def test_agents_without_a_model_are_in_one_message() -> None:
     with pytest.raises(NoHandlerError, match=r"Agent 'A' has no model.*Agent 'B' has no model"):
         run_graph(Agent("A", handoffs=[Agent("B")]), RunConfig())

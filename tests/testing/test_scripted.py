@@ -323,3 +323,9 @@ async def test_every_request_of_a_run_can_be_watched_in_one_place() -> None:
 def test_arguments_that_are_no_object_are_an_error(arguments: Any) -> None:
     with pytest.raises(TypeError, match=r"call\('look_up', ...\) takes an object or text"):
         call("look_up", arguments)
+
+
+@pytest.mark.parametrize("wrong", [3, None])
+def test_reply_of_an_unknown_kind_is_an_error_when_the_script_is_written(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=f"Reply 2 of a ScriptedHandler is {type(wrong).__name__}"):
+        ScriptedHandler(["Hello.", wrong])

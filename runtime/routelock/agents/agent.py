@@ -623,9 +623,11 @@ def check_model(agent: Agent[Any], model: object = None) -> None:
             f"or handlers=[...], or set RunConfig(model=...) for the whole run.{swapped}"
         )
     if not (model is None or isinstance(model, str) or is_handler(model)):
+        given, cure = f"{model!r:.80}", "Wrap a function with routelock.function_handler(...)"
+        if isinstance(model, type):
+            given, cure = f"the class {model.__name__}", "Make an object of it"
         raise ConfigError(
-            f"The model of agent {agent.name!r} must be a model string or a handler, not {model!r:.80}. "
-            "Wrap a function with routelock.function_handler(...)."
+            f"The model of agent {agent.name!r} must be a model string or a handler, not {given}. {cure}."
         )
 
 

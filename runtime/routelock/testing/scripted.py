@@ -95,8 +95,9 @@ def call(name: str, arguments: Mapping[str, Any] | str | None = None, *, id: str
     Raises:
         TypeError: ``arguments`` is neither.
     """
-    if not isinstance(arguments, Mapping | str | None):
-        kind = type(arguments).__name__
+    given = cast(object, arguments)
+    if not isinstance(given, Mapping | str | None):
+        kind = type(given).__name__
         raise TypeError(f"call({name!r}, ...) takes an object or text, not {kind}: {{'name': value}}.")
     text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}))
     return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
@@ -165,6 +166,8 @@ class ScriptedHandler:
         self.name = name
         self.family = family
         self.replies: list[Reply] = list(replies)
+        for number, each in enumerate(self.replies, 1):
+            _check_kind(number, each)
         self.requests: list[Request] = []
         """All requests so far, oldest first, with the messages as they were then."""
         self._pieces = pieces
@@ -242,6 +245,19 @@ class ScriptedHandler:
             function = each["function"]
             yield ToolCallDelta(index, each["id"], function["name"], function["arguments"])
         yield done
+
+
+def _check_kind(number: int, scripted: object) -> None:
+    if callable(scripted) or isinstance(scripted, _KINDS):
+        return
+    raise TypeError(
+        f"Reply {number} of a ScriptedHandler is {type(scripted).__name__}: write a text, call(...), "
+        "reply(...), a message, an error to raise, a list of calls or events, or a function "
+        "that returns one of these."
+    )
+
+
+_KINDS = (str, Mapping, ScriptedReply, MessageDone, Exception, Iterable, AsyncIterable)
 
 
 def _is_stream(scripted: Reply) -> TypeIs[AsyncIterable[HandlerEvent]]:
