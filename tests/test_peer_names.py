@@ -116,6 +116,11 @@ def test_misspelt_keyword_is_named(function: Callable[..., Any], keyword: str, o
     assert [each for each in said if "Did you mean" in each and ours.rstrip("=") in each]
 
 
+def test_misspelt_keyword_of_another_library_is_named() -> None:
+    (note,) = notes_of(RunConfig, max_turn=3)
+    assert note.startswith("Did you mean max_turns=? Instead of max_turns=, write Runner.run(")
+
+
 async def test_keyword_of_an_async_run_is_named() -> None:
     run: Any = Runner.run
     with pytest.raises(TypeError) as raised:

@@ -211,10 +211,16 @@ def _add_note(
     ours = inspect.signature(function).parameters
     for name in given:
         if name in names:
-            error.add_note(f"Instead of {name}=, write {names[name]}.")
-        elif name not in ours and "Did you mean" not in str(error):  # Python 3.13 says it itself
-            for near in difflib.get_close_matches(name, ours, n=1, cutoff=0.8):
-                error.add_note(f"Did you mean {near}=?")
+            error.add_note(_advice(name, names))
+        elif name not in ours:
+            for near in difflib.get_close_matches(name, [*ours, *names], n=1, cutoff=0.8):
+                if near in ours and "Did you mean" in str(error):
+                    continue  # Python 3.13 says it itself
+                error.add_note(f"Did you mean {near}=? {_advice(near, names)}".strip())
+
+
+def _advice(name: str, names: Mapping[str, str]) -> str:
+    return f"Instead of {name}=, write {names[name]}." if name in names else ""
 
 
 def hint_attributes(names: Mapping[str, str]) -> Callable[[Class], Class]:

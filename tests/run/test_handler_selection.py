@@ -53,7 +53,7 @@ class Half:
     def stream(self, request: Any) -> None: ...
 
 
-@pytest.mark.parametrize("model", [function, 5, Half(), ScriptedHandler])
+@pytest.mark.parametrize("model", [function, 5, Half()])
 def test_invalid_handler_is_refused_with_advice(model: Any) -> None:
     with pytest.raises(ConfigError, match=r"must be a model string or a handler.*function_handler"):
         handler_for(Agent("A", model=model), RunConfig())
