@@ -19,6 +19,7 @@ from routelock.cli.options import (
     declare_trace,
     ready_litellm,
     run_options,
+    written_names,
 )
 from routelock.cli.screen import (
     EventPrinter,
@@ -65,7 +66,7 @@ class _Chat:
         self._screen = screen
         self._loop = loop
         self._session = session
-        self._printer = EventPrinter(screen)
+        self._printer = EventPrinter(screen, names=written_names(options))
         self._agent = options.agent
         self._history: list[Message] = []
         self._total = Usage()

@@ -49,7 +49,7 @@ export class Chat {
   begin(run, record) {
     const known = (run.start.agents ?? []).find((each) => each.name === record.agent)?.handlers?.[0];
     const other = known && known !== record.handler;
-    this.speaker = other ? `${record.agent} · ${record.handler}` : record.agent;
+    this.speaker = other ? `${record.agent} · ${run.written(record.handler)}` : record.agent;
   }
 
   item(run, record, whole) {
