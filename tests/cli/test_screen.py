@@ -58,7 +58,14 @@ def test_arguments_are_named_where_they_can_be(arguments: str, shown: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("dollars", "said"), [(None, "cost unknown"), (0.0, "$0.00"), (0.0012, "$0.0012"), (2.5, "$2.50")]
+    ("dollars", "said"),
+    [
+        (None, "cost unknown"),
+        (0.0, "$0.00"),
+        (0.0012, "$0.0012"),
+        (0.0000123, "$0.000012"),
+        (2.5, "$2.50"),
+    ],
 )
 def test_money_has_the_places_that_it_needs(dollars: float | None, said: str) -> None:
     assert money(dollars) == said

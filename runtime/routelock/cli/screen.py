@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
 from routelock._callables import error_text
-from routelock._text import clip, escape_control, one_line
+from routelock._text import clip, dollars, escape_control, one_line
 from routelock.errors import CassetteMiss, RoutelockError
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.history.messages import Message, text_of
@@ -104,11 +104,9 @@ def usage_line(usage: Usage) -> str:
     return f"{guessed}{usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out, {money(usage.cost)}"
 
 
-def money(dollars: float | None) -> str:
-    """Return an amount of US dollars, with four decimal places below one dollar."""
-    if dollars is None:
-        return "cost unknown"
-    return f"${dollars:.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
+def money(cost: float | None) -> str:
+    """Return a cost in US dollars as text."""
+    return "cost unknown" if cost is None else dollars(cost)
 
 
 _ROOM = 300

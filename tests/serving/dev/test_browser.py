@@ -50,8 +50,8 @@ def test_a_conversation_shows_speakers_and_events(told: Any) -> None:
     ]
     row = told.locator(".event.model").first.inner_text()
     assert "100 → 20 tokens, 50 cached" in row
-    assert "$0.00200" in row
-    assert "6 calls · 600 → 120 tokens · $0.012" in told.locator("#totals").inner_text()
+    assert "$0.0020" in row
+    assert "6 calls · 600 → 120 tokens · $0.0120" in told.locator("#totals").inner_text()
     assert "5 → 2 messages" in told.locator(".event.filter").inner_text()
 
 
