@@ -319,17 +319,17 @@ class DevRoutes:
 
     async def _draw_graph(self, request: Request) -> Response:
         """Draw the graph of a traced run, whose first record is in the request."""
-        run = _only_run([await _posted(request)])
+        run = _parts([await _posted(request)])[0]
         return AsciiJSON({"graph": outline_svg(outline_of_trace(run.start), active=run.start.agent)})
 
     async def _write_test(self, request: Request) -> Response:
-        """Write a test of a traced run, whose records are in the request."""
+        """Write a test of a traced run, whose records are in the request, those before approvals first."""
         records: list[Any] | None = (await _posted(request, _LARGEST_RUN)).get("records")
         if not isinstance(records, list):
             raise Refusal(400, "The request has no list of records.", "no_records")
-        run = _only_run(records)
+        run, *resumed = _parts(records)
         try:
-            return AsciiJSON({"code": replay_test(run, self._source)})
+            return AsciiJSON({"code": replay_test(run, self._source, resumed)})
         except ValueError as error:
             raise Refusal(409, str(error), "no_test") from error
 
@@ -379,8 +379,8 @@ def _said(body: Mapping[str, Any]) -> Said:
     return found
 
 
-def _only_run(records: Sequence[Any]) -> TracedRun:
-    """Return the run of these records.
+def _parts(records: Sequence[Any]) -> Sequence[TracedRun]:
+    """Return the run of these records; a run that was resumed has several parts.
 
     Raises:
         Refusal: 400.
@@ -389,6 +389,6 @@ def _only_run(records: Sequence[Any]) -> TracedRun:
         log = read_trace(json.dumps(record).encode() for record in records)
     except ConfigError as error:  # the format is that of a newer version
         raise Refusal(400, str(error), "bad_records") from error
-    if len(log.runs) != 1 or log.unreadable:
+    if len({run.start.run for run in log.runs}) != 1 or log.unreadable:
         raise Refusal(400, "These are not the records of one run.", "bad_records")
-    return log.runs[0]
+    return log.runs

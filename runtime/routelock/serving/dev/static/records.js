@@ -101,9 +101,11 @@ export class Runs {
     this.all.push(run);
   }
 
-  /** The records of a run and of those within it, in order. */
+  /** The records of a run, also from before it went on, and of those within it, in order. */
   allRecords(run) {
-    const within = this.all.filter((each) => each === run || isWithin(each, run));
+    const parts = [];
+    for (let part = run; part; part = part.previous) parts.push(part);
+    const within = this.all.filter((each) => parts.some((part) => each === part || isWithin(each, part)));
     return within.flatMap((each) => each.records).sort((a, b) => a.time - b.time);
   }
 }
