@@ -74,5 +74,5 @@ def test_link_has_its_tool_and_whether_it_returns() -> None:
 
 
 def test_models_are_shown_as_they_were_written() -> None:
-    outline = outline_of(Agent("a", model=LiteLLM("openai/small"), handlers=["openai/large"]))
+    outline = outline_of(Agent("a", model="openai/small", handlers=[LiteLLM("openai/large")]))
     assert outline.nodes[0].handlers == ("openai/small", "openai/large")

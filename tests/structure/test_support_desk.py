@@ -265,7 +265,7 @@ def test_the_screen_ends_with_tokens_and_cost(chat: Chat) -> None:
     lines = [line.split() for line in chat.shown.splitlines()]
     (shown,) = [line for line in lines if line[:1] == ["total"]]
     assert shown[1:3] == [str(total[0]), f"{total[1]:,}"]
-    assert f"cost       ${sum(each.cost for each in usage):.4f}\n" in chat.shown
+    assert f"cost       ${sum(each.cost or 0.0 for each in usage):.4f}\n" in chat.shown
     assert "cost       $0.0" in chat.shown
 
 

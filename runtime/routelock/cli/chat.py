@@ -30,6 +30,7 @@ from routelock.cli.screen import (
     bounded,
     call_arguments,
     can_draw,
+    drop_typed_text,
     enable_line_editing,
     error_line,
     money,
@@ -199,6 +200,7 @@ class _Chat:
         arguments = call_arguments(one.arguments, 12 * len(one.arguments) + 100)
         wants = f"{bounded(one.agent, 80)} wants to call {bounded(one.name, 80)}"
         self._screen.show_note(Note("question", f"{wants}({arguments})"))
+        drop_typed_text()
         while not (said := self._screen.ask(_ALLOW)):
             pass
         if said == "/quit":

@@ -52,6 +52,7 @@ __all__ = [
     "bounded",
     "call_arguments",
     "can_draw",
+    "drop_typed_text",
     "enable_line_editing",
     "error_line",
     "money",
@@ -362,6 +363,13 @@ def _without_echo() -> Generator[None]:
         yield
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def drop_typed_text() -> None:
+    """Forget what was typed into a terminal so far: it does not answer a question that comes later."""
+    if sys.stdin.isatty() and importlib.util.find_spec("termios"):
+        termios: Any = importlib.import_module("termios")
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def enable_line_editing() -> None:

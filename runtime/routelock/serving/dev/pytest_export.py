@@ -310,8 +310,8 @@ def _decided(parts: Sequence[TracedRun], source: Source, *, several: bool) -> It
     for place, (part, following) in enumerate(pairwise(parts)):
         call = _call_of(parts, source, "state" if place else "given", several=several)
         yield _indented(f"result = {call}", 4)
-        waiting = [] if part.end is None else part.end.interruptions
-        reasons = [_rejection(one, following) for one in waiting]
+        assert part.end is not None  # else it was not resumed
+        reasons = [_rejection(one, following) for one in part.end.interruptions]
         yield _indented(f"reasons = {pformat(reasons, width=_WIDTH - 10)}  # None approves the call", 4)
         yield "    state = result.state()"
         yield "    for one, reason in zip(result.interruptions, reasons, strict=True):"
