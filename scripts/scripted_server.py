@@ -18,6 +18,8 @@ from typing import Any
 
 MODEL = "scripted-desk"
 CREATED = 1_700_000_000  # a fixed time, so that recording anew changes nothing that has not changed
+FOR_A_MILLION = (0.15, 0.60)
+"""US dollars for a million tokens of input and of output: the prices of openai/gpt-4o-mini."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +152,18 @@ def _finish(message: Mapping[str, Any]) -> str:
     return "tool_calls" if message.get("tool_calls") else "stop"
 
 
-def _usage(request: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, int]:
-    """Count four characters as a token: about right for English, and the same on every machine."""
+def _usage(request: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, float]:
+    """Count four characters as a token: about right for English, and the same on every machine.
+
+    The cost is in US dollars, at the prices of `FOR_A_MILLION`, as OpenRouter reports it.
+    """
     asked = len(json.dumps([request["messages"], request.get("tools") or []])) // 4
     said = len(json.dumps(message)) // 4
-    return {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
+    for_input, for_output = FOR_A_MILLION
+    cost = round((asked * for_input + said * for_output) / 1_000_000, 9)
+    return {
+        "prompt_tokens": asked,
+        "completion_tokens": said,
+        "total_tokens": asked + said,
+        "cost": cost,
+    }

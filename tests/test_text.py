@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from routelock._text import clip, fit, plain, preview
+from routelock._text import clip, dollars, fit, plain, preview
 
 HOSTILE = [
     "\n# Heading",
@@ -249,3 +249,11 @@ def test_clip_keeps_the_limit(text: str, limit: int) -> None:
 
 def test_clip_does_not_part_a_letter_from_its_accent() -> None:
     assert clip("ae\u0301 long", 3) == "a…"
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [(0.0, "$0.00"), (2.5, "$2.50"), (0.0204, "$0.0204"), (0.0004, "$0.0004"), (0.0000123, "$0.000012")],
+)
+def test_an_amount_that_is_not_zero_is_not_shown_as_zero(amount: float, shown: str) -> None:
+    assert dollars(amount) == shown

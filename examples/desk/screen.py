@@ -115,9 +115,8 @@ class Screen:
             self.line(
                 f"{name:<{MARGIN}}{usage.requests:>7}{usage.input_tokens:>12,}{usage.output_tokens:>12,}"
             )
-        cost = (
-            "unknown, this model has no known price" if total.cost is None else f"{total.cost:.4f} US dollars"
-        )
+        unknown = "unknown, this model has no known price"
+        cost = unknown if total.cost is None else f"${total.cost:.4f}"
         self.line(f"{'cost':<{MARGIN}}{cost}")
 
     def _put_word(self) -> None:

@@ -16,7 +16,7 @@ from datetime import date, time
 from enum import Enum
 from typing import Any, NamedTuple, cast
 
-__all__ = ["clip", "clip_place", "escape_control", "fit", "one_line", "plain", "preview", "shares"]
+__all__ = ["clip", "clip_place", "dollars", "escape_control", "fit", "one_line", "plain", "preview", "shares"]
 
 
 _CUT = "..."
@@ -367,3 +367,14 @@ def size_of(text: str) -> int:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+_LEAST_DOLLARS, _MOST_PLACES = 0.0001, 9
+
+
+def dollars(amount: float) -> str:
+    """Return US dollars as text: four decimal places below a dollar, and more if they are all zero."""
+    if amount >= 1 or not amount:
+        return f"${amount:.2f}"
+    places = 4 if amount >= _LEAST_DOLLARS else min(1 - math.floor(math.log10(amount)), _MOST_PLACES)
+    return f"${amount:.{places}f}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from routelock import Agent, function_handler, handoff
 from routelock.agents.graph import Link, Node, outline_of
+from routelock_providers import LiteLLM
 
 
 async def answer(request: object) -> str:
@@ -70,3 +71,8 @@ def test_link_has_its_tool_and_whether_it_returns() -> None:
     assert outline_of(agent).links == (
         Link(source="a", target="Law Office", tool="transfer_to_law_office", returns=True),
     )
+
+
+def test_models_are_shown_as_they_were_written() -> None:
+    outline = outline_of(Agent("a", model="openai/small", handlers=[LiteLLM("openai/large")]))
+    assert outline.nodes[0].handlers == ("openai/small", "openai/large")

@@ -17,6 +17,7 @@ from routelock.handlers.port import Priority
 from routelock.run.config import RunConfig
 from routelock.run.handler_selection import handler_for, handlers_by_priority, named, next_handler
 from routelock.testing import ScriptedHandler
+from routelock_providers import LiteLLM
 
 
 def names(registry: Registry) -> list[str]:
@@ -32,6 +33,33 @@ def registry(*handlers: Any, source: str = "agent") -> Registry:
 
 def test_the_bands_of_priorities() -> None:
     assert [int(each) for each in Priority] == [1, 10, 20, 50]
+
+
+# -- names --
+
+
+class Cheap(ScriptedHandler):
+    """A handler of a vendor's model."""
+
+    model, provider = "org/small", "vendor"
+
+    def __init__(self, name: str) -> None:
+        super().__init__([], name=name)
+
+
+@pytest.mark.parametrize(
+    ("handler", "written"),
+    [
+        ("openai/gpt-4o-mini", "openai/gpt-4o-mini"),
+        (LiteLLM("openai/gpt-4o-mini"), "openai/gpt-4o-mini"),
+        (LiteLLM("openai/gpt-4o-mini", name="cheap"), "cheap"),
+        (Cheap("vendor_org_small"), "org/small"),
+        (Cheap("my_org_small"), "my_org_small"),
+        (ScriptedHandler([], name="script"), "script"),
+    ],
+)
+def test_the_written_name_is_the_model_or_the_given_name(handler: Any, written: str) -> None:
+    assert register(handler).written == written
 
 
 # -- order --

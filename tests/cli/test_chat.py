@@ -217,6 +217,23 @@ def test_ctrl_d_at_an_approval_makes_no_call(folder: Path) -> None:
     assert terminal.leave() == 0
 
 
+@pytest.mark.parametrize("plain", [(), ("--plain",)])
+def test_text_of_before_the_question_approves_nothing(folder: Path, plain: tuple[str, ...]) -> None:
+    asks = "why not: " if plain else "why not>"
+    terminal = Terminal("chat", "app:late", *plain, cwd=folder)
+    terminal.wait_for("you: " if plain else "you>")
+    terminal.type("Hi\n")
+    terminal.wait_for("late answers")
+    terminal.type("yes\n")
+    (folder / "go").touch()
+    terminal.wait_for(asks)
+    terminal.type("n\n")
+    terminal.wait_for("not approved")
+    terminal.wait_for("in all")
+    assert "4 paid" not in terminal.shown
+    assert terminal.leave() == 0
+
+
 # Kept in a file
 
 

@@ -118,3 +118,16 @@ def test_doctor_names_the_agents_of_a_graph(app: str, capsys: pytest.CaptureFixt
     shown = capsys.readouterr().out
     assert "agent triage: scripted" in shown
     assert "agent refunds: scripted" in shown
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_doctor_names_models_as_they_were_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "askers_by_name.py").write_text(ASKERS)
+    assert main(["doctor", "askers_by_name:agents"]) == 0
+    shown = capsys.readouterr().out
+    assert "agent lite: openai/m7\n" in shown
+    assert "agent groq: m2\n" in shown

@@ -19,7 +19,7 @@ from routelock.cli.screen import (
 )
 from routelock.errors import ConfigError
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
-from routelock.run.events import AgentUpdated, NestedEvent, ToolCalled
+from routelock.run.events import AgentUpdated, HandlerFallback, NestedEvent, ToolCalled
 from routelock.usage import Usage
 
 
@@ -58,7 +58,14 @@ def test_arguments_are_named_where_they_can_be(arguments: str, shown: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("dollars", "said"), [(None, "cost unknown"), (0.0, "$0.00"), (0.0012, "$0.0012"), (2.5, "$2.50")]
+    ("dollars", "said"),
+    [
+        (None, "cost unknown"),
+        (0.0, "$0.00"),
+        (0.0012, "$0.0012"),
+        (0.0000123, "$0.000012"),
+        (2.5, "$2.50"),
+    ],
 )
 def test_money_has_the_places_that_it_needs(dollars: float | None, said: str) -> None:
     assert money(dollars) == said
@@ -71,7 +78,13 @@ def test_usage_shows_cached_and_estimated_tokens() -> None:
 
 def test_events_of_sub_runs_have_their_path() -> None:
     event = NestedEvent(path=("boss", "clerk"), call_ids=("c",), event=called())
-    assert note_of(event) == Note("call", "boss > clerk: pay(amount=5)")
+    assert note_of(event, {}) == Note("call", "boss > clerk: pay(amount=5)")
+
+
+def test_a_fallback_names_models_as_they_were_written() -> None:
+    failed, other = "litellm_openai_small", "mine"
+    event = HandlerFallback(agent="A", handler=failed, next_handler=other, error=ConfigError("down"))
+    assert note_of(event, {failed: "openai/small"}) == Note("problem", "openai/small failed, mine answers")
 
 
 def test_a_reply_that_did_not_come_in_pieces_is_shown_whole() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from routelock import Agent, MaxTurnsExceeded, Runner, RunResult, function_tool
 from routelock.agents.svg import graph_svg
-from routelock.testing import ScriptedHandler, call
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.usage import Usage
 
 MARKUP = "</td></table><script>alert(1)</script><img src=x onerror=alert(1)> &"
 HOSTILE = f"{MARKUP} \u202e\x1b[2J"
@@ -65,6 +66,14 @@ def team(*replies: Any) -> Agent[Any]:
 def test_a_refusal_is_shown() -> None:
     refused = {"role": "assistant", "content": None, "refusal": "I will not."}
     assert "I will not." in shown(Runner.run_sync(Agent("A", model=ScriptedHandler([refused])), "Hi")).text
+
+
+def test_a_cost_of_less_than_a_cent_is_shown() -> None:
+    model = ScriptedHandler([reply("Hi.", usage=Usage(1, 30, 10, cost=0.0000102))])
+    assert (
+        "1 turn, 30 tokens in, 10 out, $0.000010"
+        in shown(Runner.run_sync(Agent("A", model=model), "Hi")).text
+    )
 
 
 def test_messages_and_calls_are_shown_by_agent() -> None:

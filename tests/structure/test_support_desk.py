@@ -265,7 +265,17 @@ def test_the_screen_ends_with_tokens_and_cost(chat: Chat) -> None:
     lines = [line.split() for line in chat.shown.splitlines()]
     (shown,) = [line for line in lines if line[:1] == ["total"]]
     assert shown[1:3] == [str(total[0]), f"{total[1]:,}"]
-    assert "cost       unknown, this model has no known price\n" in chat.shown
+    assert f"cost       ${sum(each.cost or 0.0 for each in usage):.4f}\n" in chat.shown
+    assert "cost       $0.0" in chat.shown
+
+
+def test_a_price_that_is_not_known_is_not_zero() -> None:
+    out = io.StringIO()
+    with closing(shop.Desk()) as desk:
+        model = ScriptedHandler(["Hello."])
+        results = support_desk.chat(["Hi"], model, desk, screen.Screen(io.StringIO()))
+    screen.Screen(out).totals(results)
+    assert "cost       unknown, this model has no known price\n" in out.getvalue()
 
 
 def test_the_screen_is_plain_in_a_pipe(chat: Chat) -> None:

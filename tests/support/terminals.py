@@ -91,6 +91,15 @@ def pays(*amounts):
     return [call("pay", {"amount": amount}) for amount in amounts]
 
 payer = Agent("payer", model=ScriptedHandler([pays(4, 5), pays(6), pays(6), count, count]), tools=[pay])
+async def pays_later(request):
+    while not Path("go").exists():
+        await anyio.sleep(0.01)
+    function = {"name": "pay", "arguments": '{"amount": 4}'}
+    calls = [{"id": "late", "type": "function", "function": function}]
+    yield MessageDone(message={"role": "assistant", "content": None, "tool_calls": calls})
+
+
+late = Agent("late", model=ScriptedHandler([pays_later, count]), tools=[pay])
 async def pieces():
     # the file "reply", slow enough to be drawn; then it waits for the file "go"
     text = Path("reply").read_text()

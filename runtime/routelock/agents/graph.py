@@ -26,6 +26,7 @@ __all__ = [
     "as_markdown",
     "graph_mermaid",
     "handoff_matrix",
+    "members_of",
     "outline_mermaid",
     "outline_of",
 ]
@@ -39,7 +40,7 @@ class Node:
     kind: Literal["agent", "handler", "open"] = "agent"
     """``open``: the run chooses the target, or the agent is not in the graph."""
     handlers: Sequence[str] = ()
-    """The handlers of an agent, the default first: their names, or model strings."""
+    """The handlers of an agent, the default first, as the user wrote them."""
     about: str | None = None
     """The purpose of the agent."""
     tools: Sequence[str] = ()
@@ -78,7 +79,7 @@ def outline_of(agent: Agent[Any], agents: Sequence[Agent[Any]] = ()) -> Outline:
     Raises:
         ConfigError: two different agents have one name.
     """
-    members = _members(agent, agents)
+    members = members_of(agent, agents)
     nodes = {name: _node_of(member) for name, member in members.items()}
     links: dict[tuple[str, str, str], Link] = {}
     for name, member in members.items():
@@ -88,7 +89,7 @@ def outline_of(agent: Agent[Any], agents: Sequence[Agent[Any]] = ()) -> Outline:
     return Outline(start=agent.name, nodes=tuple(nodes.values()), links=tuple(links.values()))
 
 
-def _members(agent: Agent[Any], agents: Sequence[Agent[Any]]) -> dict[str, Agent[Any]]:
+def members_of(agent: Agent[Any], agents: Sequence[Agent[Any]]) -> dict[str, Agent[Any]]:
     """Return all agents by name, those that are called as tools included."""
     found: dict[str, Agent[Any]] = {}
     waiting = [agent, *agents]
@@ -110,9 +111,7 @@ def _agent_tools(agent: Agent[Any]) -> Iterator[tuple[str, AgentCall]]:
 def _node_of(agent: Agent[Any]) -> Node:
     return Node(
         name=agent.name,
-        handlers=tuple(
-            each.handler if isinstance(each.handler, str) else each.name for each in agent.registered.handlers
-        ),
+        handlers=tuple(each.written for each in agent.registered.handlers),
         about=agent.handoff_description,
         tools=tuple(tool.name for tool in agent.all_tools),
     )

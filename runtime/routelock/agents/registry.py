@@ -16,7 +16,7 @@ from routelock._tool_names import litellm_name
 from routelock.agents.hooks import AgentHooks
 from routelock.errors import ConfigError
 from routelock.handlers.function_handler import function_handler
-from routelock.handlers.port import Handler, Priority
+from routelock.handlers.port import Handler, Priority, written_name
 from routelock.scopes import Scope, checked_scope, permits
 from routelock.tools.decorators import is_function, is_tool
 from routelock.tools.decorators import tool as tool_of
@@ -62,6 +62,11 @@ class RegisteredHandler:
     expose: bool = False
     source: str = _AGENT_ITSELF
     """The name of its skill, or ``agent``."""
+
+    @property
+    def written(self) -> str:
+        """The name to show: the model as the user wrote it, or the name if the user gave one."""
+        return self.handler if isinstance(self.handler, str) else written_name(self.handler)
 
     @property
     def section(self) -> PromptSection | None:

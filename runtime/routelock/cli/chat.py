@@ -19,6 +19,7 @@ from routelock.cli.options import (
     declare_trace,
     ready_litellm,
     run_options,
+    written_names,
 )
 from routelock.cli.screen import (
     EventPrinter,
@@ -29,6 +30,7 @@ from routelock.cli.screen import (
     bounded,
     call_arguments,
     can_draw,
+    drop_typed_text,
     enable_line_editing,
     error_line,
     money,
@@ -65,7 +67,7 @@ class _Chat:
         self._screen = screen
         self._loop = loop
         self._session = session
-        self._printer = EventPrinter(screen)
+        self._printer = EventPrinter(screen, names=written_names(options))
         self._agent = options.agent
         self._history: list[Message] = []
         self._total = Usage()
@@ -198,6 +200,7 @@ class _Chat:
         arguments = call_arguments(one.arguments, 12 * len(one.arguments) + 100)
         wants = f"{bounded(one.agent, 80)} wants to call {bounded(one.name, 80)}"
         self._screen.show_note(Note("question", f"{wants}({arguments})"))
+        drop_typed_text()
         while not (said := self._screen.ask(_ALLOW)):
             pass
         if said == "/quit":

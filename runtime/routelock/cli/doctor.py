@@ -105,9 +105,9 @@ def _print_destinations(what: str) -> bool:
 def _handler(agent: str, registered: RegisteredHandler) -> bool:
     """Print the destination of a handler; return whether it can be called."""
     handler = registered.handler
+    title = f"agent {agent}: {registered.written}"
     if isinstance(handler, str):
-        return _model(f"agent {agent}: {handler}", LiteLLM(handler))
-    title = f"agent {agent}: {registered.name}"
+        return _model(title, LiteLLM(handler))
     if isinstance(handler, LiteLLM):
         return _model(title, handler)
     tells: Any = getattr(handler, "destination", None)

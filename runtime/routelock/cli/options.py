@@ -8,13 +8,14 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from routelock._callables import takes
 from routelock.agents.agent import Agent
+from routelock.agents.graph import members_of
 from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError
 from routelock.run.config import RunConfig, listed
@@ -38,6 +39,7 @@ __all__ = [
     "port",
     "ready_litellm",
     "run_options",
+    "written_names",
 ]
 
 
@@ -279,6 +281,13 @@ def needs_litellm(options: RunOptions) -> bool:
         for member in members
         for each in handlers_by_priority(member, options.config)
     )
+
+
+def written_names(options: RunOptions) -> Mapping[str, str]:
+    """Return the names to show for the handlers of a run, by their names."""
+    members = members_of(options.agent, options.config.agents).values()
+    handlers = (each for member in members for each in handlers_by_priority(member, options.config))
+    return {each.name: each.written for each in handlers}
 
 
 def ready_litellm(options: RunOptions) -> None:

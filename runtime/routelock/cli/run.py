@@ -22,6 +22,7 @@ from routelock.cli.options import (
     declare_trace,
     ready_litellm,
     run_options,
+    written_names,
 )
 from routelock.cli.screen import EventPrinter, PlainScreen, Waiting, bounded, call_arguments, error_line
 from routelock.errors import ConfigError, RoutelockError
@@ -91,7 +92,7 @@ async def _answer(options: RunOptions, text: str, *, steps: bool) -> RunResult[A
         max_turns=options.max_turns,
         run_config=options.config,
     )
-    printer = EventPrinter(PlainScreen(sys.stderr), replies=False) if steps else None
+    printer = _printer(options) if steps else None
     try:
         with Waiting(f"{bounded(options.agent.name, 80)} answers") as waiting:
             async with stream:
@@ -118,6 +119,10 @@ async def _whole_answer(options: RunOptions, text: str) -> RunResult[Any]:
             )
     finally:
         await close_litellm()
+
+
+def _printer(options: RunOptions) -> EventPrinter:
+    return EventPrinter(PlainScreen(sys.stderr), replies=False, names=written_names(options))
 
 
 def _what(event: RunEvent) -> str | None:

@@ -9,14 +9,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
 from routelock._callables import error_text
-from routelock._text import clip, escape_control, one_line
+from routelock._text import clip, dollars, escape_control, one_line
 from routelock.errors import CassetteMiss, RoutelockError
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.history.messages import Message, text_of
@@ -52,6 +52,7 @@ __all__ = [
     "bounded",
     "call_arguments",
     "can_draw",
+    "drop_typed_text",
     "enable_line_editing",
     "error_line",
     "money",
@@ -104,11 +105,9 @@ def usage_line(usage: Usage) -> str:
     return f"{guessed}{usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out, {money(usage.cost)}"
 
 
-def money(dollars: float | None) -> str:
-    """Return an amount of US dollars, with four decimal places below one dollar."""
-    if dollars is None:
-        return "cost unknown"
-    return f"${dollars:.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
+def money(cost: float | None) -> str:
+    """Return a cost in US dollars as text."""
+    return "cost unknown" if cost is None else dollars(cost)
 
 
 _ROOM = 300
@@ -172,11 +171,15 @@ class EventPrinter:
     Args:
         screen: the screen.
         replies: whether to show messages; if not, only other events are shown.
+        names: the names to show for handlers, by their names.
     """
 
-    def __init__(self, screen: Screen, *, replies: bool = True) -> None:
+    def __init__(
+        self, screen: Screen, *, replies: bool = True, names: Mapping[str, str] | None = None
+    ) -> None:
         self._screen = screen
         self._replies = replies
+        self._names = names or {}
         self._speaker = ""
         self._said = False
 
@@ -211,19 +214,24 @@ class EventPrinter:
     def _note(self, event: RunEvent) -> None:
         if isinstance(event, AttemptFailed):
             self._said = False  # the next attempt streams the message again
-        if (note := note_of(event)) is None:
+        if (note := note_of(event, self._names)) is None:
             return
         self._screen.show_note(note)
         tool = event.name if isinstance(event, ToolCalled) else None
         self._screen.set_activity(f"{tool} runs" if tool else f"{self._speaker} answers")
 
 
-def note_of(event: RunEvent) -> Note | None:
-    """Return the note for an event, or None."""
+def note_of(event: RunEvent, names: Mapping[str, str]) -> Note | None:
+    """Return the note for an event, or None.
+
+    Args:
+        event: the event.
+        names: the names to show for handlers, by their names.
+    """
     if isinstance(event, NestedEvent):
-        inner = note_of(event.event)
+        inner = note_of(event.event, names)
         return inner and Note(inner.kind, f"{bounded(' > '.join(event.path), 100)}: {inner.text}")
-    return _of_call(event) or _of_handoff(event) or _of_trouble(event)
+    return _of_call(event) or _of_handoff(event) or _of_trouble(event, names)
 
 
 def _of_call(event: RunEvent) -> Note | None:
@@ -250,12 +258,13 @@ def _of_handoff(event: RunEvent) -> Note | None:
             return None
 
 
-def _of_trouble(event: RunEvent) -> Note | None:
+def _of_trouble(event: RunEvent, names: Mapping[str, str]) -> Note | None:
     match event:
         case AttemptFailed(error=error, delay=delay):
             return Note("problem", f"{bounded(error_line(error), _ROOM)} Trying again in {delay:.1f} s.")
         case HandlerFallback(handler=failed, next_handler=following):
-            return Note("problem", bounded(f"{failed} failed, {following} answers", 200))
+            one, other = names.get(failed, failed), names.get(following, following)
+            return Note("problem", bounded(f"{one} failed, {other} answers", 200))
         case Repaired(repair=repair):
             return Note("info", f"repaired: {bounded(repair, _ROOM)}")
         case EmptyReply(agent=agent):
@@ -354,6 +363,13 @@ def _without_echo() -> Generator[None]:
         yield
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def drop_typed_text() -> None:
+    """Forget what was typed into a terminal so far: it does not answer a question that comes later."""
+    if sys.stdin.isatty() and importlib.util.find_spec("termios"):
+        termios: Any = importlib.import_module("termios")
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def enable_line_editing() -> None:

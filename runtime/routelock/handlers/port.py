@@ -33,6 +33,7 @@ __all__ = [
     "model_of",
     "schema_prompt",
     "tool_name",
+    "written_name",
 ]
 
 
@@ -229,6 +230,19 @@ def model_of(handler: Handler) -> _Model:
     if not isinstance(provider, str):
         provider = model.partition("/")[0] if "/" in model else None
     return {"model": model, "provider": provider}
+
+
+def written_name(handler: Handler) -> str:
+    """Return the name to show for a handler: its model as the user wrote it, or the name the user gave.
+
+    A handler of a provider without a name of its own is named after its model, such as
+    ``litellm_openai_gpt-4o-mini``; the user did not write that.
+    """
+    found = model_of(handler)
+    model, made = found["model"], ("litellm", found["provider"])
+    if model and handler.name in (f"{each}_{model.replace('/', '_')}" for each in made):
+        return model
+    return handler.name
 
 
 MODEL_CALL_CHECK: Final[ContextVar[Callable[[str, Request], None] | None]] = ContextVar(

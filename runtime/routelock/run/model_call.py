@@ -35,7 +35,15 @@ from routelock.handlers.events import (
     ToolCallDelta,
 )
 from routelock.handlers.function_handler import FunctionHandler
-from routelock.handlers.port import Handler, Request, ToolChoice, copy_of, family_of, model_of
+from routelock.handlers.port import (
+    Handler,
+    Request,
+    ToolChoice,
+    copy_of,
+    family_of,
+    model_of,
+    written_name,
+)
 from routelock.handlers.replies import (
     filtered_out,
     is_empty,
@@ -652,7 +660,7 @@ def fall_back(run: Run, error: Exception) -> HandlerFallback:
     handler = next_handler(agent, failed, run.failed_of(agent), run.config)
     if handler is None:
         raise error
-    text = f"handler {failed!r} failed, {handler.name!r} answers instead: "
+    text = f"handler {written_name(run.frame.handler)!r} failed, {written_name(handler)!r} answers instead: "
     text += f"{type(error).__name__}: {error_text(error)}"
     run.problem("fallback", text, error=error)
     _end_call(run, run.model_call.reply, error)

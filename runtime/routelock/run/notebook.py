@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from routelock._text import escape_control
+from routelock._text import dollars, escape_control
 from routelock.agents.graph import outline_of
 from routelock.agents.svg import outline_svg
 from routelock.history.content import media_of
@@ -51,7 +51,7 @@ def _head(result: RunResult[Any]) -> str:
         _shown(result.last_agent.name),
         f"{turns} turn{'s' * (turns != 1)}",
         f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out",
-        "cost unknown" if usage.cost is None else f"${usage.cost:.4f}",
+        "cost unknown" if usage.cost is None else dollars(usage.cost),
     )
     return f"<b>{escape(result.stop_reason)}</b>: {', '.join(parts)}"
 

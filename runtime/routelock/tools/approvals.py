@@ -23,6 +23,7 @@ __all__ = [
     "NeedsApproval",
     "declined_text",
     "rejection",
+    "rejection_reason",
     "still_waiting",
 ]
 
@@ -32,6 +33,8 @@ NeedsApproval = bool | Callable[[ToolContext[Any], dict[str, Any]], MaybeAwaitab
 and the arguments, which is called for each call."""
 
 _DECLINED = "This call was not approved, so it was not made."
+
+_DECLINED_BECAUSE = "This call was not approved: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,4 +126,11 @@ def still_waiting(
 
 def declined_text(decision: Decision) -> str:
     """Return the result of a rejected call, for the model."""
-    return f"This call was not approved: {decision.message}" if decision.message else _DECLINED
+    return f"{_DECLINED_BECAUSE}{decision.message}" if decision.message else _DECLINED
+
+
+def rejection_reason(output: str) -> str | None:
+    """Return the reason in the result of a rejected call, or None if it is that of a call that was made."""
+    if output == _DECLINED:
+        return ""
+    return output.removeprefix(_DECLINED_BECAUSE) if output.startswith(_DECLINED_BECAUSE) else None

@@ -169,10 +169,12 @@ def error_traced(error: BaseException | None) -> ErrorTraced | None:
 def agent_traced(agent: Agent[Any], config: RunConfig) -> AgentTraced:
     """Return the record of an agent, with the handlers that the run may reach."""
     tools = [(tool.name, tool.on_invoke_tool) for tool in agent.all_tools]
+    handlers = handlers_by_priority(agent, config)
     return AgentTraced(
         name=agent.name,
         description=agent.handoff_description or "",
-        handlers=[each.name for each in handlers_by_priority(agent, config)],
+        handlers=[each.name for each in handlers],
+        models={each.name: each.written for each in handlers if each.written != each.name},
         tools=[name for name, _ in tools],
         agent_tools={name: how.agent.name for name, how in tools if isinstance(how, AgentCall)},
         handoffs=[_edge(edge) for edge in agent.edges],

@@ -104,6 +104,8 @@ class AgentTraced:
     description: str = ""
     handlers: Sequence[str] = ()
     """Names of the handlers that the run may use; the first is the default, and usually the model."""
+    models: Mapping[str, str] = field(default_factory=lambda: {})
+    """The handlers that are named after their model, with the model as the user wrote it."""
     tools: Sequence[str] = ()
     agent_tools: Mapping[str, str] = field(default_factory=lambda: {})
     """The tools that are agents, with the names of these agents."""

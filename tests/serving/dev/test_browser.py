@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio.to_thread
 import pytest
-from browser_tabs import NARROW, contrasts, opened, say
+from browser_tabs import NARROW, WIDE, contrasts, opened, say
 from dev_page import PATIENCE, USED, dev_page, shop
 
 from routelock import Agent, Retry, RunConfig, function_tool, handoff
@@ -50,8 +50,8 @@ def test_a_conversation_shows_speakers_and_events(told: Any) -> None:
     ]
     row = told.locator(".event.model").first.inner_text()
     assert "100 → 20 tokens, 50 cached" in row
-    assert "$0.00200" in row
-    assert "6 calls · 600 → 120 tokens · $0.012" in told.locator("#totals").inner_text()
+    assert "$0.0020" in row
+    assert "6 calls · 600 → 120 tokens · $0.0120" in told.locator("#totals").inner_text()
     assert "5 → 2 messages" in told.locator(".event.filter").inner_text()
 
 
@@ -149,7 +149,9 @@ def test_text_streams_and_stop_ends_it(browser: Any) -> None:
         say(tab, "Hi", wait=False)
         tab.locator(".message.agent .text", has_text="First").wait_for()
         assert tab.locator(".event.model.running").count() == 1
-        assert tab.locator("#stop:focus").count() == 1, "the keyboard is where it is needed"
+        assert tab.locator("#text:focus").count() == 1, "a second Enter stops nothing"
+        tab.keyboard.press("Tab")
+        assert tab.locator("#stop:focus").count() == 1
         tab.keyboard.press("Enter")
         tab.locator(".note", has_text="Stopped.").wait_for()
         assert model.cancelled.wait(PATIENCE)
@@ -157,6 +159,67 @@ def test_text_streams_and_stop_ends_it(browser: Any) -> None:
         model.may.set()
         say(tab, "Again")
         assert "First second" in tab.locator(".message.agent .text").last.inner_text()
+
+
+def test_a_message_that_is_typed_during_a_run_stays_and_the_page_says_why(browser: Any) -> None:
+    model = _Slow()
+    with opened(browser, Agent("a", model=model)) as tab:
+        say(tab, "Hi", wait=False)
+        tab.locator(".message.agent .text", has_text="First").wait_for()
+        tab.keyboard.type("Next")
+        tab.keyboard.press("Enter")
+        assert "Not sent: a run goes on." in tab.locator("#composer-status").inner_text()
+        assert tab.get_by_label("Your message").input_value() == "Next"
+        model.may.set()
+        tab.locator("#send").wait_for()
+        assert tab.locator("#composer-status").inner_text() == ""
+        assert tab.get_by_label("Your message").input_value() == "Next"
+        assert tab.locator(".message.user").count() == 1
+
+
+def test_an_empty_page_offers_examples(browser: Any) -> None:
+    with opened(browser, Agent("helper", model=ScriptedHandler(["Much."]))) as tab:
+        assert "Write to helper below" in tab.locator("#start").inner_text()
+        tab.get_by_role("button", name="What can you do for me?").click()
+        tab.locator(".message.agent", has_text="Much.").wait_for()
+        assert "What can you do for me?" in tab.locator(".message.user").inner_text()
+        assert not tab.locator("#start").is_visible()
+        tab.get_by_role("button", name="New conversation").click()
+        tab.locator("#start").wait_for()
+
+
+class _Small(ScriptedHandler):
+    """Named after its model, as the handlers of vendors are."""
+
+    model, provider = "openai/small", "openai"
+
+
+def test_models_are_shown_as_they_were_written(browser: Any) -> None:
+    with opened(browser, Agent("a", model=_Small(["Hi."], name="litellm_openai_small"))) as tab:
+        say(tab, "Hi")
+        assert tab.locator("#picture .handler").inner_text() == "openai/small"
+        assert "openai/small" in tab.locator(".event.model .what").inner_text()
+        tab.locator(".event.model .row").click()
+        assert tab.get_by_role("dialog").get_by_role("heading").first.inner_text().endswith(": openai/small")
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_names_in_a_wide_graph_stay_readable(browser: Any, size: Any) -> None:
+    agent = Agent("agent number 9", model=ScriptedHandler([]))
+    for number in range(8, 0, -1):
+        agent = Agent(f"agent number {number}", model=ScriptedHandler([]), handoffs=[agent])
+    with opened(browser, agent, size) as tab:
+        if size == NARROW:
+            tab.get_by_role("navigation").get_by_role("button", name="Graph").click()
+        drawn, given = tab.locator("#picture svg").evaluate(
+            "(svg) => [svg.getBoundingClientRect().width, svg.viewBox.baseVal.width]"
+        )
+        assert drawn >= 0.89 * given
+        assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        left, right = tab.locator("#picture .node.active rect").first.evaluate(
+            "(box) => [box.getBoundingClientRect().left, box.getBoundingClientRect().right]"
+        )
+        assert 0 <= left < right <= size["width"], "the active agent is in view"
 
 
 def test_the_focus_stays_where_the_user_reads(browser: Any) -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import anyio
 import anyio.lowlevel
-from routelock import Agent, GuardrailResult, Retry, RunConfig, ToolContext, function_tool
+from routelock import Agent, GuardrailResult, Retry, RunConfig, ToolContext, function_tool, handoff
 from routelock.errors import ConnectionFailed
 from routelock.handlers.events import TextDelta
 from routelock.testing import ScriptedHandler, call
@@ -77,6 +77,25 @@ front = Agent(
     tools=[owner],
     handoffs=[refunds],
 )
+@function_tool(needs_approval=True)
+def give(amount: int, context: ToolContext[Shop]) -> str:
+    """Give."""
+    return f"{amount} from {context.context.owner if context.context else 'nobody'}"
+
+
+def gifts(*amounts):
+    return [call("give", {"amount": amount}) for amount in amounts]
+
+
+def may_refund():
+    return handoff(Agent("refunds", model=script("Refunded.")), needs_approval=True)
+
+
+giver = Agent("giver", model=script(gifts(1, 2), "Given.", gifts(3), gifts(4), "All given."), tools=[give])
+ask = call("giver", {"input": "Give"})
+asker = Agent("asker", model=script(ask, "It gave."), tools=[giver.as_tool("giver")])
+broke = Agent("broke", model=script(gifts(1), ConnectionFailed("no line")), tools=[give])
+careful = Agent("careful", model=script(call("transfer_to_refunds"), "Then not."), handoffs=[may_refund()])
 waits = Agent("waits", model=script(call("pay", {"amount": 3})), tools=[pay])
 by_name = Agent("by_name", model=script(call("transfer_to_elsewhere")), handoffs=["elsewhere"])
 elsewhere = Agent("elsewhere", model=script("Here.", "Still here."), tools=[owner])
@@ -158,12 +177,20 @@ def _passes(code: str, folder: Path) -> None:
     assert _outcomes(folder, {"copied": code}) == {"copied": "PASSED"}, code
 
 
-def _copied(page: Page, *said: str) -> str:
-    """Say some things in one conversation, and copy the last run."""
+Decided = Sequence[bool | str]
+"""A decision on each call that waits: True approves it, a text declines it."""
+
+
+def _copied(page: Page, *said: str | Decided) -> str:
+    """Say some things in one conversation, decide on calls that wait, and copy the last run."""
     conversation = page.begin()
     lines: list[dict[str, Any]] = []
-    for text in said:
-        lines = page.say(conversation, text)
+    for each in said:
+        if isinstance(each, str):
+            lines = page.say(conversation, each)
+        else:
+            words = [{"approve": one is True, "message": one if isinstance(one, str) else ""} for one in each]
+            lines += page.decide(conversation, *words)
     response = page.test_of(lines)
     assert response.status_code == 200, response.text
     return str(response.json()["code"])
@@ -207,7 +234,7 @@ def test_the_command_line_s_copy_passes(of_commands: Mapping[str, str], options:
 
 
 SHOP, STICKY = {"context": "make_shop"}, {"context": "make_shop", "config": "make_config"}
-CASES: Mapping[str, tuple[str, Mapping[str, Any], Sequence[str]]] = {
+CASES: Mapping[str, tuple[str, Mapping[str, Any], Sequence[str | Decided]]] = {
     # the agent, its options, and what is said
     "a_context": ("front", SHOP, ["Hi"]),
     "an_async_context": ("front", {"context": "make_shop_later"}, ["Hi"]),
@@ -216,6 +243,14 @@ CASES: Mapping[str, tuple[str, Mapping[str, Any], Sequence[str]]] = {
     "agents_of_the_config": ("by_name", {"config": "more_agents"}, ["Hi"]),
     "an_agent_of_the_config_in_charge": ("by_name", {"config": "more_agents"}, ["Hi", "More"]),
     "a_call_that_waits": ("waits", SHOP, ["Pay"]),
+    "a_call_that_was_approved": ("giver", SHOP, ["Give", [True, True]]),
+    "calls_that_were_approved_and_declined": ("giver", STICKY, ["Give", [True, "Too much."]]),
+    "approvals_in_turn": ("giver", SHOP, ["Give", [True, ""], "More", [True], [True]]),
+    "an_approval_in_an_agent_as_a_tool": ("asker", SHOP, ["Give", [True, "No."]]),
+    "a_rejection_in_an_agent_as_a_tool": ("asker", SHOP, ["Give", ["No.", True]]),
+    "a_handoff_that_was_approved": ("careful", {}, ["Hi", [True]]),
+    "a_handoff_that_was_declined": ("careful", {}, ["Hi", ["Never."]]),
+    "a_provider_that_fails_after_an_approval": ("broke", {"config": "patient"}, ["Hi", [True]]),
     "a_provider_that_fails": ("down", {}, ["Hi"]),
     "a_provider_that_fails_twice": ("down", {"config": "patient"}, ["Hi"]),
     "a_guardrail_of_the_config": ("front", {**SHOP, "config": "never_here"}, ["Hi"]),
@@ -238,7 +273,7 @@ def outcomes(folder: Path) -> Mapping[str, str]:
     return _outcomes(folder, codes)
 
 
-def _code_of(name: str, given: Mapping[str, Any], said: Sequence[str]) -> str:
+def _code_of(name: str, given: Mapping[str, Any], said: Sequence[str | Decided]) -> str:
     sys.modules.pop("copied_app", None)
     app = importlib.import_module("copied_app")
     with dev_page(getattr(app, name), spec=f"copied_app:{name}", **_options(app, given)) as page:
@@ -290,3 +325,20 @@ def test_settings_that_a_test_makes_itself_need_no_place(app: Any, tmp_path: Pat
     with dev_page(app.talker, spec="copied_app:talker", run_config=config) as page:
         code = _copied(page, "Hi")
     assert "CONFIG" not in code
+
+
+def test_a_copy_decides_as_the_user_did_within_an_agent_as_a_tool(app: Any) -> None:
+    """The ids of calls there are the same as outside."""
+    with dev_page(app.asker, spec="copied_app:asker", **_options(app, SHOP)) as page:
+        code = _copied(page, "Give", ["No.", True])
+    assert "reasons = ['No.', None]" in code
+
+
+def test_a_trace_that_begins_after_an_approval_makes_no_test(app: Any) -> None:
+    with dev_page(app.giver, spec="copied_app:giver", **_options(app, SHOP)) as page:
+        conversation = page.begin()
+        page.say(conversation, "Give")
+        decided = page.decide(conversation, *[{"approve": True}] * 2)
+        response = page.test_of(decided)
+    assert response.status_code == 409
+    assert "does not have its beginning" in response.json()["error"]

@@ -60,6 +60,29 @@ def test_a_trace_without_agents_has_its_first_agent() -> None:
     assert [each.name for each in found.nodes] == ["a"]
 
 
+class Small(ScriptedHandler):
+    """A handler that is named after its model."""
+
+    model, provider = "openai/small", "openai"
+
+    def __init__(self) -> None:
+        super().__init__(["Hi."], name="litellm_openai_small")
+
+
+def test_models_are_shown_as_they_were_written() -> None:
+    start = _start(Agent("a", model=Small()))
+    assert start.agents[0].models == {"litellm_openai_small": "openai/small"}
+    assert outline_of_trace(start).nodes[0].handlers == ("openai/small",)
+
+
+def test_the_first_picture_shows_the_model_of_the_settings() -> None:
+    agent = Agent("a", model=ScriptedHandler([]))
+    with dev_page(agent, run_config=RunConfig(model="openai/small")) as page:
+        picture = page.post("/talks", {"agent": None}).json()["graph"]
+    assert ">openai/small<" in picture
+    assert "scripted" not in picture
+
+
 def test_the_picture_of_a_trace_is_drawn() -> None:
     agent = shop()
     with dev_page(agent) as page:

@@ -11,6 +11,7 @@ import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pprint import pformat
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from routelock._json import decode
 from routelock.agents.agent import Agent
 from routelock.run.config import RunConfig
 from routelock.run.start import DEFAULT_MAX_TURNS
+from routelock.tools.approvals import rejection_reason
 from routelock.tracing.reader import TracedCall, TracedRun
 from routelock.tracing.records import ErrorTraced
 
@@ -50,7 +52,7 @@ class Source:
         return self.config is not None or made != RunConfig()
 
 
-def replay_test(run: TracedRun, source: Source | None = None) -> str:
+def replay_test(run: TracedRun, source: Source | None = None, resumed: Sequence[TracedRun] = ()) -> str:
     """Return the code of a test that repeats a run.
 
     Tools are called, and so are handlers that are the target of a handoff. The test has the context and the
@@ -59,23 +61,25 @@ def replay_test(run: TracedRun, source: Source | None = None) -> str:
     Args:
         run: the run.
         source: where the parts of the run are defined.
+        resumed: the run after each time that calls waited for approval; the test decides as the user did.
 
     Raises:
-        ValueError: the run has no end, or was resumed.
+        ValueError: the run has no end, or its beginning or a decision is missing.
     """
+    parts, source = [run, *resumed], source or Source()
     if run.start.resumed:
-        raise ValueError("This run was resumed from a state, which a test of it would not have.")
-    if run.end is None or (run.end.stop_reason == "unfinished" and run.end.error is None):
+        raise ValueError("This run was resumed, and the trace does not have its beginning.")
+    last = parts[-1].end
+    if last is None or (last.stop_reason == "unfinished" and last.error is None):
         raise ValueError("This run was stopped before it ended, so a test could check nothing.")
-    source = source or Source()
-    calls = _scripted(run)
-    replies = [_indented(_reply(call), 12) + "," for call in calls]
+    replies = [_indented(_reply(call), 12) + "," for call in _scripted(parts)]
     imported, made = _app(run.start.agent, source)
+    several = "AGENTS = " in "".join(made)
     return "\n".join(
         [
             '"""A run of the dev page as a test: a script gives the replies, and the tools are called."""',
             "",
-            *_imports(run, source, replies),
+            *_imports(parts, source, replies),
             "",
             *imported,
             *made,
@@ -87,17 +91,20 @@ def replay_test(run: TracedRun, source: Source | None = None) -> str:
             *replies,
             "        ]",
             "    )",
-            *_play(run, _call_of(run, source, several="AGENTS = " in "".join(made))),
+            *_given(run),
+            *_decided(parts, source, several=several),
+            *_play(parts, _call_of(parts, source, "state" if resumed else "given", several=several)),
             "",
         ]
     )
 
 
-def _scripted(run: TracedRun) -> Sequence[TracedCall]:
+def _scripted(parts: Sequence[TracedRun]) -> Sequence[TracedCall]:
     """Return the calls of default handlers. Other handlers are called again, so they need no script."""
     calls = [
         call
-        for one in _with_nested(run)
+        for part in parts
+        for one in _with_nested(part)
         for call in one.calls
         if call.start.handler == _defaults(one).get(call.start.agent, call.start.handler)
     ]
@@ -126,17 +133,18 @@ def _defaults(run: TracedRun) -> Mapping[str, str]:
     return {one.name: one.handlers[0] for one in run.start.agents if one.handlers}
 
 
-def _imports(run: TracedRun, source: Source, replies: Sequence[str]) -> Iterator[str]:
-    assert run.end is not None
-    failed = [_error_of(call) for call in _scripted(run) if _has_failed(call)]
-    raised = [_error_class(each) for each in [*failed, run.end.error]]
+def _imports(parts: Sequence[TracedRun], source: Source, replies: Sequence[str]) -> Iterator[str]:
+    end = parts[-1].end
+    assert end is not None
+    failed = [_error_of(call) for call in _scripted(parts) if _has_failed(call)]
+    raised = [_error_class(each) for each in [*failed, end.error]]
     if _is_async(source):
         yield "import asyncio"
     if source.has_config:
         yield "from dataclasses import replace"
     if _is_async(source) or source.has_config:
         yield ""
-    if run.end.error is not None:
+    if end.error is not None:
         yield "import pytest"
         yield ""
     ours = ["Retry"] if failed else []
@@ -252,21 +260,22 @@ def _indented(code: str, by: int) -> str:
 # -- the run --
 
 
-def _call_of(run: TracedRun, source: Source, *, several: bool) -> str:
-    """Return the call that repeats the run.
+def _call_of(parts: Sequence[TracedRun], source: Source, begins_with: str, *, several: bool) -> str:
+    """Return the call that repeats the run, or a part of it.
 
     Args:
-        run: the run.
+        parts: the run, and the run after each time that it was resumed.
         source: where its parts are defined.
+        begins_with: the name of the input, or of the state.
         several: whether the test has a list of agents, which handoffs may name.
     """
-    given = ["AGENT", "given"]
+    run, given = parts[0], ["AGENT", begins_with]
     if source.has_context:
         made = _part(source.context, "CONTEXT", "context")[2]
         given.append(f"context=asyncio.run({made})" if _is_async(source) else f"context={made}")
     if run.start.max_turns != DEFAULT_MAX_TURNS:
         given.append(f"max_turns={run.start.max_turns}")
-    settings = ", ".join(_settings(run, source, several=several))
+    settings = ", ".join(_settings(parts, source, several=several))
     config = f"replace(CONFIG, {settings})" if source.has_config else f"RunConfig({settings})"
     given.append(f"run_config={config}")
     line = f"Runner.run_sync({', '.join(given)})"
@@ -275,39 +284,79 @@ def _call_of(run: TracedRun, source: Source, *, several: bool) -> str:
     return "\n".join(["Runner.run_sync(", *(f"    {each}," for each in given), ")"])
 
 
-def _settings(run: TracedRun, source: Source, *, several: bool) -> Iterator[str]:
+def _settings(parts: Sequence[TracedRun], source: Source, *, several: bool) -> Iterator[str]:
     """Return the settings that the test changes: those for the script, and those with effects outside."""
     config = source.run_config
     yield "model=model"
     if several:
         yield "agents=AGENTS"
-    if any(_has_failed(call) for call in _scripted(run)):
+    if any(_has_failed(call) for call in _scripted(parts)):
         yield "retry=Retry(attempts=1)"  # the trace has the last attempt only
-    if config.handler is not None and config.handler == _defaults(run).get(run.start.agent):
+    if config.handler is not None and config.handler == _defaults(parts[0]).get(parts[0].start.agent):
         yield "handler=None"  # the script takes its place
     if source.has_config:
         yield from (f"{name}=None" for name in ("trace", "run_id") if getattr(config, name) is not None)
 
 
-def _play(run: TracedRun, play: str) -> Iterator[str]:
-    assert run.end is not None
+def _given(run: TracedRun) -> Iterator[str]:
     given = [each.message for each in run.transcript[: run.start.input_count]]
     text = given[0].get("content") if len(given) == 1 and given[0].get("role") == "user" else None
     shown = _literal(text) if isinstance(text, str) else pformat(given, width=_WIDTH, sort_dicts=False)
     yield _indented(f"given = {shown}", 4)
-    if run.end.error is not None:
-        yield f"    with pytest.raises({_error_class(run.end.error)}):"
+
+
+def _decided(parts: Sequence[TracedRun], source: Source, *, several: bool) -> Iterator[str]:
+    """Yield the lines of each part that ended with calls that waited, and of the decisions on them."""
+    for place, (part, following) in enumerate(pairwise(parts)):
+        call = _call_of(parts, source, "state" if place else "given", several=several)
+        yield _indented(f"result = {call}", 4)
+        assert part.end is not None  # else it was not resumed
+        reasons = [_rejection(one, following) for one in part.end.interruptions]
+        yield _indented(f"reasons = {pformat(reasons, width=_WIDTH - 10)}  # None approves the call", 4)
+        yield "    state = result.state()"
+        yield "    for one, reason in zip(result.interruptions, reasons, strict=True):"
+        yield "        approved = reason is None"
+        yield "        state = state.approve(one) if approved else state.reject(one, message=reason)"
+
+
+def _rejection(one: Mapping[str, Any], run: TracedRun) -> str | None:
+    """Return the reason for which a call was rejected when a run was resumed, or None if it was approved.
+
+    Args:
+        one: the call as the trace has it, an `Interruption` as a dict.
+        run: the run after it was resumed.
+
+    Raises:
+        ValueError: the call was neither made nor rejected.
+    """
+    call_id, inner = one.get("call_id"), run
+    for outer_call in one.get("path") or ():  # within agents as tools, where ids may be the same as outside
+        inner = inner.nested.get(str(outer_call), inner)
+    if any(tool.call_id == call_id and tool.start is not None for tool in inner.tools):
+        return None
+    for item in inner.items.values():
+        if item.message.get("role") == "tool" and item.message.get("tool_call_id") == call_id:
+            return rejection_reason(str(item.message.get("content") or ""))
+    raise ValueError(f"The trace does not say whether the call {call_id!r:.80} was approved.")
+
+
+def _play(parts: Sequence[TracedRun], play: str) -> Iterator[str]:
+    end = parts[-1].end
+    assert end is not None
+    if end.error is not None:
+        yield f"    with pytest.raises({_error_class(end.error)}):"
         yield _indented(play, 8)
         yield "    model.assert_complete()"
         return
     yield _indented(f"result = {play}", 4)
     yield "    model.assert_complete()"
-    yield f"    assert result.stop_reason == {run.end.stop_reason!r}"
-    yield f"    assert result.last_agent.name == {run.end.last_agent!r}"
-    made = [(each.source, each.target) for each in run.handoffs if each.status.lower() in _TAKEN]
+    yield f"    assert result.stop_reason == {end.stop_reason!r}"
+    yield f"    assert result.last_agent.name == {end.last_agent!r}"
+    handoffs = {each.id: each for part in parts for each in part.handoffs}.values()
+    made = [(each.source, each.target) for each in handoffs if each.status.lower() in _TAKEN]
     yield f"    assert [(each.source, each.target) for each in result.handoffs if each.taken] == {made!r}"
-    if isinstance(run.end.output, str):
-        yield _indented(f"assert result.final_output == {_literal(run.end.output)}", 4)
+    if isinstance(end.output, str):
+        yield _indented(f"assert result.final_output == {_literal(end.output)}", 4)
 
 
 _TAKEN = ("accepted", "completed")

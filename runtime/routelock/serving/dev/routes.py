@@ -9,6 +9,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -26,8 +27,9 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routelock.agents.agent import Agent
-from routelock.agents.graph import Link, Node, Outline
-from routelock.agents.svg import graph_svg, outline_svg
+from routelock.agents.graph import Link, Node, Outline, outline_of
+from routelock.agents.registry import register
+from routelock.agents.svg import outline_svg
 from routelock.errors import ConfigError
 from routelock.serving.auth import AccessControl
 from routelock.serving.config import ServeConfig
@@ -198,9 +200,8 @@ def outline_of_trace(start: RunStarted) -> Outline:
 
 
 def _node(one: AgentTraced) -> Node:
-    return Node(
-        name=one.name, handlers=tuple(one.handlers), about=one.description or None, tools=tuple(one.tools)
-    )
+    handlers = tuple(one.models.get(name, name) for name in one.handlers)
+    return Node(name=one.name, handlers=handlers, about=one.description or None, tools=tuple(one.tools))
 
 
 def _links(one: AgentTraced) -> list[Link]:
@@ -283,8 +284,21 @@ class DevRoutes:
         if agent is None:
             raise Refusal(404, f"There is no agent {name!r:.80}.", "no_agent")
         conversation = self._conversations.begin(agent)
-        picture = graph_svg(agent, active=agent.name, agents=self._source.run_config.agents)
+        picture = outline_svg(self._outline(agent), active=agent.name)
         return AsciiJSON({"id": conversation.id, "agent": agent.name, "graph": picture})
+
+    def _outline(self, agent: Agent[Any]) -> Outline:
+        """Return the graph of an agent, with the model of the settings if they have one."""
+        config = self._source.run_config
+        outline = outline_of(agent, config.agents)
+        if config.model is None:
+            return outline
+        own = register(config.model).written
+        nodes = [
+            replace(node, handlers=(own, *node.handlers[1:])) if node.kind == "agent" else node
+            for node in outline.nodes
+        ]
+        return replace(outline, nodes=tuple(nodes))
 
     async def _answer(self, request: Request) -> Response:
         """Answer a message of the user, or decisions on calls, with a stream of lines; see
@@ -305,17 +319,17 @@ class DevRoutes:
 
     async def _draw_graph(self, request: Request) -> Response:
         """Draw the graph of a traced run, whose first record is in the request."""
-        run = _only_run([await _posted(request)])
+        run = _parts([await _posted(request)])[0]
         return AsciiJSON({"graph": outline_svg(outline_of_trace(run.start), active=run.start.agent)})
 
     async def _write_test(self, request: Request) -> Response:
-        """Write a test of a traced run, whose records are in the request."""
+        """Write a test of a traced run, whose records are in the request, those before approvals first."""
         records: list[Any] | None = (await _posted(request, _LARGEST_RUN)).get("records")
         if not isinstance(records, list):
             raise Refusal(400, "The request has no list of records.", "no_records")
-        run = _only_run(records)
+        run, *resumed = _parts(records)
         try:
-            return AsciiJSON({"code": replay_test(run, self._source)})
+            return AsciiJSON({"code": replay_test(run, self._source, resumed)})
         except ValueError as error:
             raise Refusal(409, str(error), "no_test") from error
 
@@ -365,8 +379,8 @@ def _said(body: Mapping[str, Any]) -> Said:
     return found
 
 
-def _only_run(records: Sequence[Any]) -> TracedRun:
-    """Return the run of these records.
+def _parts(records: Sequence[Any]) -> Sequence[TracedRun]:
+    """Return the run of these records; a run that was resumed has several parts.
 
     Raises:
         Refusal: 400.
@@ -375,6 +389,6 @@ def _only_run(records: Sequence[Any]) -> TracedRun:
         log = read_trace(json.dumps(record).encode() for record in records)
     except ConfigError as error:  # the format is that of a newer version
         raise Refusal(400, str(error), "bad_records") from error
-    if len(log.runs) != 1 or log.unreadable:
+    if len({run.start.run for run in log.runs}) != 1 or log.unreadable:
         raise Refusal(400, "These are not the records of one run.", "bad_records")
-    return log.runs[0]
+    return log.runs

@@ -4,12 +4,12 @@ import { get, post, settings, stream } from "./api.js";
 import { Approvals } from "./approvals.js";
 import { Chat } from "./chat.js";
 import { Detail } from "./detail.js";
-import { $, dollars, el } from "./dom.js";
+import { $, dollars, el, fill } from "./dom.js";
 import { Graph } from "./graph.js";
 import { parse, Runs } from "./records.js";
 import { Timeline } from "./timeline.js";
 
-const chat = new Chat();
+const chat = new Chat(say);
 const graph = new Graph();
 const detail = new Detail();
 const approvals = new Approvals((words) => answer({ words }));
@@ -71,6 +71,7 @@ async function begin() {
   clear();
   $("composer").hidden = false;
   $("chat-title").textContent = "Conversation";
+  $("start-agent").textContent = given.agent;
   graph.show(given.graph);
   graph.activate(given.agent);
   $("text").focus();
@@ -78,22 +79,27 @@ async function begin() {
 
 async function send() {
   const text = $("text").value;
-  if (!text.trim() || $("send").disabled) return;
+  if (!text.trim()) return;
+  if ($("send").disabled) return fill($("composer-status"), "Not sent: a run goes on. Send it when the run has ended, or stop the run.");
+  if (conversation) $("text").value = "";
+  await say(text);
+}
+
+async function say(text) {
   if (!conversation) return alertOf("There is no conversation. Begin a new one.");
   chat.user(text);
-  $("text").value = "";
   await answer({ text });
 }
 
 async function answer(said) {
   const mine = conversation;
-  busy(true);
   approvals.clear();
+  busy(true);
   await guarded(() => stream(`/talks/${mine}/messages`, said, (given) => mine === conversation && line(given)));
   if (mine !== conversation) return;
-  const here = document.activeElement === $("stop"); // keep the focus where the user reads
+  const waits = isWaiting(); // if not, keep the focus where the user reads or types
   busy(false);
-  if (here && !approvals.focus()) $("text").focus();
+  if (waits && !approvals.focus()) $("text").focus();
 }
 
 function line(given) {
@@ -108,12 +114,20 @@ function ended(given) {
   if (given.error && !last?.end?.error) chat.note(given.error, "error"); // it failed before there was a run
 }
 
+/** Whether the focus is where it is left while a run goes on: on Stop, in the empty input, or nowhere. */
+function isWaiting() {
+  const here = document.activeElement;
+  return here === $("stop") || here === document.body || (here === $("text") && !here.value);
+}
+
 function busy(on) {
+  const lost = [$("send"), document.body].includes(document.activeElement);
+  fill($("composer-status"));
   $("send").disabled = on;
   $("send").hidden = on;
   $("stop").hidden = !on;
   $("log").setAttribute("aria-busy", on);
-  if (on) $("stop").focus();
+  if (on && lost) $("text").focus(); // and not Stop, which a second Enter would press
 }
 
 async function load(name, text) {
@@ -122,7 +136,7 @@ async function load(name, text) {
   await leave();
   whole = true;
   clear();
-  $("composer").hidden = true;
+  $("start").hidden = $("composer").hidden = true;
   $("chat-title").textContent = `Trace ${name}`;
   const start = records.find((record) => record.type === "run_start" && !record.parent);
   if (start) graph.show((await post("/graph", start)).graph);

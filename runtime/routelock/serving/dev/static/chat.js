@@ -4,14 +4,19 @@ import { $, el, textOf } from "./dom.js";
 
 const COLOURS = 6;
 
+const EXAMPLES = ["Hello! What can you do for me?", "Who else can help me here, and with what?"];
+
 export class Chat {
-  constructor() {
+  /** `say(text)` is called when the user chooses an example. */
+  constructor(say) {
     this.log = $("log");
+    $("examples").append(...EXAMPLES.map((text) => el("button", { type: "button", onclick: () => say(text) }, text)));
     this.clear();
   }
 
   clear() {
     this.log.replaceChildren();
+    $("start").hidden = false;
     this.colours = new Map();
     this.open = null;
     this.speaker = "";
@@ -49,7 +54,7 @@ export class Chat {
   begin(run, record) {
     const known = (run.start.agents ?? []).find((each) => each.name === record.agent)?.handlers?.[0];
     const other = known && known !== record.handler;
-    this.speaker = other ? `${record.agent} · ${record.handler}` : record.agent;
+    this.speaker = other ? `${record.agent} · ${run.written(record.handler)}` : record.agent;
   }
 
   item(run, record, whole) {
@@ -104,6 +109,7 @@ export class Chat {
   }
 
   add(line) {
+    $("start").hidden = true;
     this.log.append(line);
     this.scroll();
   }

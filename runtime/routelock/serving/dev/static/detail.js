@@ -33,7 +33,7 @@ export class Detail {
 
   call({ run, start, end }) {
     const reply = end?.item === undefined ? null : run.items.get(end.item)?.message;
-    this.show(`${start.agent}, turn ${start.turn ?? "?"}: ${start.handler}`, {
+    this.show(`${start.agent}, turn ${start.turn ?? "?"}: ${run.written(start.handler)}`, {
       "What the model saw": () => seen(run, start),
       Request: () => [code(json(run.request(start)))],
       Reply: () => [code(reply ? json(reply) : "There is no complete reply."), end ? code(json(end)) : null],

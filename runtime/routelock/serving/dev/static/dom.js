@@ -36,7 +36,12 @@ export function seconds(from, to) {
   return passed < 1 ? `${Math.round(passed * 1000)} ms` : `${passed.toFixed(passed < 10 ? 1 : 0)} s`;
 }
 
-export const dollars = (cost) => (cost === null || cost === undefined ? "" : `$${cost.toFixed(cost < 0.01 ? 5 : 3)}`);
+/** US dollars as in the terminal: what is not zero is not shown as zero. */
+export function dollars(cost) {
+  if (cost >= 1 || !cost) return `$${cost.toFixed(2)}`;
+  const places = cost >= 0.0001 ? 4 : Math.min(1 - Math.floor(Math.log10(cost)), 9);
+  return `$${cost.toFixed(places)}`;
+}
 
 /** The text of a message; parts that are no text are named. */
 export function textOf(message) {

@@ -5,6 +5,9 @@ import { $ } from "./dom.js";
 // The only markup that is ever made of text: our own server's picture, in which all names are escaped.
 const policy = window.trustedTypes?.createPolicy("routelock-graph", { createHTML: (svg) => svg });
 
+// How much a picture may shrink: its names are 13 px high, and have to stay readable.
+const SMALLEST = 0.9;
+
 export class Graph {
   constructor() {
     this.place = $("picture");
@@ -15,6 +18,7 @@ export class Graph {
   show(text) {
     const parsed = new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "image/svg+xml");
     this.svg = document.importNode(parsed.documentElement, true);
+    this.svg.style.minWidth = `${SMALLEST * this.svg.getAttribute("width")}px`; // below it, scroll
     this.place.replaceChildren(this.svg);
   }
 

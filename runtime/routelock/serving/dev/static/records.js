@@ -63,13 +63,19 @@ export class Run {
     return fates;
   }
 
+  /** A handler as the user wrote it: one that is named after its model is shown as the model. */
+  written(handler) {
+    const names = (this.start.agents ?? []).map((agent) => agent.models ?? {}).find((models) => Object.hasOwn(models, handler));
+    return names ? names[handler] : handler;
+  }
+
   /** What the handler was given, as it would go to a provider. */
   request(call) {
     const request = { messages: numbers(call.shown).map((id) => this.items.get(id)?.message ?? { missing: id }) };
     if (call.tools !== undefined && call.tools !== null) request.tools = this.tools.get(call.tools);
     if (call.tool_choice) request.tool_choice = call.tool_choice;
     if (call.output_schema) request.output_schema = call.output_schema;
-    return { handler: call.handler, ...request, settings: call.settings ?? {} };
+    return { handler: this.written(call.handler), ...request, settings: call.settings ?? {} };
   }
 }
 
@@ -95,9 +101,11 @@ export class Runs {
     this.all.push(run);
   }
 
-  /** The records of a run and of those within it, in order. */
+  /** The records of a run, also from before it went on, and of those within it, in order. */
   allRecords(run) {
-    const within = this.all.filter((each) => each === run || isWithin(each, run));
+    const parts = [];
+    for (let part = run; part; part = part.previous) parts.push(part);
+    const within = this.all.filter((each) => parts.some((part) => each === part || isWithin(each, part)));
     return within.flatMap((each) => each.records).sort((a, b) => a.time - b.time);
   }
 }

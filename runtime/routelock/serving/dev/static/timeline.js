@@ -55,7 +55,7 @@ export class Timeline {
     const hidden = count(record.removed) + count(record.summarised);
     const shown = `${count(record.shown)} shown${hidden ? `, ${hidden} hidden` : ""}`;
     const call = run.calls.get(record.call);
-    const row = this.add(run, record, "model", record.agent, `${shown} · ${record.handler}`, () => this.open("call", call));
+    const row = this.add(run, record, "model", record.agent, `${shown} · ${run.written(record.handler)}`, () => this.open("call", call));
     this.begin(`${run.id}/${record.call}`, row, record);
   }
 
