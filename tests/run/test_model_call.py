@@ -10,8 +10,9 @@ import anyio.lowlevel
 import pytest
 
 from routelock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner, function_handler
-from routelock.errors import HandlerError, ProviderTimeout, ServerFailed
+from routelock.errors import BudgetExceeded, HandlerError, ProviderTimeout, ServerFailed
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.run.config import Limits
 
 pytestmark = pytest.mark.anyio
 
@@ -118,3 +119,47 @@ async def test_both_failed_attempts_beside_a_guardrail_are_counted() -> None:
     with pytest.raises(ServerFailed) as caught:
         await Runner.run(agent, "Hi", run_config=config)
     assert (len(attempts), caught.value.result.usage.requests) == (2, 2)
+
+
+@pytest.mark.every_loop
+async def test_bad_event_beside_a_guardrail_ends_the_call() -> None:
+    """No later event is read, as without a guardrail."""
+    handler = Yields(TextDelta(7), TextDelta("Hi."))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    async def passes(context: Any, agent: Any, messages: Any) -> GuardrailResult:
+        await anyio.lowlevel.checkpoint()
+        return GuardrailResult(tripwire_triggered=False)
+
+    agent = Agent("A", model=handler, input_guardrails=[passes])
+    with pytest.raises(HandlerError, match="whose text is 7") as caught:
+        await Runner.run(agent, "Hi", run_config=RunConfig(guardrails_beside=True))
+    assert [item.kind for item in caught.value.result.items] == ["input"]
+
+
+@pytest.mark.every_loop
+async def test_no_attempt_over_the_limit_beside_a_guardrail() -> None:
+    attempts: list[int] = []
+    failed = anyio.Event()
+
+    class Fails:
+        name = "fails"
+
+        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+            attempts.append(len(attempts))
+            failed.set()
+            raise ServerFailed("busy", status=503)
+            yield DONE
+
+    async def passes(context: Any, agent: Any, messages: Any) -> GuardrailResult:
+        await failed.wait()
+        await anyio.lowlevel.checkpoint()
+        return GuardrailResult(tripwire_triggered=False)
+
+    async def at_once(seconds: float) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    agent = Agent("A", model=Fails(), input_guardrails=[passes])
+    config = RunConfig(guardrails_beside=True, retry=Retry(sleep=at_once), limits=Limits(requests=1))
+    with pytest.raises(BudgetExceeded):
+        await Runner.run(agent, "Hi", run_config=config)
+    assert len(attempts) == 1

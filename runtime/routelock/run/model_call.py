@@ -434,6 +434,7 @@ async def read_beside(
                     held += [event] if note_event(run, event) else []
             except Exception as error:  # the check goes on and may refuse the input
                 run.model_call.error = error
+                await events.aclose()  # it may come from `note_event`: then there are more events
         if refusals:
             raise refusals[0]
     except BaseException:
