@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import json
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any, cast
@@ -21,6 +23,7 @@ from routelock import (
     Handoff,
     RunConfig,
     RunContext,
+    Runner,
     Skill,
     Tool,
     function_handler,
@@ -33,7 +36,7 @@ from routelock.agents.registry import Registry
 from routelock.errors import NoHandlerError, SkillInitError
 from routelock.history.filters import HandoffInputData, remove_all_tools
 from routelock.run.start import run_graph
-from routelock.testing import ScriptedHandler
+from routelock.testing import ScriptedHandler, call
 from routelock.tools.schema import JsonType
 
 pytestmark = pytest.mark.anyio
@@ -564,8 +567,39 @@ def test_an_agent_cannot_be_changed() -> None:
 
 
 def test_a_changed_copy_is_another_agent() -> None:
-    copy = dataclasses.replace(B, instructions="New.")
-    assert (copy.name, copy.instructions, copy is B) == ("B", "New.", False)
+    changed = dataclasses.replace(B, instructions="New.")
+    assert (changed.name, changed.instructions, changed is B) == ("B", "New.", False)
+
+
+def test_agent_can_be_pickled_after_a_run() -> None:
+    agent = Agent("A", model="openai/gpt-4o")
+    Runner.run_sync(agent, "Hi", run_config=RunConfig(model=ScriptedHandler(["Hello."])))
+    assert pickle.loads(pickle.dumps(agent)).name == "A"
+
+
+def test_deep_copy_after_a_run_calls_its_own_tools() -> None:
+    class Counter:
+        """Counts its calls."""
+
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def __call__(self) -> str:
+            self.calls += 1
+            return "counted"
+
+    counter = Counter()
+    script = ScriptedHandler([call("count"), "Done."] * 2)
+    agent = Agent("A", model=script, tools=[function_tool(counter, name_override="count")])
+    Runner.run_sync(agent, "Hi")
+    Runner.run_sync(copy.deepcopy(agent), "Hi")
+    assert counter.calls == 1
+
+
+def test_runs_with_any_handler_share_an_offer() -> None:
+    """Else each handler that an app makes for a run would stay in memory with the agent."""
+    first, second = B.fixed_offer("first"), B.fixed_offer("second")
+    assert first is second is not None
 
 
 def test_an_agent_can_be_a_key() -> None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, get_args, overload
 
 from typing_extensions import TypeVar, Unpack
@@ -505,13 +505,25 @@ class Agent(Generic[Context, Output]):
         first = self.open_handlers[0].handler if self.open_handlers else None
         return None if isinstance(first, str) else first
 
-    @cached_property
-    def fixed_offer(self) -> Callable[[str], OfferedTools | None]:
-        """`routelock.agents.offer.fixed_offer` for this agent, by the name of the active handler.
+    def fixed_offer(self, handler: str) -> OfferedTools | None:
+        """Return what every run without scopes and external tools is offered, see `routelock.agents.offer`.
 
         All runs are given the same object, because providers recognise the tools that they have encoded.
+
+        Args:
+            handler: the active handler, to which no handoff is offered.
         """
-        return cache(partial(fixed_offer, self))
+        offers = self._fixed_offers
+        is_target = any(
+            edge.to_handler is not None and edge.to_handler.name == handler for edge in self.edges
+        )
+        name = handler if is_target else None  # all others share an offer: an app may make any number of them
+        return offers[name] if name in offers else offers.setdefault(name, fixed_offer(self, handler))
+
+    @cached_property
+    def _fixed_offers(self) -> dict[str | None, OfferedTools | None]:
+        """The offers by the handler that none of their handoffs leads to, which is None for most."""
+        return {}
 
     @cached_property
     def output(self) -> JsonType[Any] | None:
