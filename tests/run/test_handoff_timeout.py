@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -25,8 +26,11 @@ from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
 from routelock.run.events import HandoffCompleted, HandoffFailed, HandoffReturned
+from routelock.run.executor import InProcess
 from routelock.state.journal import Journal
 from routelock.testing import ScriptedHandler, assert_valid, call
+from routelock.tracing.recorder import TraceWriter
+from routelock.tracing.records import ModelEnded, ModelStarted, RunStarted, TraceRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -37,6 +41,26 @@ TOLD = f"{LATE}. Answer the user yourself."
 async def never(request: Request) -> str:
     await anyio.sleep_forever()
     return ""
+
+
+@tool
+async def dawdle() -> str:
+    """Take longer than the source waits."""
+    await anyio.sleep(1)
+    return "done"
+
+
+class Records:
+    """A trace that keeps its records."""
+
+    def __init__(self) -> None:
+        self.all: list[TraceRecord] = []
+
+    def begin(self, start: RunStarted, parent: TraceWriter | None) -> TraceWriter:
+        return self
+
+    def write(self, record: TraceRecord) -> None:
+        self.all.append(record)
 
 
 def slow(name: str = "B") -> Agent[Any]:
@@ -132,6 +156,30 @@ async def test_a_failure_ends_the_run_as_of_any_target() -> None:
 async def test_raise_on_ends_the_run() -> None:
     with pytest.raises(HandoffTimeout):
         await play(team(slow()), raise_on=["failed_handoff"])
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("executor", [None, InProcess()])
+async def test_call_that_is_too_late_to_make_is_not_counted(executor: InProcess | None) -> None:
+    made = team(agent("B", call("dawdle"), "Never.", tools=[dawdle]))
+    with pytest.raises(HandoffTimeout) as caught:
+        await play(made, raise_on=["failed_handoff"], executor=executor)
+    result = caught.value.result
+    assert (result.usage.requests, len(result.calls)) == (2, 2)
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("raise_on", [[], ["failed_handoff"]])
+@pytest.mark.parametrize("executor", [None, InProcess()])
+async def test_call_that_is_too_late_to_make_ends_in_the_trace(
+    executor: InProcess | None, raise_on: list[str]
+) -> None:
+    made = team(agent("B", call("dawdle"), "Never.", tools=[dawdle]))
+    records = Records()
+    with suppress(HandoffTimeout):
+        await play(made, trace=records, executor=executor, raise_on=raise_on)
+    began = [each.call for each in records.all if isinstance(each, ModelStarted)]
+    assert began == [each.call for each in records.all if isinstance(each, ModelEnded)]
 
 
 async def test_nested_answer_goes_to_its_own_caller() -> None:

@@ -51,7 +51,6 @@ from routelock.run.frames import (
 from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.run.model_call import (
     call_events,
-    discard_call,
     fall_back,
     keep_partial,
     note_event,
@@ -300,8 +299,6 @@ def _fail_frame(run: Run, error: Exception) -> None:
         run: the run.
         error: why the active agent failed; a `HandoffTimeout` names the caller whose wait is over.
     """
-    if isinstance(error, HandoffTimeout) and not error.asked:
-        discard_call(run, error)
     if not _has_model_call(run):
         run.turn -= 1
     keep_partial(run, error)

@@ -71,7 +71,6 @@ __all__ = [
     "RECOMMENDED_PROMPT_PREFIX",
     "PreparedCall",
     "call_events",
-    "discard_call",
     "fall_back",
     "instructions",
     "keep_partial",
@@ -321,8 +320,6 @@ def call_events(run: Run, call: PreparedCall) -> AsyncGenerator[HandlerEvent]:
         HandoffTimeout: the deadline of a caller has passed, so the call is not made.
     """
     executor, request = run.config.executor, call.request
-    if run.callers and executor is None:
-        time_left(run.callers, run.active_name)
     run.model_call.request, run.model_call.shown = request, call.shown
     run.budget.in_flight = True
     if executor is None:
@@ -567,11 +564,10 @@ def keep_partial(run: Run, error: BaseException | None = None) -> None:
         run.warn(f"turn {run.turn}: the reply was cut off after {len(text)} characters")
 
 
-def discard_call(run: Run, error: HandoffTimeout) -> None:
-    """Remove a model call that was noted and never made, if there is one."""
-    if run.model_call.request is not None:
-        run.model_call.request, run.budget.in_flight = None, False
-        emit_now(run, ModelCallEnds(None, error))
+def _discard_call(run: Run, error: HandoffTimeout) -> None:
+    """Remove a model call that was noted and never made."""
+    run.model_call.request, run.budget.in_flight = None, False
+    emit_now(run, ModelCallEnds(None, error))
 
 
 def _end_call(run: Run, reply: MessageDone | None, error: BaseException | None = None) -> None:
@@ -650,6 +646,8 @@ def fall_back(run: Run, error: Exception) -> HandlerFallback:
     Raises:
         Exception: the error itself, if the run does not allow a fallback or no handler is left.
     """
+    if isinstance(error, HandoffTimeout) and not error.asked and error.result is None:
+        _discard_call(run, error)
     from_handler = isinstance(error, HandlerError) or not isinstance(error, RoutelockError | AssertionError)
     if isinstance(error, RoutelockError) and error.result is not None:
         from_handler = True  # it ended another run, which the handler had started
