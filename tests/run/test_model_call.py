@@ -11,8 +11,9 @@ import pytest
 
 from routelock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner, function_handler
 from routelock.errors import BudgetExceeded, HandlerError, ProviderTimeout, ServerFailed
-from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.run.config import Limits
+from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
 
@@ -163,3 +164,35 @@ async def test_no_attempt_over_the_limit_beside_a_guardrail() -> None:
     with pytest.raises(BudgetExceeded):
         await Runner.run(agent, "Hi", run_config=config)
     assert len(attempts) == 1
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+async def test_last_attempt_of_a_handler_that_retries_is_counted(fallback: bool) -> None:
+    class Retries:
+        name = "retries"
+
+        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+            yield AttemptFailed(error=ServerFailed("busy", status=503), attempt=1, delay=0.0)
+            raise ServerFailed("gone", status=503)
+
+    agent = Agent("A", model=Retries())
+    with pytest.raises(ServerFailed) as caught:
+        await Runner.run(agent, "Hi", run_config=RunConfig(retry=Retry(attempts=1), fallback=fallback))
+    assert caught.value.result.usage.requests == 2
+
+
+async def test_error_between_two_attempts_is_no_attempt() -> None:
+    class Fails:
+        name = "fails"
+
+        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+            raise ServerFailed("busy", status=503)
+            yield DONE
+
+    async def broken(seconds: float) -> None:
+        raise KeyError("sleep")
+
+    agent = Agent("A", model=Fails(), handlers=[ScriptedHandler(["Hi."], name="second")])
+    config = RunConfig(retry=Retry(sleep=broken), fallback=True)
+    result = await Runner.run(agent, "Hi", run_config=config)
+    assert (result.final_output, result.usage.requests) == ("Hi.", 2)

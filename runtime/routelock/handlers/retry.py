@@ -71,7 +71,7 @@ async def attempts(
         handler: the handler of the call.
         request: its request.
         retry: the rules for further attempts.
-        begin: called before each attempt except the first.
+        begin: called before each attempt except the first, also of a handler that retries by itself.
 
     Raises:
         ProviderError: the error of the last attempt.
@@ -86,6 +86,8 @@ async def attempts(
                 async for event in events:
                     is_shown = True
                     yield event
+                    if isinstance(event, AttemptFailed):  # the handler itself makes another attempt
+                        begin()
             finally:
                 await events.aclose()
             return

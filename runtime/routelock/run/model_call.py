@@ -663,7 +663,8 @@ def fall_back(run: Run, error: Exception) -> HandlerFallback:
     text += f"{type(error).__name__}: {error_text(error)}"
     run.problem("fallback", text, error=error)
     _end_call(run, run.model_call.reply, error)
-    _count_failed(run, error)
+    if run.budget.in_flight:
+        _count_failed(run, error)
     run.model_call.forget_reply()
     run.replace_handler(handler)
     return HandlerFallback(agent=run.frame.agent.name, handler=failed, next_handler=handler.name, error=error)
