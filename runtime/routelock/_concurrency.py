@@ -26,7 +26,6 @@ __all__ = [
     "Question",
     "ask_all",
     "call_in_time",
-    "in_context",
     "in_time",
     "isolated",
     "isolated_events",
@@ -43,11 +42,11 @@ def isolated(coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:
 
     A new task would do the same and cost a turn of the event loop.
     """
-    return in_context(copy_context(), coroutine)
+    return _in_context(copy_context(), coroutine)
 
 
 @types.coroutine
-def in_context(context: Context, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+def _in_context(context: Context, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Await a coroutine in ``context``: the variables it sets stay there."""
     step: Callable[[Any], Any] = coroutine.send
     given: Any = None
@@ -75,10 +74,10 @@ async def isolated_events(events: AsyncGenerator[T]) -> AsyncGenerator[T]:
         await events.aclose()
 
     try:
-        while (event := await in_context(context, made())) is not nothing:
+        while (event := await _in_context(context, made())) is not nothing:
             yield cast("T", event)
     finally:
-        await in_context(context, closed())
+        await _in_context(context, closed())
 
 
 async def run_all(
@@ -168,7 +167,7 @@ class Question(Generic[T]):
     async def later(self, context: Context, found: Awaitable[Any]) -> T:
         """Return the answer of an async function."""
         with callback_errors(self.whose):
-            return self.read(await in_context(context, resolve(found)))
+            return self.read(await _in_context(context, resolve(found)))
 
 
 async def ask_all(questions: Sequence[Question[T]]) -> list[T]:

@@ -47,14 +47,9 @@ __all__ = [
     "Agent",
     "Instructions",
     "agent_problems",
-    "as_list",
     "check_model",
     "checked_graph",
-    "collect",
-    "colliding_names",
-    "combine_errors",
     "connected",
-    "duplicate_name_error",
     "find_agent",
     "guardrail_problems",
 ]
@@ -106,7 +101,7 @@ def agent_problems(agent: Any) -> list[ConfigError]:
     wrong += _tool_problems(agent, where) + [f"{where}: {each}" for each in guardrail_problems(agent)]
     wrong += [
         f"{where}: capabilities are names, not {each!r:.80}"
-        for each in as_list(agent.capabilities)
+        for each in _as_list(agent.capabilities)
         if not isinstance(each, str)
     ]
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
@@ -141,7 +136,7 @@ def guardrail_problems(declared: Any) -> list[str]:
     return [
         f"{name}_guardrails {problem}"
         for name in ("input", "output")
-        for guardrail in as_list(getattr(declared, f"{name}_guardrails"))
+        for guardrail in _as_list(getattr(declared, f"{name}_guardrails"))
         if (problem := _guardrail_problem(guardrail, name))
     ]
 
@@ -155,7 +150,7 @@ def _guardrail_problem(guardrail: object, checked: str) -> str:
 
 
 def _tool_problems(agent: Any, where: str) -> list[str]:
-    tools: list[Any] = as_list(agent.tools)
+    tools: list[Any] = _as_list(agent.tools)
     wrong = [f"{where}: {_tool_problem(tool)}" for tool in tools if not isinstance(tool, Tool)]
     wrong += [
         f"{where}: tool {tool.name!r} would ask the model for context_variables, which Swarm fills in; take "
@@ -178,14 +173,14 @@ def _list_problem(name: str, given: object) -> str:
     return "not None" if given is None else f"not {type(given).__name__}: write {name}=[...]"
 
 
-def as_list(given: Any) -> list[Any]:
+def _as_list(given: Any) -> list[Any]:
     """Return the elements of a declared list; an empty list if it is not a list, which is reported
     elsewhere.
     """
     return list(given) if is_list(given) else []
 
 
-def collect(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iterable[Any]) -> list[Each]:
+def _collect(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iterable[Any]) -> list[Each]:
     """Return what ``make`` returns for each element, and append its ConfigErrors to ``wrong``."""
     made: list[Each] = []
     for each in given:
@@ -194,7 +189,7 @@ def collect(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iterab
     return made
 
 
-def combine_errors(wrong: Sequence[ConfigError]) -> ConfigError:
+def _combine_errors(wrong: Sequence[ConfigError]) -> ConfigError:
     """Return one error with the texts of all errors; a single error is returned as it is."""
     if len(wrong) == 1:
         return wrong[0]
@@ -205,12 +200,12 @@ def combine_errors(wrong: Sequence[ConfigError]) -> ConfigError:
     return error
 
 
-def duplicate_name_error(name: str) -> ConfigError:
+def _duplicate_name_error(name: str) -> ConfigError:
     """Return the error for two different agents with the same name."""
     return ConfigError(f"Two different agents are named {name!r}; give each its own name.")
 
 
-def colliding_names(agent: str, tools: Sequence[Tool], edges: Sequence[Any]) -> list[ConfigError]:
+def _colliding_names(agent: str, tools: Sequence[Tool], edges: Sequence[Any]) -> list[ConfigError]:
     """Return an error for each tool name that a model would be offered twice.
 
     Args:
@@ -385,8 +380,10 @@ class Agent(Generic[Context, Output]):
         if isinstance(self.tools, tuple):
             fill_in(self, "tools", with_functions(self.tools))
         wrong = agent_problems(self)
-        declared = collect(wrong, _as_handoff, as_list(self.handoffs))
-        registered = register_all(self.name, self.model, as_list(self.handlers), as_list(self.skills), wrong)
+        declared = _collect(wrong, _as_handoff, _as_list(self.handoffs))
+        registered = register_all(
+            self.name, self.model, _as_list(self.handlers), _as_list(self.skills), wrong
+        )
         exposed = [
             Handoff(target=each.handler, scope=each.scope)
             for each in registered.handlers
@@ -394,10 +391,10 @@ class Agent(Generic[Context, Output]):
         ]
         fill_in(self, "registered", registered)
         fill_in(self, "edges", (*declared, *exposed))
-        tools: list[Tool[Any]] = [each for each in as_list(self.tools) if isinstance(each, Tool)]
-        wrong += colliding_names(self.name, [*tools, *registered.tools], self.edges)
+        tools: list[Tool[Any]] = [each for each in _as_list(self.tools) if isinstance(each, Tool)]
+        wrong += _colliding_names(self.name, [*tools, *registered.tools], self.edges)
         if wrong:
-            raise combine_errors(wrong)
+            raise _combine_errors(wrong)
 
     @hint_keywords(AS_TOOL_KEYWORDS)
     def as_tool(
@@ -568,7 +565,7 @@ class Agent(Generic[Context, Output]):
             else:
                 twice[agent.name] = None
         if twice:
-            raise combine_errors([duplicate_name_error(name) for name in twice])
+            raise _combine_errors([_duplicate_name_error(name) for name in twice])
         return found
 
     @cached_property
@@ -607,12 +604,12 @@ def checked_graph(
             found = connected(root, others)
             graph = graph or found
             for member in found.values():
-                collect(wrong, lambda member: check_model(member, model), [member])
+                _collect(wrong, lambda member: check_model(member, model), [member])
                 _check_edges(member, found, taken if found is graph else (), wrong)
                 calls = [each.on_invoke_tool for each in member.all_tools]
                 roots += [c.agent for c in calls if isinstance(c, AgentCall) and c.agent not in roots]
     if wrong:
-        raise combine_errors(wrong)
+        raise _combine_errors(wrong)
     return graph
 
 
@@ -648,7 +645,7 @@ def _check_edges(
 ) -> None:
     for edge in member.edges:
         names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
-        collect(wrong, lambda name: find_agent(graph, name, member.name), names)
+        _collect(wrong, lambda name: find_agent(graph, name, member.name), names)
         if edge.tool_name in taken:
             wrong.append(
                 ConfigError(
@@ -674,7 +671,7 @@ def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str,
             if graph.setdefault(name, other) is not other:
                 twice[name] = None
     if twice:
-        raise combine_errors([duplicate_name_error(name) for name in twice])
+        raise _combine_errors([_duplicate_name_error(name) for name in twice])
     return graph
 
 

@@ -32,7 +32,7 @@ from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Priority, Request
 from routelock.scopes import Scope, checked_scope
 
-__all__ = ["FunctionHandler", "Parameters", "check_async", "function_handler", "handler", "parameters_of"]
+__all__ = ["FunctionHandler", "Parameters", "function_handler", "handler"]
 
 
 _Source = Callable[[Request], Any]
@@ -52,7 +52,7 @@ _ASYNC_TYPES = frozenset(("AsyncGenerator", "AsyncIterable", "AsyncIterator", "A
 # -- which functions can be handlers --
 
 
-def check_async(function: object, name: str) -> None:
+def _check_async(function: object, name: str) -> None:
     """Check that a function is async, so a call of it cannot block the other runs of the process.
 
     A function is async if it is declared so, wraps or binds an async function, or has a return annotation
@@ -133,7 +133,7 @@ class Parameters:
         return key in self.optional or (self.takes_rest and isinstance(key, str) and key not in self.taken)
 
 
-def parameters_of(function: Callable[..., Any], name: str) -> Parameters:
+def _parameters_of(function: Callable[..., Any], name: str) -> Parameters:
     """Return how to call ``function`` with a `Request`.
 
     A parameter annotated `Request` or named ``request`` gets the request. One annotated `RunContext` or named
@@ -143,7 +143,7 @@ def parameters_of(function: Callable[..., Any], name: str) -> Parameters:
     with such a key.
 
     Args:
-        function: an async function, see `check_async`.
+        function: an async function, see `_check_async`.
         name: the name of the handler, for errors.
 
     Raises:
@@ -297,10 +297,10 @@ class FunctionHandler:
 
     def __post_init__(self) -> None:
         _check(self)
-        check_async(self.function, self.name)
+        _check_async(self.function, self.name)
         vars(self).update(
             scope=checked_scope(self.scope, f"Handler {self.name!r}"),
-            _parameters=parameters_of(self.function, self.name),
+            _parameters=_parameters_of(self.function, self.name),
             **_wrapper_fields(self.function),
         )
 

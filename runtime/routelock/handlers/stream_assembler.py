@@ -34,17 +34,10 @@ __all__ = [
     "Assembler",
     "Pieces",
     "add_blocks",
-    "as_text",
-    "begins_another_object",
-    "complete_arguments",
     "completion_done",
-    "continues",
-    "growing_copy",
-    "is_json",
     "join_surrogates",
     "joined",
     "merge",
-    "merge_others",
     "why_incomplete",
 ]
 
@@ -73,7 +66,7 @@ def merge(into: dict[str, Any], key: str, value: object) -> None:
     held: object = into.get(key)
     if isinstance(value, Mapping):
         branch = dict(cast("_Json", held)) if isinstance(held, dict) else {}
-        merge_others(branch, cast("_Json", value))
+        _merge_others(branch, cast("_Json", value))
         if not branch:  # {"refusal": None}, which litellm adds to whole replies and not to streamed ones
             return
         value = branch
@@ -87,7 +80,7 @@ def merge(into: dict[str, Any], key: str, value: object) -> None:
     into[key] = value
 
 
-def merge_others(into: dict[str, Any], source: _Json, known: Collection[str] = ()) -> None:
+def _merge_others(into: dict[str, Any], source: _Json, known: Collection[str] = ()) -> None:
     """Merge every key of ``source`` except the ``known`` ones."""
     for key, value in source.items():
         if key not in known:
@@ -108,20 +101,20 @@ def add_blocks(blocks: list[dict[str, Any]], more: Iterable[_Json] | None, text:
     fresh = ""
     for block in more or ():
         fresh += str(block.get(text) or "")
-        if blocks and continues(blocks[-1], block):
-            merge_others(blocks[-1], block)
+        if blocks and _continues(blocks[-1], block):
+            _merge_others(blocks[-1], block)
         else:
-            blocks.append(growing_copy(block))
+            blocks.append(_growing_copy(block))
     return fresh
 
 
-def continues(last: _Json, block: _Json) -> bool:
+def _continues(last: _Json, block: _Json) -> bool:
     """Whether ``block`` is the next piece of ``last``. A signature closes its block."""
     same = last.get("type") == block.get("type") and last.get("index") == block.get("index")
     return same and block.get("type") in _STREAMED_TYPES and not last.get("signature")
 
 
-def growing_copy(block: _Json) -> dict[str, Any]:
+def _growing_copy(block: _Json) -> dict[str, Any]:
     """Return a copy of a block whose lists may grow; the chunk's own lists stay as they are."""
     return {key: [*part] if isinstance(part, list) else part for key, part in block.items()}
 
@@ -166,22 +159,22 @@ def _extended(held: str | Pieces, value: str) -> Pieces:
 _decoder = json.JSONDecoder()
 
 
-def as_text(arguments: object) -> str:
+def _as_text(arguments: object) -> str:
     """Return tool-call arguments as text; some vendors send an object."""
     if isinstance(arguments, str):
         return arguments
     return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
 
 
-def begins_another_object(written: list[str], more: str) -> bool:
+def _begins_another_object(written: list[str], more: str) -> bool:
     """Whether ``more`` begins another JSON object, after a complete one."""
     # checking both ends first keeps calls that repeat their name linear
     if not written or not more.lstrip().startswith("{") or not written[-1].rstrip().endswith("}"):
         return False
-    return is_json("".join(written))
+    return _is_json("".join(written))
 
 
-def complete_arguments(pieces: list[str]) -> str:
+def _complete_arguments(pieces: list[str]) -> str:
     """Join the arguments of one call, without what the vendor sent twice; broken JSON stays as it came.
 
     * An empty object before another object is dropped: an Anthropic block begins with it, and some gateways
@@ -203,7 +196,7 @@ def complete_arguments(pieces: list[str]) -> str:
     return text[:end] if not rest and text == text[:end] * times else text
 
 
-def is_json(text: str) -> bool:
+def _is_json(text: str) -> bool:
     """Whether Python can parse the text as JSON."""
     try:
         json.loads(text)
@@ -257,16 +250,16 @@ class _Call:
         if self.id and self.numbered and not self.arguments:
             return False  # the next piece of this call's name
         if name != self.name:
-            return not self.arguments or is_json("".join(self.arguments))
-        return begins_another_object(self.arguments, arguments)
+            return not self.arguments or _is_json("".join(self.arguments))
+        return _begins_another_object(self.arguments, arguments)
 
     def append(self, arguments: str) -> None:
-        again = begins_another_object(self.arguments, arguments)
+        again = _begins_another_object(self.arguments, arguments)
         if not (again and "".join(self.arguments) == arguments):
             self.arguments.append(arguments)
 
     def done(self) -> ToolCall:
-        function = {"name": self.name, "arguments": complete_arguments(self.arguments) or "{}"}
+        function = {"name": self.name, "arguments": _complete_arguments(self.arguments) or "{}"}
         call = {"id": self.id, "type": "function", "function": function | joined(self.function_extra)}
         call |= joined(self.extra)
         if self.signature:
@@ -430,10 +423,10 @@ class Assembler:
     def _add_part(self, part: _Json) -> None:
         self._text = None
         last = self._content[-1] if self._content else None
-        if isinstance(last, dict) and continues(last, part):
-            merge_others(last, part)
+        if isinstance(last, dict) and _continues(last, part):
+            _merge_others(last, part)
         else:
-            self._content.append(growing_copy(part))
+            self._content.append(_growing_copy(part))
 
     def _joined_content(self) -> str | list[dict[str, Any]]:
         if not self._content:
@@ -448,7 +441,7 @@ class Assembler:
 
     def _take_call(self, delta: _Json, events: list[HandlerEvent]) -> None:
         function: _Json = delta.get("function") or {}
-        arguments = as_text(function.get("arguments"))
+        arguments = _as_text(function.get("arguments"))
         call_id: str = delta.get("id") or ""
         name: str = function.get("name") or ""
         call = self._call_for(delta.get("index"), call_id.partition(_SIGNATURE_MARK)[0], name, arguments)
@@ -460,8 +453,8 @@ class Assembler:
             call.add_name(name)
         if arguments:
             call.append(arguments)
-        merge_others(call.extra, delta, ("index", "id", "type", "function"))
-        merge_others(call.function_extra, function, ("name", "arguments"))
+        _merge_others(call.extra, delta, ("index", "id", "type", "function"))
+        _merge_others(call.function_extra, function, ("name", "arguments"))
         if not call.server_side:
             events.append(ToolCallDelta(call.place, call.id, call.name, arguments))
 
@@ -529,7 +522,7 @@ def why_incomplete(done: MessageDone, *, ended: bool = False, counted: bool = Tr
         text = done.message.get("content")
         return None if ended and text else "text that may be cut" if text else "nothing"
     for call in calls:
-        if not is_json(call["function"]["arguments"]):
+        if not _is_json(call["function"]["arguments"]):
             return f"half of the arguments of {call['function']['name'] or 'a call'!r}"
     return None if ended else "calls that may be cut"
 

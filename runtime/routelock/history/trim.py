@@ -12,7 +12,7 @@ from typing import Any, cast
 from routelock._text import clip_bytes, size_of
 from routelock.history.messages import Message, calls_of, text_of
 
-__all__ = ["newest", "pairs", "with_pairs", "within_budget"]
+__all__ = ["newest", "with_pairs", "within_budget"]
 
 
 def newest(messages: Sequence[Message], count: int) -> list[int]:
@@ -38,13 +38,13 @@ def with_pairs(messages: Sequence[Message], places: Iterable[int]) -> list[int]:
     library.
     """
     kept = set(places)
-    for pair in pairs(messages):
+    for pair in _pairs(messages):
         if not kept.isdisjoint(pair):
             kept |= pair
     return sorted(kept)
 
 
-def pairs(messages: Sequence[Message]) -> list[set[int]]:
+def _pairs(messages: Sequence[Message]) -> list[set[int]]:
     """Return for each message with calls the indexes of it and of all results of its calls."""
     found: list[set[int]] = []
     callers: dict[str, set[int]] = {}
@@ -113,7 +113,7 @@ def within_budget(
 
 def _too_many(messages: Sequence[Message], least: dict[int, int], max_bytes: int) -> list[int]:
     """Return the indexes of the oldest calls and results to hide, so that the notices of the others fit."""
-    groups = [group for group in pairs(messages) if not group.isdisjoint(least)]
+    groups = [group for group in _pairs(messages) if not group.isdisjoint(least)]
     grouped = set[int]().union(*groups)
     groups += [{place} for place in least if place not in grouped]  # results without a call
     total, gone = sum(least.values()), list[int]()

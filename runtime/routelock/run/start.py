@@ -26,7 +26,7 @@ from routelock.run.run import Run, SharedMemory, Transcript
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
 
-__all__ = ["DEFAULT_MAX_TURNS", "first_frame", "input_items", "is_state", "run_graph", "start", "with_trace"]
+__all__ = ["DEFAULT_MAX_TURNS", "input_items", "is_state", "run_graph", "start", "with_trace"]
 
 
 DEFAULT_MAX_TURNS = 10
@@ -69,7 +69,7 @@ def start(
         run_id=run_id,
         scopes=frozenset(config.scopes),
         transcript=Transcript(items, len(items), known, bool(known)),
-        frame=first_frame(agent, config, items),
+        frame=_first_frame(agent, config, items),
         budget=Budget(config.limits, max_turns),
         handoffs=HandoffLog(run_id),
         memory=SharedMemory(unshared(dict(config.shared_memory)) if config.shared_memory else {}),
@@ -77,7 +77,7 @@ def start(
     return with_trace(run)
 
 
-def first_frame(agent: Agent[Any], config: RunConfig, items: Iterable[RunItem]) -> Frame:
+def _first_frame(agent: Agent[Any], config: RunConfig, items: Iterable[RunItem]) -> Frame:
     """Return the frame of the agent that a run begins with."""
     default = handler_for(agent, config)
     handler = default if config.handler is None else named(agent, config.handler, config)
