@@ -67,17 +67,17 @@ async def isolated_events(events: AsyncGenerator[T]) -> AsyncGenerator[T]:
     """Yield the same events, each made in a copy of the context variables, within the caller's task."""
     context, nothing = copy_context(), object()
 
-    async def made() -> T | object:
+    async def next_event() -> T | object:
         return await anext(events, nothing)
 
-    async def closed() -> None:
+    async def close() -> None:
         await events.aclose()
 
     try:
-        while (event := await _in_context(context, made())) is not nothing:
+        while (event := await _in_context(context, next_event())) is not nothing:
             yield cast("T", event)
     finally:
-        await _in_context(context, closed())
+        await _in_context(context, close())
 
 
 async def run_all(

@@ -131,8 +131,8 @@ class CallbackError(RoutelockError):
 class ModelBehaviorError(RoutelockError):
     """The model kept calling tools that do not exist, sending broken arguments or invalid output."""
 
-    asked_for = False
-    """Whether ``RunConfig.raise_on`` asked for it: then it also ends the run for the agents that wait."""
+    ends_run = False
+    """Whether it ends the run for waiting agents too, because ``RunConfig.raise_on`` names the mistake."""
 
 
 class ToolError(RoutelockError):

@@ -70,7 +70,7 @@ class InProcess:
     ) -> Sequence[Outcome]:
         """Run the calls concurrently."""
 
-        async def made(call: Call) -> Outcome:
+        async def run_body(call: Call) -> Outcome:
             return await body(call)
 
-        return await run_all([partial(made, call) for call in calls])
+        return await run_all([partial(run_body, call) for call in calls])

@@ -195,8 +195,8 @@ def is_for_caller(callers: Sequence[Frame], error: Exception, raise_on: Collecti
         return False
     if not isinstance(error, RoutelockError) or error.result is not None or isinstance(error, LoopDetected):
         return True
-    asked_for = isinstance(error, ModelBehaviorError) and error.asked_for
-    return not asked_for and not isinstance(error, _ENDING_ERRORS)
+    ends_run = isinstance(error, ModelBehaviorError) and error.ends_run
+    return not ends_run and not isinstance(error, _ENDING_ERRORS)
 
 
 def failure_of(error: BaseException) -> str:

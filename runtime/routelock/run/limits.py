@@ -1,4 +1,4 @@
-"""What ends a run early: `Budget` is its usage and limits, `Progress` finds out that it goes in circles."""
+"""What ends a run early: `Budget` is its usage and limits, `Progress` finds a run that repeats itself."""
 
 from __future__ import annotations
 

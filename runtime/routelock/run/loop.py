@@ -61,7 +61,7 @@ from routelock.run.model_call import (
 )
 from routelock.run.result import RunResult
 from routelock.run.run import Run
-from routelock.run.tool_batch import asked_for
+from routelock.run.tool_batch import mistake_error
 from routelock.run.tool_calls import RoutedCalls, answer_calls, failed_handoff
 from routelock.tools.invoke import NoTextError, to_text
 
@@ -75,7 +75,6 @@ _REPETITION_NUDGE = (
 )
 
 _EMPTY_REPLY_NUDGE = "Your reply was empty. Answer the user, or call a tool."
-
 
 _ABANDONED = "This call was not carried out: the agent had failed before."
 
@@ -234,7 +233,7 @@ def _is_output(run: Run) -> bool:
 
 
 async def _take_output(run: Run, reply: MessageDone) -> None:
-    """Turn a reply without calls into an output, or tell the model why it is none.
+    """Turn a reply without calls into an output, or tell the model why it is not valid.
 
     The output is the final one, or the answer to the caller that waits for it.
     """
@@ -484,7 +483,7 @@ def _check_progress(run: Run, reply: RoutedCalls) -> None:
 
 
 def _last_mistake(run: Run) -> str:
-    """Return the last mistake of the model in this turn; problems of hooks and limits are none."""
+    """Return the last mistake of the model in this turn; problems of hooks and limits do not count."""
     of_turn = [each for each in run.report.errors if each.turn == run.turn]
     mistakes = [each.message for each in of_turn if each.kind in _MISTAKES]
     return mistakes[-1] if mistakes else "several transfers at once"
@@ -493,7 +492,7 @@ def _last_mistake(run: Run) -> str:
 def _check_failed_transfer(run: Run, transfer: HandoffAttempt) -> None:
     """End the run if ``raise_on`` says so, or if the model repeats a request that was refused."""
     if transfer.refused_by == "arguments" and "bad_arguments" in run.config.raise_on:
-        raise asked_for(run, transfer.answer)
+        raise mistake_error(run, transfer.answer)
     if "failed_handoff" in run.config.raise_on:
         raise failed_handoff(run, transfer)
     again = (

@@ -72,6 +72,7 @@ __all__ = [
     "PreparedCall",
     "call_events",
     "fall_back",
+    "has_own_payload",
     "instructions",
     "keep_partial",
     "note_event",
@@ -79,7 +80,6 @@ __all__ = [
     "prepare_call",
     "prompt_with_handoff_instructions",
     "read_beside",
-    "rode_along",
     "take_reply",
 ]
 
@@ -264,7 +264,7 @@ def _payload_note(run: Run) -> str:
         payload, problem = payload_of(run.memory.shared)
         markers = run.config.history_wrappers or ()
         run.frame.payload_note = ""
-        mine = rode_along(run) and run.frame.agent.handoff_note
+        mine = has_own_payload(run) and run.frame.agent.handoff_note
         if payload is not None and mine and payload.source_agent != run.active_name:
             note = payload.note(markers=markers)
             run.frame.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
@@ -274,7 +274,7 @@ def _payload_note(run: Run) -> str:
     return run.frame.payload_note
 
 
-def rode_along(run: Run) -> bool:
+def has_own_payload(run: Run) -> bool:
     """Whether the payload came with a handoff of this run, and not of its outer run."""
     if not run.sub_runs.depth:
         return True

@@ -31,7 +31,7 @@ from routelock.run.run import Run
 from routelock.run.subrun import Events, GraceOver, SubRun, prepare_sub_runs, step_key
 from routelock.tools.tool import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 
-__all__ = ["ToolBatch", "asked_for", "context_of", "take_outcome"]
+__all__ = ["ToolBatch", "context_of", "mistake_error", "take_outcome"]
 
 _UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before that was made."
 
@@ -281,16 +281,16 @@ def take_outcome(
     if outcome.error == "arguments":
         result.is_mistake, result.problem = True, "bad_arguments"
         if "bad_arguments" in run.config.raise_on:
-            result.stop = asked_for(run, outcome.output)
+            result.stop = mistake_error(run, outcome.output)
     elif outcome.error is not None:
         result.problem, result.stop = "tool", stop
     return result.stop is not None
 
 
-def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
+def mistake_error(run: Run, mistake: str) -> ModelBehaviorError:
     """Return the error that ends a run with a mistake of the model, see ``RunConfig.raise_on``."""
     error = ModelBehaviorError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {mistake}")
-    error.asked_for = True
+    error.ends_run = True
     return error
 
 

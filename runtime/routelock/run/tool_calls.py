@@ -31,7 +31,7 @@ from routelock.run.handoff_attempt import HandoffAttempt, HandoffRefused
 from routelock.run.routing import Result, RoutedCall, edge_for, unknown_tool
 from routelock.run.run import Run
 from routelock.run.subrun import Events
-from routelock.run.tool_batch import ToolBatch, asked_for, context_of, take_outcome
+from routelock.run.tool_batch import ToolBatch, context_of, mistake_error, take_outcome
 from routelock.run.transfer import put_on_record, take_over
 from routelock.run.transfer_request import begin_attempt, cut_short, try_handoff
 from routelock.tools.agent_tool import AgentCall
@@ -274,7 +274,7 @@ def _hold(run: Run, reply: RoutedCalls, call: RoutedCall) -> None:
 def _answer_unknown(run: Run, reply: RoutedCalls) -> None:
     for place, call in enumerate(_open([call for call in reply.calls if call.kind == "unknown"])):
         text = unknown_tool(call.name, reply.offered, place)
-        stop = asked_for(run, text) if "unknown_tool" in run.config.raise_on else None
+        stop = mistake_error(run, text) if "unknown_tool" in run.config.raise_on else None
         call.result = Result(text, "unknown_tool", is_mistake=True, problem="unknown_tool", stop=stop)
 
 

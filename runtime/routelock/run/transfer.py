@@ -34,7 +34,7 @@ from routelock.run.emit import HandoffMade, HandoffNoted, HandoffReceived, emit,
 from routelock.run.frames import Frame, Wait, answer_item, drop_standby
 from routelock.run.handler_selection import default_name
 from routelock.run.handoff_attempt import HandoffAttempt
-from routelock.run.model_call import instructions, rode_along
+from routelock.run.model_call import has_own_payload, instructions
 from routelock.run.run import Run
 
 __all__ = ["put_on_record", "take_over"]
@@ -73,27 +73,27 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
     assert target is not None
     seen = _without_not_tried(run)
     try:
-        shaped = await _shaped(run, attempt, seen)
-        passed_on = attempt.edge.transfer_system_message and isinstance(target, Agent)
-        source_prompt = await _passed_on(run) if passed_on else None
+        items = await _target_view(run, attempt, seen)
+        passes_prompt = attempt.edge.transfer_system_message and isinstance(target, Agent)
+        source_prompt = await _source_prompt(run) if passes_prompt else None
     except BaseException as error:
         _not_taken_over(run, attempt, error)
         raise
     drop_standby(run, target)
     wait = _wait_of(run, attempt) if attempt.keeps_source else None
-    frame = _frame_of(run, attempt, shaped, source_prompt)
+    frame = _frame_of(run, attempt, items, source_prompt)
     if wait is None:
         run.close_handoff(HandoffStatus.COMPLETED)
     run.handoffs.begin(attempt.id)
     if isinstance(target, Agent):
         run.add_agents(target)
-    _carry(run, attempt)
+    _share_payload(run, attempt)
     run.progress.handed_over(speaker, target.name, attempt.input_json())
     record = run.handoffs.get(attempt.id)
     assert record is not None
     try:
         shaped_by = _shaped_by(run, attempt)
-        await emit(run, HandoffMade(record, source, target, shaped_by, len(seen), len(shaped)))
+        await emit(run, HandoffMade(record, source, target, shaped_by, len(seen), len(items)))
     finally:  # the handoff is made: a cancellation here leaves the target active
         if wait is None:
             run.replace_frame(frame)
@@ -101,7 +101,7 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
             run.frame.wait = wait
             run.push_frame(frame)
     if isinstance(target, Agent):
-        await _greet(run, source, target, attempt)
+        await _call_hooks_of(run, source, target, attempt)
 
 
 def _wait_of(run: Run, attempt: HandoffAttempt) -> Wait:
@@ -117,16 +117,16 @@ def _wait_of(run: Run, attempt: HandoffAttempt) -> Wait:
     )
 
 
-def _frame_of(run: Run, attempt: HandoffAttempt, shaped: list[RunItem], source_prompt: str | None) -> Frame:
+def _frame_of(run: Run, attempt: HandoffAttempt, items: list[RunItem], source_prompt: str | None) -> Frame:
     """Return the frame of the target; a handler keeps the agent, the view and the instructions."""
     source, target, handler = run.frame, attempt.target, attempt.handler
     assert handler is not None
-    goes_on = not attempt.keeps_source and shaped is source.view.items
+    is_unchanged = not attempt.keeps_source and items is source.view.items
     frame = Frame(
         agent=source.agent,
         handler=handler,
         default_handler=source.default_handler,
-        view=source.view if goes_on else View(shaped),
+        view=source.view if is_unchanged else View(items),
         handler_override=handler.name != source.default_handler,
         turns=source.turns,
         handoff_id=attempt.id,
@@ -149,14 +149,14 @@ def _not_taken_over(run: Run, attempt: HandoffAttempt, error: BaseException) -> 
     broken = isinstance(error, Exception)
     why = str(error) if broken else "it was cancelled before the target took over"
     run.handoffs.close(attempt.id, run.config.clock(), HandoffStatus.FAILED, why)
-    told = answer_item(run, attempt.call, f"The transfer was not made: {why}", place=0).message
+    answer = answer_item(run, attempt.call, f"The transfer was not made: {why}", place=0).message
     run.frame.view.replace(
-        replace(item, message=told) if item.message.get("tool_call_id") == attempt.call["id"] else item
+        replace(item, message=answer) if item.message.get("tool_call_id") == attempt.call["id"] else item
         for item in run.frame.view.items
     )
 
 
-def _carry(run: Run, attempt: HandoffAttempt) -> None:
+def _share_payload(run: Run, attempt: HandoffAttempt) -> None:
     """Put the payload into the shared memory that the target sees.
 
     A sub-run must not change the payload of the outer run, or of another sub-run at the same time: it gets a
@@ -167,7 +167,7 @@ def _carry(run: Run, attempt: HandoffAttempt) -> None:
         run.current_context = None
     if attempt.payload is None:
         return
-    payload = carried(run.memory.shared, attempt.payload) if rode_along(run) else attempt.payload
+    payload = carried(run.memory.shared, attempt.payload) if has_own_payload(run) else attempt.payload
     run.memory.shared[PAYLOAD_KEY] = unshared(payload.to_dict())  # the record keeps what was sent
     if _log.isEnabledFor(logging.INFO):
         log(run, _log, logging.INFO, "%s passes along %s", run.active_name, loggable(payload))
@@ -175,14 +175,14 @@ def _carry(run: Run, attempt: HandoffAttempt) -> None:
         log(run, _log, logging.DEBUG, "it is %s", loggable(payload, logging.DEBUG))
 
 
-async def _greet(run: Run, source: Agent[Any], target: Agent[Any], attempt: HandoffAttempt) -> None:
+async def _call_hooks_of(run: Run, source: Agent[Any], target: Agent[Any], attempt: HandoffAttempt) -> None:
     """Call the target's own hooks."""
     await emit(run, HandoffReceived(source, target))
     if target.on_handoff_received is not None:
-        await _received(run, target, attempt)
+        await _call_on_handoff_received(run, target, attempt)
 
 
-async def _received(run: Run, target: Agent[Any], attempt: HandoffAttempt) -> None:
+async def _call_on_handoff_received(run: Run, target: Agent[Any], attempt: HandoffAttempt) -> None:
     """Call the target's ``on_handoff_received``, last of all, with the history that its model will see."""
     messages, _ = View(run.frame.view.items).messages(family_of(run.frame.handler), run.audience())
     carries = PAYLOAD_KEY in run.memory.shared
@@ -214,17 +214,17 @@ def _kept_by_tools(run: Run) -> dict[str, Any]:
     return cast("dict[str, Any]", recordable(cast(object, kept)))
 
 
-async def _passed_on(run: Run) -> str | None:
+async def _source_prompt(run: Run) -> str | None:
     """Return the source's instructions as a section of the target's instructions."""
     prompt = await instructions(run)
     return f"# Instructions of the previous agent, {run.frame.agent.name}\n{prompt}" if prompt else None
 
 
-async def _shaped(run: Run, attempt: HandoffAttempt, seen: list[RunItem]) -> list[RunItem]:
+async def _target_view(run: Run, attempt: HandoffAttempt, seen: list[RunItem]) -> list[RunItem]:
     """Return the target's view, made from the items that the source has seen."""
     if attempt.returns:
         seen = [*seen, answer_item(run, attempt.call, attempt.answer, place=len(run.transcript.items) - 1)]
-    chosen = _shaping(run, attempt.edge)
+    chosen = _filter_of(run, attempt.edge)
     if chosen is None:
         return seen
     history, before, new = partition(seen, run.transcript.input_count, run.first_of_turn)
@@ -247,7 +247,7 @@ async def _shaped(run: Run, attempt: HandoffAttempt, seen: list[RunItem]) -> lis
     return items
 
 
-def _shaping(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | None:
+def _filter_of(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | None:
     """Return the filter of the target's view: that of the handoff, else that of the run, else nesting.
 
     Return its name, the function, and whether it is routelock's own, which never edits in place; None for a
@@ -276,9 +276,9 @@ def _shaping(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | 
 
 def _shaped_by(run: Run, attempt: HandoffAttempt) -> str | None:
     """Return the name of the filter of the target's view, with the function's name for one of the app."""
-    if run.recorder is None or (shaping := _shaping(run, attempt.edge)) is None:
+    if run.recorder is None or (chosen := _filter_of(run, attempt.edge)) is None:
         return None
-    what, apply, own = shaping
+    what, apply, own = chosen
     return what if own else f"{what}: {name_of(apply)}"
 
 

@@ -39,7 +39,7 @@ from routelock.tools.schema import describe_error
 
 __all__ = ["begin_attempt", "cut_short", "try_handoff"]
 
-GOES_ROUND = (
+_REPEATED = (
     "this transfer was already made and nothing new has come up since; "
     "answer the user yourself, or say what is missing"
 )
@@ -254,7 +254,7 @@ def _check_loop(run: Run, attempt: HandoffAttempt, target: Target) -> None:
     if not run.config.detect_loops:
         return
     if run.progress.is_repeated(run.active_name, target.name, attempt.input_json()):
-        raise HandoffRefused(GOES_ROUND, by="loop")
+        raise HandoffRefused(_REPEATED, by="loop")
 
 
 def _check_capabilities(edge: Handoff, target: Target) -> None:

@@ -288,17 +288,17 @@ def _approvals(decisions: Iterable[StoredDecision], asked: Iterable[Interruption
     return Approvals(by_call, by_tool, frozenset((*one.path, one.call_id) for one in asked))
 
 
-# -- the turn in which it stood --
+# -- the unfinished turn --
 
 
 def settle(run: Run) -> LeftOver:
-    """Let a resumed run begin, and return what is left to do of its turn.
+    """Prepare a resumed run, and return what is left to do of its turn.
 
     No call is made twice: one that was begun and has no answer is answered by a note. Agents that wait have
     their full time again, and agents that held a slot take one, see ``RunConfig.capacity``.
 
     Raises:
-        HandoffError: an agent that is in charge, or waits, has no slot now.
+        HandoffError: the active agent, or one that waits, has no slot now.
     """
     left = _left_of_turn(run)
     unknown = [call for call in left.calls if call["id"] in run.calls.begun]
@@ -315,7 +315,7 @@ def settle(run: Run) -> LeftOver:
 
 
 def _unknown(run: Run, call: ToolCall) -> str:
-    """Say what is known of a call that was begun and has no answer."""
+    """Return the text that answers a call that was begun and has no result."""
     errors = (one.error for one in run.handoffs.records if one.call_id == call["id"])
     failed = next(filter(None, errors), None)
     return _INTERRUPTED if failed is None else f"The transfer was not made: {failed}"
