@@ -11,6 +11,7 @@ from scripted_agents import TO_B, agent, answers_of, look_up, requests, shown
 
 from routelock import (
     Agent,
+    GuardrailResult,
     Request,
     RunConfig,
     RunContext,
@@ -180,6 +181,23 @@ async def test_call_that_is_too_late_to_make_ends_in_the_trace(
         await play(made, trace=records, executor=executor, raise_on=raise_on)
     began = [each.call for each in records.all if isinstance(each, ModelStarted)]
     assert began == [each.call for each in records.all if isinstance(each, ModelEnded)]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("executor", [None, InProcess()])
+async def test_source_goes_on_after_a_call_beside_a_guardrail_was_too_late(
+    executor: InProcess | None,
+) -> None:
+    async def instructions() -> str:
+        await anyio.sleep(1)
+        return "Help."
+
+    async def passes(context: Any, agent: Any, messages: Any) -> GuardrailResult:
+        return GuardrailResult(tripwire_triggered=False)
+
+    b = Agent("B", instructions, model=ScriptedHandler([]), input_guardrails=[passes])
+    result = await play(team(b), executor=executor, guardrails_beside=True)
+    assert (result.final_output, result.last_agent.name) == ("I do it myself.", "A")
 
 
 async def test_nested_answer_goes_to_its_own_caller() -> None:

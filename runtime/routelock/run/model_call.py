@@ -567,6 +567,7 @@ def keep_partial(run: Run, error: BaseException | None = None) -> None:
 def _discard_call(run: Run, error: HandoffTimeout) -> None:
     """Remove a model call that was noted and never made."""
     run.model_call.request, run.budget.in_flight = None, False
+    run.model_call.forget_reply()
     emit_now(run, ModelCallEnds(None, error))
 
 
