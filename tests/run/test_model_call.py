@@ -196,3 +196,14 @@ async def test_error_between_two_attempts_is_no_attempt() -> None:
     config = RunConfig(retry=Retry(sleep=broken), fallback=True)
     result = await Runner.run(agent, "Hi", run_config=config)
     assert (result.final_output, result.usage.requests) == ("Hi.", 2)
+
+
+async def test_failed_attempt_is_noted_though_its_error_has_no_text() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise KeyError("text")
+
+    failed = AttemptFailed(error=Mute(), attempt=1, delay=0.0)
+    result = await Runner.run(Agent("A", model=Yields(failed, DONE)), "Hi")
+    assert result.final_output == "Hi."
+    assert [each.kind for each in result.errors] == ["provider"]

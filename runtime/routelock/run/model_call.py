@@ -468,7 +468,8 @@ def note_event(run: Run, event: HandlerEvent) -> bool:
         run.model_call.reply = event
         return False
     if isinstance(event, AttemptFailed):
-        run.problem("provider", f"attempt {event.attempt} failed: {event.error}", error=event.error)
+        text = f"attempt {event.attempt} failed: {error_text(event.error)}"
+        run.problem("provider", text, error=event.error)
         _void_attempt(run, event)
     elif not isinstance(cast(object, event), ReasoningDelta | ToolCallDelta):
         raise HandlerError(
