@@ -511,16 +511,21 @@ class Agent(Generic[Context, Output]):
             handler: the active handler, to which no handoff is offered.
         """
         offers = self._fixed_offers
-        is_target = any(
-            edge.to_handler is not None and edge.to_handler.name == handler for edge in self.edges
-        )
-        name = handler if is_target else None  # all others share an offer: an app may make any number of them
+        name = handler if handler in self._target_handlers else None
         return offers[name] if name in offers else offers.setdefault(name, fixed_offer(self, handler))
 
     @cached_property
     def _fixed_offers(self) -> dict[str | None, OfferedTools | None]:
-        """The offers by the handler that none of their handoffs leads to, which is None for most."""
+        """The offers by the name of the active handler; None for all that no handoff leads to.
+
+        An app may make any number of those, so that they must not have an offer each.
+        """
         return {}
+
+    @cached_property
+    def _target_handlers(self) -> Collection[str]:
+        """The names of the handlers that a handoff leads to."""
+        return {edge.to_handler.name for edge in self.edges if edge.to_handler is not None}
 
     @cached_property
     def output(self) -> JsonType[Any] | None:
