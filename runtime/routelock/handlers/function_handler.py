@@ -387,9 +387,8 @@ async def _pieces(given: Any) -> AsyncGenerator[Any]:
             yield piece
     finally:
         await _close(iterator)
-        if (
-            cast(object, given) is not iterator
-        ):  # closing the iterator of openai's stream does not close the stream
+        # closing the iterator of openai's stream does not close the stream
+        if cast(object, given) is not iterator:
             await _close(cast(Any, given))
 
 

@@ -211,9 +211,9 @@ class HandoffAttempt:
             self.exception = error
             self.response, self.passed_over = None, []  # no candidate is the reason
         others = "; ".join(f"{name}: {reason}" for name, reason in self.passed_over)
-        told = clip(f"{why} ({others})", LONGEST_REASON) if others else why
+        all_reasons = clip(f"{why} ({others})", LONGEST_REASON) if others else why
         self.error = why
-        self.answer = f"The transfer to {self.edge.agent_name!r} was not made: {told}"
+        self.answer = f"The transfer to {self.edge.agent_name!r} was not made: {all_reasons}"
         self.status = self.status.to(status, self.id)
 
     def release_slot(self) -> None:
