@@ -1,4 +1,4 @@
-"""What a turn costs when somebody watches it, keeps it or tells of it: CPU time, without HTTP.
+"""What hooks, traces, sessions and journals cost a turn: CPU time, without HTTP.
 
     python benchmarks/measure_extras.py [--turns N] [--rounds N] [--quick]
 

@@ -31,7 +31,7 @@ class Reply:
 
 
 class ScriptedServer:
-    """Serves its replies in order, to whoever asks. Use it in a ``with`` block."""
+    """Serves its replies in order, to every client. Use it in a ``with`` block."""
 
     def __init__(self, replies: Iterable[Reply]) -> None:
         self._left = list(replies)
@@ -51,7 +51,7 @@ class ScriptedServer:
 
     @property
     def left(self) -> int:
-        """How many replies nobody has asked for yet."""
+        """How many replies were not requested yet."""
         return len(self._left)
 
     def __enter__(self) -> ScriptedServer:

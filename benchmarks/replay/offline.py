@@ -77,7 +77,7 @@ class Played:
     """The bodies of the requests as they were sent."""
 
     def unplayed(self) -> list[HTTPRequest]:
-        """Return the recorded model calls that nobody made."""
+        """Return the recorded model calls that were not made."""
         return [asked for asked in self.cassette.unplayed if asks_a_model(asked.method, asked.url)]
 
 

@@ -1,4 +1,4 @@
-"""What somebody would write by hand, without a framework: nothing is checked, and nothing can go wrong."""
+"""Loops written by hand, without a framework: nothing is checked, and no error is handled."""
 
 from __future__ import annotations
 

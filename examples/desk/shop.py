@@ -54,7 +54,7 @@ class Desk:
             return [dict(row) for row in self._db.execute(sql, values)]
 
     def order(self, order_id: str) -> dict[str, Any]:
-        """Return one of the customer's orders; an order of somebody else is as good as none."""
+        """Return one of the customer's orders; an order of another customer counts as none."""
         sql = "SELECT order_id, item, price, state FROM shown_orders WHERE customer = ? AND order_id = ?"
         for found in self.rows(sql, self.customer, order_id.strip().upper()):
             return found

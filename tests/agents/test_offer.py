@@ -60,7 +60,7 @@ async def _slow(context: RunContext[Any], agent: Agent[Any]) -> bool:
     ("enabled", "names"),
     [
         (lambda context, agent: context.context["vip"], ["transfer_to_b"]),
-        (lambda context, agent: agent.name == "somebody else", []),
+        (lambda context, agent: agent.name == "another agent", []),
         (_slow, ["transfer_to_b"]),
         (lambda context, agent: "yes", ["transfer_to_b"]),
         (lambda context, agent: None, []),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from servers import HELLO_STREAM, USAGE, Server, said
+from servers import HELLO_STREAM, USAGE, Server, said, served_by
 from terminals import APP, routelock
 
 SCRIPT = """
@@ -31,13 +30,9 @@ class _Server(BaseHTTPRequestHandler):
 def test_a_recording_is_replayed(tmp_path: Path) -> None:
     """A script records from a true server; when that is gone, its answer is still there."""
     (tmp_path / "ask.py").write_text(SCRIPT)
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_port}/hello"
+    with served_by(_Server) as server:
+        url = f"{server}/hello"
         recorded = routelock("record", "a.yaml", "ask.py", url, "--fast", cwd=tmp_path)
-        server.shutdown()
-        thread.join()
     assert recorded.stdout == "from the server --fast\n", recorded.stderr
     assert recorded.stderr == "routelock: recorded 1 request in a.yaml\n"
     replayed = routelock("replay", "a.yaml", "ask.py", url, "--fast", cwd=tmp_path)

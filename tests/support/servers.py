@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal
 
@@ -174,6 +176,17 @@ def _read(stream: Any) -> Seen | None:
         headers[name.lower()] = value.strip()
     body = stream.read(int(headers.get("content-length", 0)))
     return Seen(first.split()[1].decode(), headers, json.loads(body) if body else None)
+
+
+@contextmanager
+def served_by(handler: type[BaseHTTPRequestHandler]) -> Generator[str]:
+    """Serve with a handler of the standard library, and yield the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
 
 
 def refused_url() -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 from pytest_suites import CONFTEST
+from servers import served_by
 
 
 class Hello(BaseHTTPRequestHandler):
@@ -24,12 +24,8 @@ class Hello(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hello) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}"
-        running.shutdown()
-        thread.join()
+    with served_by(Hello) as url:
+        yield url
 
 
 @pytest.fixture

@@ -5,17 +5,17 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, get_args
 
 import httpx
 import pytest
 import yaml
+from servers import served_by
 
 from routelock.errors import ConfigError, MissingExtra
 from routelock.testing import CassetteMiss, UnplayedInteractions, use_cassette
@@ -59,12 +59,8 @@ class Echo(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[str]:
     """The address of a server that is there while the test records, and for as long as it runs."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}"
-        running.shutdown()
-        thread.join()
+    with served_by(Echo) as url:
+        yield url
 
 
 @pytest.fixture

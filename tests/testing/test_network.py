@@ -14,7 +14,6 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import anyio
@@ -40,26 +39,6 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 def blocked() -> Iterator[list[str]]:
     with no_network() as hosts:
         yield hosts
-
-
-@pytest.fixture
-def server() -> Iterator[str]:
-    class Hello(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-length", "5")
-            self.end_headers()
-            self.wfile.write(b"hello")
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Hello) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}/"
-        running.shutdown()
-        thread.join()
 
 
 def test_urllib_is_stopped(blocked: list[str]) -> None:

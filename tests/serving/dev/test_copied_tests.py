@@ -80,7 +80,7 @@ front = Agent(
 @function_tool(needs_approval=True)
 def give(amount: int, context: ToolContext[Shop]) -> str:
     """Give."""
-    return f"{amount} from {context.context.owner if context.context else 'nobody'}"
+    return f"{amount} from {context.context.owner if context.context else 'no account'}"
 
 
 def gifts(*amounts):

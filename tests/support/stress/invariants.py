@@ -161,7 +161,7 @@ def _ends_well(result: RunResult[Any], error: Exception | None) -> None:
 def check_totals(world: World, result: RunResult[Any], *, left: bool = False) -> None:
     """The usage is that of all replies, and each agent's share adds up to it.
 
-    What a tool in a thread says after the run was left, nobody hears (docs/tool-calls.md).
+    The result of a tool in a thread is lost if the run was left before (docs/tool-calls.md).
     """
     assert sum(result.usage_by_agent.values(), Usage()) == result.usage
     by_tools = world.tool_usage
