@@ -64,7 +64,8 @@ class Views(RunHooks):
         if self._new_here:
             shown = [message for message in request.messages if message["role"] != "system"]
             asked = [text_of(message) for message in shown if message["role"] == "user"]
-            self._screen.note(f"sees {len(shown)} messages; the customer's last: {asked[-1]}")
+            count = f"{len(shown)} message{'s' * (len(shown) != 1)}"
+            self._screen.note(f"sees {count}; the customer's last: {asked[-1]}")
         self._new_here = False
 
 

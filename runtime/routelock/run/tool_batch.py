@@ -44,7 +44,8 @@ class ToolBatch:
 
     A streamed run answers the calls of agents one after the other, after the other tools. To stream several
     at the same time would need a queue, which reads ahead of the stream's reader. The outcomes are the same,
-    unless a call ends the run while others wait for a slot (``RunConfig.tools_at_once``).
+    unless a call ends the run while others wait for a slot (``RunConfig.tools_at_once``), or an agent ends it
+    while a tool takes longer than the grace period.
 
     Args:
         run: the run.
