@@ -127,6 +127,8 @@ async def call_in_time(
         seconds: the time limit; None is no limit.
         late: makes the error that is raised when the limit has passed. The call is cancelled then.
     """
+    if seconds is None:
+        return await call()
     with anyio.move_on_after(seconds):
         return await call()
     raise late()
