@@ -45,7 +45,6 @@ __all__ = [
     "ToolEnds",
     "emit",
     "emit_now",
-    "has_hooks",
     "log",
     "loggable_text",
     "own_reply",
@@ -261,12 +260,14 @@ class RunEnds(Moment):
 
 
 async def emit(run: Run, moment: Moment) -> None:
-    """Call the hooks of a moment and wait for them, and pass it to the traces and the log."""
-    if run.recorder is None and not moment.has_other_observers and not has_hooks(run):
-        return
+    """Call the hooks of a moment and wait for them, and pass it to the traces and the log.
+
+    Where only hooks and traces get a moment, make it only if ``run.is_observed``.
+    """
     if not moment.begins:
         emit_now(run, moment)
-    await _call_hooks(run, moment)
+    if run.hooks is not None or run.frame.agent.has_hooks:
+        await _call_hooks(run, moment)
     if moment.begins:
         emit_now(run, moment)
 
@@ -287,11 +288,6 @@ def own_reply(reply: MessageDone) -> MessageDone:
 # Hooks
 
 _hooks_log = logging.getLogger("routelock.hooks")
-
-
-def has_hooks(run: Run) -> bool:
-    """Whether the run, the active agent or one of its skills has hooks."""
-    return run.hooks is not None or run.frame.agent.has_hooks
 
 
 async def _call_hooks(run: Run, moment: Moment) -> None:

@@ -193,7 +193,8 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     for delta in missing:
         yield delta
     yield own_reply(reply) if run.stream else reply
-    await emit(run, ReplyTaken(reply))
+    if run.is_observed:
+        await emit(run, ReplyTaken(reply))
     if run.progress.empty_replies:
         yield EmptyReply(run.frame.agent.name)
     if not (calls := calls_of(reply.message)):
@@ -259,7 +260,8 @@ async def _take_output(run: Run, reply: MessageDone) -> None:
     run.ending.stop_reason = "done"
     run.close_handoff(HandoffStatus.COMPLETED)
     drop_standbys(run)
-    await emit(run, AgentEnds(output))
+    if run.is_observed:
+        await emit(run, AgentEnds(output))
 
 
 async def _check_output(run: Run, output: Any) -> None:

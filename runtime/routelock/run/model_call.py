@@ -121,7 +121,8 @@ async def prepare_call(run: Run) -> PreparedCall:
         run.report.repairs += (*repairs,)
     shown = Shown(system=system, growing=messages, count=len(messages))
     request = _request(run, offered, shown)
-    await emit(run, ModelCallBegins(request, shown))
+    if run.is_observed:
+        await emit(run, ModelCallBegins(request, shown))
     return PreparedCall(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
 
 
@@ -133,7 +134,8 @@ async def _start_agent(run: Run) -> _Check | None:
     Returns:
         the guardrails, if they are to run while the model call is made; else None.
     """
-    await emit(run, AgentBegins())
+    if run.is_observed:
+        await emit(run, AgentBegins())
     if not run.frame.agent.input_guardrails:
         run.agent_started = True
         return None
@@ -577,7 +579,8 @@ def _end_call(run: Run, reply: MessageDone | None, error: BaseException | None =
     request, shown = run.model_call.request, run.model_call.shown
     assert request is not None
     assert shown is not None
-    emit_now(run, ModelCallEnds(reply, error))
+    if run.is_observed:
+        emit_now(run, ModelCallEnds(reply, error))
     run.model_call.request = None
     run.report.calls.append(
         ModelCall(

@@ -268,6 +268,8 @@ class Run:
     """The agent of the last `AgentUpdated`."""
     agent_started: bool = False
     """Whether the hooks and input guardrails of the active agent were called."""
+    is_observed: bool = True
+    """Whether hooks or a trace may watch the active agent, so that moments are made for them."""
     failed_handlers: frozenset[tuple[str, str]] = frozenset()
     """Names of the agents and their handlers that failed and were replaced."""
     current_context: RunContext[Any] | None = None
@@ -400,8 +402,9 @@ class Run:
         """Whether the active agent has changed since the last call."""
         if self.announced_agent is self.frame.agent:
             return False
-        self.announced_agent = self.frame.agent
+        self.announced_agent = agent = self.frame.agent
         self.agent_started = False
+        self.is_observed = self.recorder is not None or self.hooks is not None or agent.has_hooks
         return True
 
     def begin_turn(self) -> None:

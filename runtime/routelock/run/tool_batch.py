@@ -23,7 +23,7 @@ from routelock.errors import (
     ToolGuardrailTripped,
     ToolTimeout,
 )
-from routelock.run.emit import ToolBegins, ToolEnds, emit, emit_now, has_hooks
+from routelock.run.emit import ToolBegins, ToolEnds, emit, emit_now
 from routelock.run.events import RunEvent
 from routelock.run.executor import Call, Outcome
 from routelock.run.routing import Result, RoutedCall
@@ -170,8 +170,9 @@ class ToolBatch:
     async def _invoke(self, call: RoutedCall) -> None:
         """Call a tool and take its outcome."""
         run, tool = self.run, call.tool
-        context: Any = context_of(run, call) if tool.wants_context or has_hooks(run) else None
-        await emit(run, ToolBegins(call.call, tool, context))
+        context: Any = context_of(run, call) if tool.wants_context or run.is_observed else None
+        if run.is_observed:
+            await emit(run, ToolBegins(call.call, tool, context))
         run.calls.begun.add(call.id)
         stop: RoutelockError | None = None
         try:
@@ -180,7 +181,8 @@ class ToolBatch:
         except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
             outcome, stop = _stopped(raised), raised
         self._take(call, outcome, stop)  # before the hooks: if one is cancelled, it is not lost
-        await emit(run, ToolEnds(call.call, tool, context, outcome))
+        if run.is_observed:
+            await emit(run, ToolEnds(call.call, tool, context, outcome))
 
     async def _run_sub(self, one: SubRun) -> AsyncGenerator[RunEvent]:
         """Carry out a sub-run and take its outcome; there is none if it waits for an approval."""
