@@ -1,7 +1,7 @@
 """Agents, skills and hooks: the declarations of an app, and tables and pictures of them.
 
-An `Agent` has instructions, a model or handlers, tools, handoffs and skills; nothing in this room calls a
-model. It imports `handoffs` and the rooms below it. Start at `agent.py`.
+An `Agent` has instructions, a model or handlers, tools, handoffs and skills, and may be called as a tool;
+nothing in this room calls a model. It imports `handoffs` and the rooms below it. Start at `agent.py`.
 """
 
 from __future__ import annotations

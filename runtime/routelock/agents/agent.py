@@ -14,6 +14,7 @@ from typing_extensions import TypeVar, Unpack
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
 from routelock._peer_names import AGENT, AGENT_KEYWORDS, AS_TOOL_KEYWORDS, hint_attributes, hint_keywords
 from routelock._tool_names import frozen_list, slug
+from routelock.agents.agent_tool import AgentCall
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.offer import OfferedTools, fixed_offer
 from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect_errors, register
@@ -36,7 +37,6 @@ from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.context import HandoffContext
 from routelock.handoffs.handoff import Handoff, fill_in, is_list
 from routelock.scopes import Scope, permits
-from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import NeedsApproval
 from routelock.tools.decorators import is_function, tool, with_functions
 from routelock.tools.invoke import PythonCall

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from routelock._callables import is_spurious_cancel, resolve
 from routelock._concurrency import in_time
 from routelock._text import clip
+from routelock.agents.agent_tool import AgentCall
 from routelock.context import ToolContext
 from routelock.errors import (
     ConfigError,
@@ -37,7 +38,6 @@ from routelock.run.frames import failure_of
 from routelock.run.routing import RoutedCall
 from routelock.run.run import Run
 from routelock.run.start import start, with_trace
-from routelock.tools.agent_tool import AgentCall
 from routelock.tools.invoke import refusal_text
 from routelock.tools.tool import ToolOutcome, outcome_of
 

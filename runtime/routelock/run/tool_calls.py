@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 from routelock._callables import MaybeAwaitable, is_error
 from routelock._concurrency import Question, ask_all
 from routelock._text import clip
+from routelock.agents.agent_tool import AgentCall
 from routelock.agents.offer import OfferedTools, enabled_of
 from routelock.errors import ConfigError, HandoffError, RoutelockError
 from routelock.handoff_request import HandoffRequest
@@ -34,7 +35,6 @@ from routelock.run.subrun import Events
 from routelock.run.tool_batch import ToolBatch, context_of, mistake_error, take_outcome
 from routelock.run.transfer import put_on_record, take_over
 from routelock.run.transfer_request import begin_attempt, cut_short, try_handoff
-from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
 from routelock.tools.tool import NOT_RUN
 

@@ -1,8 +1,8 @@
 """Tools: functions that a model may call.
 
 A `Tool` has a name, a schema and a function; `@tool` makes one from a function. The arguments of a call are
-checked against the schema before the function runs. Approvals and agents as tools are in this room too. It
-imports `history` and the modules at the top. Start at `tool.py`.
+checked against the schema before the function runs. Approvals are in this room too. It imports `handlers` and
+the rooms below it. Start at `tool.py`.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ __all__ = [
     "JsonCall",
     "NoTextError",
     "PythonCall",
+    "ToolCallable",
     "failure_text",
     "is_async",
     "reason_of",
@@ -82,8 +83,26 @@ def _with_arguments(context: ToolContext[Any], values: Mapping[str, Any]) -> Too
     return replace(context, arguments=values) if isinstance(cast(object, context), ToolContext) else context
 
 
+class ToolCallable:
+    """Base of the callables of tools: they parse the arguments of a call, and then make it."""
+
+    __slots__ = ()
+
+    def read(self, text: str) -> Any:
+        """Return the arguments that `call` takes.
+
+        Raises:
+            ModelBehaviorError: the text does not match the schema; the message is for the model.
+        """
+        raise NotImplementedError
+
+    async def call(self, context: ToolContext[Any], values: Any) -> Any:
+        """Make the call with what `read` returned."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class PythonCall:
+class PythonCall(ToolCallable):
     """A call of a Python function with the arguments that its signature parses."""
 
     function: Callable[..., Any]
@@ -121,7 +140,7 @@ class PythonCall:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonCall:
+class JsonCall(ToolCallable):
     """A call of a function that takes the arguments as JSON text, which is checked to be an object first."""
 
     function: Callable[[ToolContext[Any], str], Any]

@@ -24,12 +24,12 @@ from routelock.guardrails import ToolGuardrail, screened
 from routelock.handoff_request import HandoffRequest
 from routelock.history.content import chat_part, media_of
 from routelock.scopes import Scope, checked_scope
-from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import NeedsApproval
 from routelock.tools.invoke import (
     JsonCall,
     NoTextError,
     PythonCall,
+    ToolCallable,
     failure_text,
     is_async,
     reason_of,
@@ -205,7 +205,7 @@ class Tool(Generic[Context]):
         _set(self, "params_json_schema", sendable(schema))  # an MCP server may have sent it
         _set(self, "spec", sendable(_spec(self)))
         call: Any = self.on_invoke_tool
-        if not isinstance(call, PythonCall):
+        if not isinstance(call, ToolCallable):
             call = JsonCall(call, self.params_json_schema, is_async(call))
         _set_call(self, call)
 
@@ -233,9 +233,8 @@ class Tool(Generic[Context]):
 
     def fits(self, arguments: str) -> bool:
         """Whether arguments, as JSON text of a model, are valid; they are read as for a call."""
-        call = self.on_invoke_tool
         try:
-            (call.read if isinstance(call, AgentCall) else self._read)(arguments)
+            self._read(arguments)
         except Exception:
             return False
         return True
@@ -322,7 +321,7 @@ def _set(target: Tool, name: str, value: object) -> None:
     object.__setattr__(target, name, value)
 
 
-def _set_call(target: Tool, call: PythonCall | JsonCall) -> None:
+def _set_call(target: Tool, call: ToolCallable) -> None:
     has_callbacks = target.input_guardrails or target.output_guardrails or callable(target.on_error)
     takes_none = isinstance(call, PythonCall) and call.signature.context is None and not has_callbacks
     _set(target, "wants_context", not takes_none)

@@ -21,6 +21,7 @@ from routelock._json import recordable
 from routelock._redaction import redact
 from routelock._text import preview
 from routelock.agents.agent import Agent
+from routelock.agents.agent_tool import AgentCall
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import ConfigError
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
@@ -44,7 +45,6 @@ from routelock.run.emit import (
 from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.result import HandoffRecord, Problem, Shown
 from routelock.run.run import Run
-from routelock.tools.agent_tool import AgentCall
 from routelock.tools.tool import ToolOutcome
 from routelock.tracing.file import TraceFile
 from routelock.tracing.message_numbers import MessageNumbers

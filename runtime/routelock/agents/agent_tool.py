@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from routelock._callables import MaybeAwaitable
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.tools.invoke import to_text
+from routelock.tools.invoke import ToolCallable, to_text
 from routelock.tools.schema import JsonType, describe_error
 
 __all__ = ["AgentCall"]
@@ -38,7 +38,7 @@ def _text_input() -> JsonType[Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AgentCall:
+class AgentCall(ToolCallable):
     """The ``on_invoke_tool`` of an agent's tool, in place of a function."""
 
     agent: Any
@@ -70,12 +70,16 @@ class AgentCall:
             raise ModelBehaviorError(describe_error(problem, arguments, schema=self.takes.schema))
         return text
 
-    def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
+    async def call(self, context: ToolContext[Any], values: Any) -> Any:
         """Raise an error: only a run can start a sub-run."""
         raise ConfigError(
             f"The tool of agent {self.agent.name!r} works only inside a run. Put it into the tools of "
             "another agent, or call Runner.run(...) yourself."
         )
+
+    async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
+        """Do the same as `call`."""
+        return await self.call(context, self.read(arguments))
 
 
 def _input_type(input_type: type[Any]) -> JsonType[Any]:
