@@ -135,12 +135,16 @@ RESULT: Final[Mapping[str, str]] = {
     "context_variables": "context.context, or context.shared_memory",
     "context_wrapper": "context",
     "data": "final_output",
+    "input_guardrail_results": "guardrail_results, those whose kind is 'input'",
     "new_messages": "[item.message for item in result.new_items]",
     "output": "final_output",
+    "output_guardrail_results": "guardrail_results, those whose kind is 'output'",
     "raw_responses": "raw_replies",
     "response": "raw_replies[-1]",
     "text": "final_output",
     "to_state": "state()",
+    "tool_input_guardrail_results": "guardrail_results, those whose kind is 'tool_input'",
+    "tool_output_guardrail_results": "guardrail_results, those whose kind is 'tool_output'",
 }
 """Attributes of the results of other libraries."""
 

@@ -11,14 +11,14 @@ before the next is called. Each gets its own copy of the value, so edits are not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from routelock._callables import MaybeAwaitable, name_of
 from routelock._concurrency import Question, ask_all
-from routelock._json import detached, own_copy
+from routelock._json import detached, own_copy, recordable, sendable
 from routelock.context import RunContext, ToolContext
 from routelock.errors import (
     GuardrailTripped,
@@ -30,10 +30,14 @@ from routelock.errors import (
 
 __all__ = [
     "Guardrail",
+    "GuardrailKind",
+    "GuardrailRecord",
     "GuardrailResult",
     "ToolGuardrail",
     "check_input",
-    "output_questions",
+    "check_output",
+    "records_as_json",
+    "records_from_json",
     "screened",
 ]
 
@@ -44,6 +48,7 @@ class GuardrailResult:
 
     tripwire_triggered: bool
     output_info: Any = None
+    """Anything that the app wants to know of the check, such as a score or a reason. No model sees it."""
     answer: str | None = None
     """Of a tool's guardrail: the text that the model gets instead of a result. The run goes on."""
 
@@ -58,8 +63,67 @@ ToolGuardrail = Callable[[ToolContext[Any], Any, Any], MaybeAwaitable[GuardrailR
 arguments by name; after the call it is the text for the model."""
 
 
+GuardrailKind = Literal["input", "output", "tool_input", "tool_output"]
+"""What a guardrail checked: the input or output of an agent or a run, the arguments or result of a tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardrailRecord:
+    """What one guardrail found in a run, whether it let the value pass or not."""
+
+    name: str
+    """Name of the function, or of the class of a callable object."""
+    kind: GuardrailKind
+    agent: str
+    """Name of the agent that was active."""
+    turn: int
+    """The turn in which the guardrail was called; 0 for the input of the run."""
+    of_run: bool = False
+    """Whether it is a guardrail of `RunConfig`; if not, it is one of the agent or of the tool."""
+    tool: str | None = None
+    """Name of the tool, for a tool's guardrail."""
+    call_id: str | None = None
+    """Id of the call, for a tool's guardrail."""
+    tripwire_triggered: bool = False
+    answer: str | None = None
+    """Text that a tool's guardrail gave the model instead of the result."""
+    output_info: Any = None
+    """``GuardrailResult.output_info``. After a run was resumed or replayed it is JSON data: a value without a
+    JSON form is text then."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the guardrail let the value pass: it neither tripped nor gave an answer."""
+        return not self.tripwire_triggered and self.answer is None
+
+
+def records_as_json(records: Iterable[GuardrailRecord]) -> list[dict[str, Any]]:
+    """Return records as JSON data, without the fields that have their default."""
+    return [
+        {name: value for name, value in _json_fields(record) if value is not None and value is not False}
+        for record in records
+    ]
+
+
+def _json_fields(record: GuardrailRecord) -> Iterable[tuple[str, Any]]:
+    for each in fields(record):
+        value = getattr(record, each.name)
+        yield each.name, recordable(value) if each.name == "output_info" else value
+
+
+def records_from_json(data: Iterable[Mapping[str, Any]]) -> list[GuardrailRecord]:
+    """Return the records that `records_as_json` wrote."""
+    return [GuardrailRecord(**each) for each in data]
+
+
 async def check_input(
-    guardrails: Sequence[Guardrail], context: RunContext[Any], agent: Any, value: Any, *, whose: str
+    guardrails: Sequence[Guardrail],
+    context: RunContext[Any],
+    agent: Any,
+    value: Any,
+    records: list[GuardrailRecord],
+    *,
+    of_run: bool = False,
 ) -> None:
     """Run input guardrails concurrently.
 
@@ -68,53 +132,83 @@ async def check_input(
         context: the current state of the run.
         agent: the agent that gets the input.
         value: the input.
-        whose: names the owner of the guardrails in errors, such as ``"agent 'A'"``.
+        records: gets what each guardrail found, in the order of declaration.
+        of_run: whether they are guardrails of the run, and not of the agent.
 
     Raises:
         InputGuardrailTripped: one of them tripped.
         CallbackError: one of them raised.
     """
-    what = f"An input guardrail of {whose}"
-    await ask_all(
-        [_question(each, what, context, agent, detached(value), InputGuardrailTripped) for each in guardrails]
-    )
+    record = _record(context, "input", of_run=of_run)
+    what = f"An input guardrail of {_owner(agent, of_run=of_run)}"
+    await _ask([_Check(each, what, context, agent, detached(value), record) for each in guardrails], records)
 
 
-def output_questions(
-    guardrails: Sequence[Guardrail], context: RunContext[Any], agent: Any, value: Any, *, whose: str
-) -> list[Question[None]]:
-    """Return the calls of output guardrails for `ask_all`; arguments are those of `check_input`.
+async def check_output(
+    of_agent: Sequence[Guardrail],
+    of_run: Sequence[Guardrail],
+    context: RunContext[Any],
+    agent: Any,
+    value: Any,
+    records: list[GuardrailRecord],
+) -> None:
+    """Run the output guardrails of an agent and of the run concurrently; the arguments are as above.
 
-    `ask_all` raises `OutputGuardrailTripped` if one of them trips.
+    Raises:
+        OutputGuardrailTripped: one of them tripped.
+        CallbackError: one of them raised.
     """
-    what = f"An output guardrail of {whose}"
-    return [
-        _question(each, what, context, agent, own_copy(value), OutputGuardrailTripped) for each in guardrails
-    ]
+    checks: list[_Check] = []
+    for guardrails, is_of_run in ((of_agent, False), (of_run, True)):
+        record = _record(context, "output", of_run=is_of_run)
+        what = f"An output guardrail of {_owner(agent, of_run=is_of_run)}"
+        checks += [_Check(each, what, context, agent, own_copy(value), record) for each in guardrails]
+    await _ask(checks, records)
 
 
 async def screened(
-    guardrails: Sequence[ToolGuardrail], context: ToolContext[Any], tool: Any, value: Any
+    guardrails: Sequence[ToolGuardrail],
+    context: ToolContext[Any],
+    tool: Any,
+    value: Any,
+    records: list[GuardrailRecord],
+    kind: Literal["tool_input", "tool_output"],
 ) -> str | None:
     """Run the guardrails of a tool concurrently, and return the text that replaces the result, if any.
 
-    The first guardrail that trips, or gives such a text, cancels the others.
+    The first guardrail that trips, or gives such a text, cancels the others. The arguments are as above.
 
     Raises:
         ToolGuardrailTripped: it tripped.
         CallbackError: one of them raised.
     """
+    if not guardrails:
+        return None
+    record = replace(_record(context, kind), tool=tool.name, call_id=context.tool_call_id or None)
     what = f"A guardrail of tool {tool.name!r}"
+    checks = [_Check(each, what, context, tool, own_copy(value), record) for each in guardrails]
     try:
-        await ask_all(
-            [
-                _question(each, what, context, tool, own_copy(value), ToolGuardrailTripped)
-                for each in guardrails
-            ]
-        )
+        await _ask(checks, records)
     except _ReplacedResult as replaced:
         return replaced.answer
     return None
+
+
+def _record(context: RunContext[Any], kind: GuardrailKind, *, of_run: bool = False) -> GuardrailRecord:
+    """Return the record of a guardrail that has not been called yet."""
+    return GuardrailRecord(name="", kind=kind, agent=context.agent, turn=context.turn, of_run=of_run)
+
+
+def _owner(agent: Any, *, of_run: bool) -> str:
+    return "the run" if of_run else f"agent {agent.name!r}"
+
+
+async def _ask(checks: Sequence[_Check], records: list[GuardrailRecord]) -> None:
+    """Make checks concurrently, and record those that came to a result, also if one of them raises."""
+    try:
+        await ask_all([check.question for check in checks])
+    finally:
+        records += [check.found for check in checks if check.found is not None]
 
 
 class _ReplacedResult(RoutelockError):
@@ -125,34 +219,56 @@ class _ReplacedResult(RoutelockError):
         self.answer = answer
 
 
-def _question(
-    guardrail: Callable[..., MaybeAwaitable[GuardrailResult]],
-    whose: str,
-    context: RunContext[Any],
-    owner: Any,
-    value: Any,
-    error: type[GuardrailTripped],
-) -> Question[None]:
-    ask = partial(guardrail, context, owner, value)
-    return Question(whose, ask, partial(_check_result, guardrail, context, error))
+_TRIPPED: Mapping[GuardrailKind, type[GuardrailTripped]] = {
+    "input": InputGuardrailTripped,
+    "output": OutputGuardrailTripped,
+    "tool_input": ToolGuardrailTripped,
+    "tool_output": ToolGuardrailTripped,
+}
 
 
-def _check_result(
-    guardrail: object, context: RunContext[Any], error: type[GuardrailTripped], found: object
-) -> None:
-    if not isinstance(found, GuardrailResult):
-        raise TypeError(f"guardrail {name_of(guardrail)!r} must return a GuardrailResult, not {found!r:.80}")
-    if found.answer is not None and error is not ToolGuardrailTripped:
-        raise TypeError(f"guardrail {name_of(guardrail)!r} gave an answer; only those of tools can")
-    if not isinstance(cast("object", found.answer), str | None):
-        raise TypeError(f"guardrail {name_of(guardrail)!r} must answer with text, not {found.answer!r:.80}")
-    if found.tripwire_triggered:
-        name = name_of(guardrail)
-        raise error(
-            f"Guardrail {name!r} stopped agent {context.agent!r} in turn {context.turn}: "
-            f"{found.output_info!r}",
-            guardrail=name,
-            info=found.output_info,
+class _Check:
+    """One guardrail and the value that it checks."""
+
+    __slots__ = ("_guardrail", "_record", "found", "question")
+
+    def __init__(
+        self,
+        guardrail: Callable[..., MaybeAwaitable[GuardrailResult]],
+        whose: str,
+        context: RunContext[Any],
+        owner: Any,
+        value: Any,
+        record: GuardrailRecord,
+    ) -> None:
+        self._guardrail = guardrail
+        self._record = record
+        self.found: GuardrailRecord | None = None
+        """What the guardrail found, once it has answered."""
+        self.question: Question[None] = Question(whose, partial(guardrail, context, owner, value), self._read)
+
+    def _read(self, found: object) -> None:
+        """Note what the guardrail found, and raise if it does not let the value pass."""
+        name, kind = name_of(self._guardrail), self._record.kind
+        if not isinstance(found, GuardrailResult):
+            raise TypeError(f"guardrail {name!r} must return a GuardrailResult, not {found!r:.80}")
+        if found.answer is not None and kind in ("input", "output"):
+            raise TypeError(f"guardrail {name!r} gave an answer; only those of tools can")
+        if not isinstance(cast("object", found.answer), str | None):
+            raise TypeError(f"guardrail {name!r} must answer with text, not {found.answer!r:.80}")
+        self.found = replace(
+            self._record,
+            name=name,
+            tripwire_triggered=bool(found.tripwire_triggered),
+            answer=None if found.answer is None else sendable(found.answer),
+            output_info=found.output_info,
         )
-    if found.answer is not None:
-        raise _ReplacedResult(found.answer)
+        if found.tripwire_triggered:
+            agent, turn = self._record.agent, self._record.turn
+            raise _TRIPPED[kind](
+                f"Guardrail {name!r} stopped agent {agent!r} in turn {turn}: {found.output_info!r}",
+                guardrail=name,
+                info=found.output_info,
+            )
+        if found.answer is not None:
+            raise _ReplacedResult(found.answer)

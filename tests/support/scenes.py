@@ -292,6 +292,7 @@ def facts(result: RunResult[Any]) -> dict[str, Any]:
         "usage by agent": result.usage_by_agent,
         "handoffs": result.handoffs,
         "errors": [replace(problem, error=None) for problem in result.errors],
+        "guardrails": result.guardrail_results,
         "repairs": result.repairs,
         "warnings": result.warnings,
         "calls": [(made, made.messages) for made in result.calls],

@@ -55,20 +55,20 @@ class AgentCall(ToolCallable):
         object.__setattr__(self, "takes", takes)
         _check(self)
 
-    def read(self, arguments: str) -> str:
+    def read(self, text: str) -> str:
         """Return the input of the sub-run: the text, or a value of ``input_type`` as JSON.
 
         Raises:
             ModelBehaviorError: the arguments do not match the schema; the message is for the model.
         """
-        value = self.takes.parse(arguments)
+        value = self.takes.parse(text)
         if self.input_type is not None:
             return to_text(value)
-        text = cast("dict[str, str]", value)["input"]
-        if not text.strip():
+        task = cast("dict[str, str]", value)["input"]
+        if not task.strip():
             problem = ValueError("input: say what the agent is to do.")
-            raise ModelBehaviorError(describe_error(problem, arguments, schema=self.takes.schema))
-        return text
+            raise ModelBehaviorError(describe_error(problem, text, schema=self.takes.schema))
+        return task
 
     async def call(self, context: ToolContext[Any], values: Any) -> Any:
         """Raise an error: only a run can start a sub-run."""

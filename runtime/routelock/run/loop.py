@@ -18,7 +18,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from routelock._callables import call_user_code, error_text
-from routelock._concurrency import ask_all, in_time
+from routelock._concurrency import in_time
 from routelock._json import detached
 from routelock.errors import (
     HandlerError,
@@ -30,7 +30,7 @@ from routelock.errors import (
     RoutelockError,
     RunTimeout,
 )
-from routelock.guardrails import check_input, output_questions
+from routelock.guardrails import check_input, check_output
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import json_in
 from routelock.handlers.replies import has_reasoning
@@ -142,8 +142,8 @@ async def _open(run: Run) -> LeftOver | None:
     if run.turn:
         return await _restore(run)
     if run.config.input_guardrails:
-        shown = run.shown_next()
-        await check_input(run.config.input_guardrails, run.now(), run.frame.agent, shown, whose="the run")
+        guardrails, records, shown = run.config.input_guardrails, run.report.guardrails, run.shown_next()
+        await check_input(guardrails, run.now(), run.frame.agent, shown, records, of_run=True)
     return None
 
 
@@ -267,10 +267,9 @@ async def _take_output(run: Run, reply: MessageDone) -> None:
 async def _check_output(run: Run, output: Any) -> None:
     """Call the output guardrails of the agent, and those of the run if the output is the final one."""
     is_final = not run.callers or asking_caller(run.callers) is None
-    agent, now = run.frame.agent, run.now()
+    agent, records = run.frame.agent, run.report.guardrails
     of_run = run.config.output_guardrails if is_final else ()
-    asked = output_questions(agent.output_guardrails, now, agent, output, whose=f"agent {agent.name!r}")
-    await ask_all([*asked, *output_questions(of_run, now, agent, output, whose="the run")])
+    await check_output(agent.output_guardrails, of_run, run.now(), agent, output, records)
 
 
 def _reject_output(run: Run, wrong: str) -> None:

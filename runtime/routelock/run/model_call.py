@@ -142,7 +142,7 @@ async def _start_agent(run: Run) -> _Check | None:
     agent, now, messages = run.frame.agent, run.now(), run.shown_next()
 
     async def check() -> None:
-        await check_input(agent.input_guardrails, now, agent, messages, whose=f"agent {agent.name!r}")
+        await check_input(agent.input_guardrails, now, agent, messages, run.report.guardrails)
         run.agent_started = True
 
     if run.config.guardrails_beside:

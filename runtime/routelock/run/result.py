@@ -13,6 +13,7 @@ from routelock._peer_names import RESULT, hint_attributes
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.errors import ConfigError, RunNotDone
+from routelock.guardrails import GuardrailRecord
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import ToolChoice, ToolSpec
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
@@ -187,6 +188,10 @@ class RunResult(Generic[Output]):
     """Problems that did not end the run."""
     repairs: Sequence[str]
     """Repairs that made the history valid for a provider, as text."""
+    guardrail_results: Sequence[GuardrailRecord] = ()
+    """What each guardrail of the run, its agents and its tools found, in the order of the transcript; those
+    that let the value pass as well. A guardrail that raised, or was cancelled by another one, has no record,
+    and those of sub-runs are in ``nested``."""
     warnings: Sequence[str]
     """Other things that a reader of the result should know, as text."""
     calls: Sequence[ModelCall]

@@ -16,6 +16,7 @@ from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.agents.offer import OfferedTools, Route
 from routelock.errors import RoutelockError
+from routelock.guardrails import GuardrailRecord
 from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import ToolCall
@@ -67,6 +68,8 @@ class RoutedCall:
     """Set while the call is running beside others."""
     outcome: ToolOutcome | None = None
     result: Result | None = None
+    guardrails: list[GuardrailRecord] | None = None
+    """What the guardrails of the tool have found so far; None without guardrails."""
     asks_handoff: bool = False
     """Whether there is a handoff for the turn to decide."""
     attempt: HandoffAttempt = field(init=False)
@@ -83,6 +86,8 @@ class RoutedCall:
         self.name, self.arguments = function.get("name") or "", function.get("arguments") or ""
         if isinstance(route, Tool):
             self.kind, self.tool = "tool", route
+            if route.input_guardrails or route.output_guardrails:
+                self.guardrails = []
         elif isinstance(route, Handoff):
             self.kind = "handoff"
             self.ask_handoff(route)

@@ -16,6 +16,7 @@ from routelock._json import detached, sendable
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
 from routelock.context import PAYLOAD_KEY, MemoryScope, RunContext, scoped
+from routelock.guardrails import GuardrailRecord
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Handler, Request, family_of
 from routelock.handoff_request import HandoffStatus
@@ -205,12 +206,13 @@ class SubRuns:
 class Report:
     """Records for the result, beside the transcript."""
 
-    __slots__ = ("calls", "errors", "repairs", "warned_of_many", "warnings")
+    __slots__ = ("calls", "errors", "guardrails", "repairs", "warned_of_many", "warnings")
 
     def __init__(self) -> None:
         self.calls: list[ModelCall] = []
         """The model calls that have ended."""
         self.errors: tuple[Problem, ...] = ()
+        self.guardrails: list[GuardrailRecord] = []
         self.repairs: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
         self.warned_of_many: bool = False
@@ -505,6 +507,7 @@ class Run:
             usage_by_agent=dict(self.budget.usage_by_agent),
             handoffs=tuple(self.handoffs.records),
             errors=self.report.errors,
+            guardrail_results=tuple(self.report.guardrails),
             repairs=self.report.repairs,
             warnings=self.report.warnings,
             calls=tuple(self.report.calls),

@@ -23,6 +23,7 @@ from routelock.errors import (
     ToolGuardrailTripped,
     ToolTimeout,
 )
+from routelock.guardrails import GuardrailRecord, records_as_json, records_from_json
 from routelock.run.emit import ToolBegins, ToolEnds, emit, emit_now
 from routelock.run.events import RunEvent
 from routelock.run.executor import Call, Outcome
@@ -177,7 +178,7 @@ class ToolBatch:
         stop: RoutelockError | None = None
         try:
             with nullcontext() if run.recorder is None else run.recorder.inside(call.id):
-                outcome = await tool.invoke(context, call.arguments)
+                outcome = await tool.invoke(context, call.arguments, call.guardrails)
         except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
             outcome, stop = _stopped(raised), raised
         self._take(call, outcome, stop)  # before the hooks: if one is cancelled, it is not lost
@@ -240,7 +241,8 @@ class ToolBatch:
             await isolated(self._carry_out_in_turn(call))
             assert call.outcome is not None
             assert call.result is not None
-            return {**call.outcome.envelope(), "stop": call.result.stop is not None}
+            records = {"guardrails": records_as_json(call.guardrails)} if call.guardrails else {}
+            return {**call.outcome.envelope(), "stop": call.result.stop is not None, **records}
 
         steps: list[Call] = []
         for key, call in by_key.items():
@@ -249,7 +251,9 @@ class ToolBatch:
         for call, recorded in zip(calls, await executor.gather(steps, body), strict=True):
             if call.outcome is None:  # the executor replayed this step
                 outcome = ToolOutcome.from_envelope(recorded)
-                self._take(call, outcome, _replayed_stop(outcome) if recorded.get("stop") else None)
+                call.guardrails = records_from_json(recorded.get("guardrails", ()))
+                stop = _replayed_stop(outcome, call.guardrails) if recorded.get("stop") else None
+                self._take(call, outcome, stop)
                 emit_now(run, ToolEnds(call.call, call.tool, None, outcome))
 
     async def _carry_out_in_turn(self, call: RoutedCall) -> None:
@@ -303,9 +307,12 @@ def _stopped(raised: RoutelockError) -> ToolOutcome:
     return ToolOutcome(str(raised), error=kind, exception=raised)
 
 
-def _replayed_stop(outcome: ToolOutcome) -> RoutelockError:
+def _replayed_stop(outcome: ToolOutcome, records: Sequence[GuardrailRecord]) -> RoutelockError:
     """Return the error with which a tool ended the run, made anew from its recorded outcome."""
     if outcome.error == "guardrail":
+        for one in records:
+            if one.tripwire_triggered:
+                return ToolGuardrailTripped(outcome.output, guardrail=one.name, info=one.output_info)
         return ToolGuardrailTripped(outcome.output)
     return (ToolTimeout if outcome.error == "timeout" else ToolError)(outcome.output)
 

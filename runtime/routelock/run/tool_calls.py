@@ -205,6 +205,8 @@ def _record(run: Run, reply: RoutedCalls) -> None:
     """
     _answer_skipped(run, reply)
     for call in reply.calls:
+        if call.guardrails:
+            run.report.guardrails.extend(call.guardrails)
         if (result := call.result) is not None:
             content = with_media(result.text, result.media) if result.media else result.text
             message: Message = {"role": "tool", "tool_call_id": call.id, "content": content}

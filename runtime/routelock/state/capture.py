@@ -86,6 +86,7 @@ def _document(run: Run) -> RunDocument:
         usage_by_handoff=run.handoffs.spent,
         handoffs=[_stored_record(record) for record in _reopened(run)],
         errors=[replace(problem, error=None) for problem in report.errors],
+        guardrails=[replace(one, output_info=recordable(one.output_info)) for one in report.guardrails],
         repairs=[*report.repairs],
         warnings=[*report.warnings],
         failed=sorted(run.failed_handlers),

@@ -24,6 +24,7 @@ from routelock._json import (
     sendable_json,
 )
 from routelock.errors import ConfigError
+from routelock.guardrails import GuardrailRecord
 from routelock.history.messages import RunItem, ToolCall, calls_of, checked_message
 from routelock.run.result import HandoffRecord, Problem, StopReason
 from routelock.tools.approvals import Decision, Interruption
@@ -78,10 +79,17 @@ def _check_record(record: HandoffRecord) -> HandoffRecord:
     return record
 
 
+def _check_guardrail(record: GuardrailRecord) -> GuardrailRecord:
+    if not 0 <= record.turn <= _LARGEST:
+        raise PydanticCustomError("guardrail", "its turn must be 0 or more")
+    return record
+
+
 # limits that the classes themselves cannot state, because they must load without pydantic
 _Call = Annotated[ToolCall, AnyObject(), pydantic.AfterValidator(_check_call)]
 
 _Usage = Annotated[Usage, pydantic.AfterValidator(_check_usage)]
+_Guardrail = Annotated[GuardrailRecord, pydantic.AfterValidator(_check_guardrail)]
 _Record = Annotated[HandoffRecord, pydantic.AfterValidator(_check_record)]
 
 
@@ -194,6 +202,8 @@ class RunDocument:
     handoffs: list[_Record]
     errors: list[Problem]
     """Without the exceptions, which stay where they were raised."""
+    guardrails: list[_Guardrail] = field(default_factory=lambda: [])
+    """What guardrails found, with ``output_info`` as JSON data."""
     repairs: list[str]
     warnings: list[str]
     failed: list[tuple[str, str]]

@@ -157,6 +157,7 @@ def _restore_counts(run: Run, document: RunDocument) -> None:
     run.calls.begun, run.calls.claims = set(document.begun), document.claims
     run.sub_runs.to_resume = document.sub_runs
     run.report.errors, run.report.warned_of_many = tuple(document.errors), document.warned_of_many
+    run.report.guardrails = list(document.guardrails)
     run.report.repairs, run.report.warnings = tuple(document.repairs), tuple(document.warnings)
 
 

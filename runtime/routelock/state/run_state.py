@@ -55,6 +55,7 @@ def redacted(document: RunDocument) -> RunDocument:
         error=_without_secrets(document.error),
         errors=[replace(problem, message=redact_text(problem.message)) for problem in document.errors],
         frames=[replace(frame, payload=redact(frame.payload)) for frame in document.frames],
+        guardrails=[replace(one, output_info=redact(one.output_info)) for one in document.guardrails],
         handoffs=[_redacted_record(record) for record in document.handoffs],
         memory_scopes=[replace(scope, own=redact(scope.own)) for scope in document.memory_scopes],
         shared_memory=redact(document.shared_memory),

@@ -20,7 +20,7 @@ from routelock._json import detached, sendable
 from routelock._tool_names import odd_tool_name
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
-from routelock.guardrails import ToolGuardrail, screened
+from routelock.guardrails import GuardrailRecord, ToolGuardrail, screened
 from routelock.handoff_request import HandoffRequest
 from routelock.history.content import chat_part, media_of
 from routelock.scopes import Scope, checked_scope
@@ -239,12 +239,15 @@ class Tool(Generic[Context]):
             return False
         return True
 
-    async def invoke(self, context: ToolContext[Any], arguments: str) -> ToolOutcome:
+    async def invoke(
+        self, context: ToolContext[Any], arguments: str, records: list[GuardrailRecord] | None = None
+    ) -> ToolOutcome:
         """Make one call and return its outcome.
 
         Args:
             context: passed to the function if it takes a context, with the validated arguments in it.
             arguments: JSON text as the model wrote it.
+            records: gets what each guardrail of the tool found, also if this raises.
 
         Raises:
             ToolError: the tool failed and ``on_error`` is ``"raise"``, or the ``on_error`` function raised;
@@ -261,14 +264,40 @@ class Tool(Generic[Context]):
             raise
         except Exception as error:  # raised by a validator of the app
             return await self.failed(context, error)
-        parsed: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
-        answer = await screened(self.input_guardrails, context, self, parsed)
+        records = [] if records is None else records
+        answer = await self.screen_arguments(context, values, records)
         if answer is not None:
             return ToolOutcome(to_text(answer), error="guardrail")
         outcome = await self._run(context, values)
-        if outcome.handoff is not None:  # there is no result to check
+        return await self.screen_outcome(context, outcome, records)
+
+    async def screen_arguments(
+        self, context: ToolContext[Any], values: Any, records: list[GuardrailRecord]
+    ) -> str | None:
+        """Run the input guardrails on the arguments of a call, and return the text that answers it, if any.
+
+        Raises:
+            ToolGuardrailTripped: a guardrail tripped.
+            CallbackError: a guardrail raised.
+        """
+        if not self.input_guardrails:
+            return None
+        parsed: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
+        return await screened(self.input_guardrails, context, self, parsed, records, "tool_input")
+
+    async def screen_outcome(
+        self, context: ToolContext[Any], outcome: ToolOutcome, records: list[GuardrailRecord]
+    ) -> ToolOutcome:
+        """Run the output guardrails on the outcome of a call, and return it or what replaces it.
+
+        Raises:
+            ToolGuardrailTripped: a guardrail tripped.
+            CallbackError: a guardrail raised.
+        """
+        if not self.output_guardrails or outcome.handoff is not None:  # then there is no result to check
             return outcome
-        answer = await screened(self.output_guardrails, context, self, outcome.output)
+        shown = outcome.output
+        answer = await screened(self.output_guardrails, context, self, shown, records, "tool_output")
         if answer is None:
             return outcome
         return ToolOutcome(to_text(answer), error="guardrail", usage=outcome.usage)
