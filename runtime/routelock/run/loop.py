@@ -89,6 +89,9 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
     try:
         left = await _open(run)
         while run.ending.stop_reason == "unfinished":
+            if run.ending.stops_after_turn and not run.retakes_turn:  # else the turn has no reply yet
+                run.ending.stop_reason = "stopped"
+                break
             turn = take_turn(run) if left is None else _rest_of_turn(run, left)
             left = None
             try:

@@ -32,11 +32,12 @@ Output = TypeVar("Output", default=Any, covariant=True)
 
 U = TypeVar("U")
 
-StopReason = Literal["done", "requires_action", "limit", "error", "unfinished"]
+StopReason = Literal["done", "requires_action", "limit", "error", "stopped", "unfinished"]
 """Why a run ended.
 
 ``done``: it has a final output. ``requires_action``: the caller has to answer the calls in ``pending``, or to
 approve or deny those in ``interruptions``. ``limit``: a limit ended it. ``error``: an error ended it.
+``stopped``: the app stopped it after a turn, with `RunStream.stop` or `RunHandle.stop`.
 ``unfinished``: it was cancelled, its stream was closed early, or it still goes on."""
 
 
@@ -168,7 +169,7 @@ class RunResult(Generic[Output]):
     final_output: Output
     """Text, or a value of the last agent's ``output_type``. In a run that is not done it is None, whatever
     the type says: see ``stop_reason``, or use `require_output`. `Runner.run` returns such a result only if
-    the app allows it: for an approval, an external tool, or a limit with ``on_limit="return"``."""
+    the app allows it: for an approval, an external tool, a limit with ``on_limit="return"``, or a stop."""
     last_agent: Agent[Any]
     """The agent that was active last."""
     next_agent: Agent[Any]
@@ -321,7 +322,7 @@ class RunResult(Generic[Output]):
 
         Raises:
             RunNotDone: the run has no final output. It waits for an approval or for the result of an external
-                tool, a limit or an error ended it, or it was cancelled.
+                tool, a limit or an error ended it, or it was stopped or cancelled.
         """
         if self.stop_reason != "done" and self.final_output is None:
             raise RunNotDone(_not_done(self))
@@ -346,6 +347,8 @@ def _not_done(result: RunResult[Any]) -> str:
         why = f"it waits for {', '.join(waits)}: answer or approve these calls, and resume the run"
     elif result.stop_reason in ("limit", "error"):
         why = f"it ended with a {result.stop_reason}: see result.errors"
+    elif result.stop_reason == "stopped":
+        why = "the app stopped it: resume it from result.state()"
     else:
         why = "it was ended early, or still goes on: resume it from result.state()"
     return f"The run has no final output, because {why}."

@@ -227,6 +227,8 @@ class Ending:
     final_output: Any = None
     failure: str | None = None
     """The error that ended the run, as text."""
+    stops_after_turn: bool = False
+    """Whether the run ends before the next turn, see `Run.stop_after_turn`."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -435,6 +437,10 @@ class Run:
         self.current_context = None
         if warning is not None and warning not in self.report.warnings:
             self.warn(warning)
+
+    def stop_after_turn(self) -> None:
+        """End the run after its turn, or before the first; a turn that ends the run anyway does so."""
+        self.ending.stops_after_turn = True
 
     # The result
 

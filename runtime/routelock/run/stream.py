@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
-from typing import Any, Generic
+from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
@@ -32,11 +32,12 @@ class RunHandle:
 
     An error that ends a run has the result itself, but a cancellation, a timeout of the caller or a
     ``KeyboardInterrupt`` has not. Resume from ``handle.result.state()``: calls that were begun are not made
-    again. An older state does not know of them. A `RunStream` needs no handle.
+    again. An older state does not know of them. `stop` ends the run early. A `RunStream` needs no handle.
     """
 
     def __init__(self) -> None:
         self._run: Run | None = None
+        self._stops_after_turn = False
 
     @property
     def result(self) -> RunResult[Any] | None:
@@ -52,6 +53,20 @@ class RunHandle:
         if self._run is not None:
             raise ConfigError("This RunHandle was used for another run: make a new RunHandle() for each run.")
         self._run = run
+        if self._stops_after_turn:
+            run.stop_after_turn()
+
+    def stop(self, *, after: Literal["turn"] = "turn") -> None:
+        """End the run after the turn that it is in; `Runner.run` returns its result.
+
+        Call it from another task, from a thread, or from a tool or hook of the run. It does the same as
+        `RunStream.stop`. A run that has not begun yet ends before its first turn. To end a run at once,
+        cancel it.
+        """
+        _check_after(after)
+        self._stops_after_turn = True
+        if self._run is not None:
+            self._run.stop_after_turn()
 
 
 class RunStream(Generic[Output]):
@@ -95,6 +110,20 @@ class RunStream(Generic[Output]):
         """Return the conversation so far as input for the next run, see `RunResult.to_input_list`."""
         return self._run.result().to_input_list()
 
+    def stop(self, *, after: Literal["turn"] = "turn") -> None:
+        """End the run after the turn that it is in, with every call of that turn answered.
+
+        Read on: the rest of the turn comes, and then `RunDone` with a result whose ``stop_reason`` is
+        ``"stopped"``; resume it from ``result.state()``. If the turn ends the run anyway, the stop has no
+        effect. To end the run at once, use `aclose`.
+
+        Args:
+            after: what the run does before it ends; there is only ``"turn"``, one model call and the results
+                of its calls. Agents that are called as tools in it work to their end.
+        """
+        _check_after(after)
+        self._run.stop_after_turn()
+
     async def drain(self) -> RunResult[Output]:
         """Read the rest of the run and return its result."""
         async for _ in self:
@@ -131,3 +160,11 @@ class RunStream(Generic[Output]):
                 "Another task is reading this stream, so it cannot be closed here. Cancel that task instead: "
                 "its `async with` block closes the stream."
             ) from error
+
+
+def _check_after(after: object) -> None:
+    if after != "turn":
+        raise ConfigError(
+            f"stop(after={after!r:.80}): a run stops after='turn'. To end it at once, close its stream with "
+            "aclose(), or cancel the task that runs it."
+        )

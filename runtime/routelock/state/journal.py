@@ -33,7 +33,7 @@ from routelock.run.executor import Call, InProcess, Outcome
 from routelock.run.loop import finish
 from routelock.run.result import RunResult
 from routelock.run.start import DEFAULT_MAX_TURNS, start
-from routelock.run.stream import RunStream
+from routelock.run.stream import RunHandle, RunStream
 from routelock.state.document import parse_document
 from routelock.state.run_state import RunState, is_behind
 from routelock.state.sqlite_file import SQLiteFile
@@ -108,7 +108,7 @@ class _WrittenSteps:
                 raise StepLost(key) from error
 
 
-JournalStatus = Literal["running", "waiting", "done", "failed"]
+JournalStatus = Literal["running", "waiting", "done", "failed", "stopped"]
 """The status of a run in a journal, see `JournaledRun`."""
 
 _TABLES = """
@@ -135,7 +135,7 @@ class JournaledRun:
     status: JournalStatus
     """``running``: it is running, or was interrupted by a crash. ``waiting``: it waits for answers or
     approvals. ``done``: it has a final output. ``failed``: an error or a limit ended it; resume it to try
-    again."""
+    again. ``stopped``: `RunHandle.stop` ended it; resume it to go on."""
     begun: str
     """When it began, in ISO 8601 and UTC."""
     changed: str
@@ -190,18 +190,20 @@ class Journal:
         max_turns: int | None = DEFAULT_MAX_TURNS,
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
+        handle: RunHandle | None = None,
     ) -> RunResult[Any]:
         """Begin or resume a run, and return its result. A run that is done is not run again.
 
         Args:
             agent: the first agent. To resume a run, pass the same agents, context and settings again.
-            input: see `Runner.run`. A `RunState` resumes a run that waits or failed, such as one with
+            input: see `Runner.run`. A `RunState` resumes a run that has not ended, such as one with
                 approved calls. None resumes the run from what is recorded.
             run_id: the id of the run, such as the number of an order.
             context: see `Runner.run`.
             max_turns: see `Runner.run`.
             hooks: see `Runner.run`. They are called for replayed steps, too.
             run_config: see `Runner.run`; without ``run_id`` and ``executor``.
+            handle: see `Runner.run`. A stop by it is no step: a run that is resumed goes on.
 
         Raises:
             ConfigError: the id belongs to a run with another input or agent, the run has gone on since the
@@ -214,6 +216,8 @@ class Journal:
             beginning, config = await self._begin(agent, input, run_id, context, max_turns, hooks, run_config)
             try:
                 run = start(agent, beginning, context, max_turns, hooks, config, stream=False)
+                if handle is not None:
+                    handle.hold(run)
                 result = await finish(run)
             except RoutelockError as error:
                 await self._end(error.result, config)
@@ -347,7 +351,7 @@ class Journal:
             return
         left = cast(JournalSteps, config.executor).left if result.stop_reason != "done" else {}
         state = result.state()
-        ended: dict[str, JournalStatus] = {"done": "done", "requires_action": "waiting"}
+        ended: dict[str, JournalStatus] = {"done": "done", "requires_action": "waiting", "stopped": "stopped"}
         status = ended.get(result.stop_reason, "failed")
         finish = partial(_finish, run_id=state.run_id, status=status, state=state.to_json(), left=left)
         await self._change("end", finish, state.run_id)
@@ -397,7 +401,7 @@ def _resumed_row(kept: _RunRow, agent: Agent[Any], input: RunInput | RunState | 
         )
     if agent.name != kept.agent:
         raise ConfigError(f"The run {run_id!r:.80} began with agent {kept.agent!r}, not {agent.name!r}.")
-    return replace(kept, since=kept.state, status="running") if kept.status == "failed" else kept
+    return replace(kept, since=kept.state, status="running") if kept.status in ("failed", "stopped") else kept
 
 
 def _text(state: RunState, run_id: str) -> str:

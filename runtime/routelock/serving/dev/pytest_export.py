@@ -70,7 +70,7 @@ def replay_test(run: TracedRun, source: Source | None = None, resumed: Sequence[
     if run.start.resumed:
         raise ValueError("This run was resumed, and the trace does not have its beginning.")
     last = parts[-1].end
-    if last is None or (last.stop_reason == "unfinished" and last.error is None):
+    if last is None or (last.stop_reason in ("unfinished", "stopped") and last.error is None):
         raise ValueError("This run was stopped before it ended, so a test could check nothing.")
     replies = [_indented(_reply(call), 12) + "," for call in _scripted(parts)]
     imported, made = _app(run.start.agent, source)

@@ -92,7 +92,7 @@ export class Chat {
     this.open?.line.removeAttribute("aria-busy");
     this.open = null;
     if (record.error) this.note(`${record.error.type ?? "Error"}: ${record.error.message ?? ""}`, "error");
-    else if ((record.stop_reason ?? "unfinished") === "unfinished") this.note("Stopped.");
+    else if (["unfinished", "stopped"].includes(record.stop_reason ?? "unfinished")) this.note("Stopped.");
     else if (record.pending?.length) this.note("The run waits for tools that its caller runs; the page has none.");
     else if (record.stop_reason === "requires_action") this.note("The run waits for you.");
     else if (record.stop_reason === "limit") this.note("A limit ended the run.");
