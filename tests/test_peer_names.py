@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import routelock
 from routelock import Agent, RunConfig, RunContext, Runner, RunResult, function_tool, handoff, tool
 from routelock._peer_names import (
     AGENT,
@@ -17,8 +20,11 @@ from routelock._peer_names import (
     CONTEXT,
     FUNCTION_TOOL_KEYWORDS,
     HANDOFF_KEYWORDS,
+    LIST,
+    NAMES,
     RESULT,
     RUN_KEYWORDS,
+    STREAM,
     TOOL_KEYWORDS,
     hint_attributes,
     hint_keywords,
@@ -38,6 +44,14 @@ def result() -> RunResult[Any]:
 
 def context() -> Any:
     return RunContext(context=None)
+
+
+def stream() -> Any:
+    return Runner.run_streamed(agent(), "Hi")
+
+
+def frozen() -> Any:
+    return agent().handoffs
 
 
 def notes_of(call: Callable[..., Any], **keywords: Any) -> list[str]:
@@ -121,11 +135,10 @@ def test_misspelt_keyword_of_another_library_is_named() -> None:
     assert note.startswith("Did you mean max_turns=? Instead of max_turns=, write Runner.run(")
 
 
-async def test_keyword_of_an_async_run_is_named() -> None:
-    run: Any = Runner.run
-    with pytest.raises(TypeError) as raised:
-        await run(agent(), "Hi", deps=1)
-    assert raised.value.__notes__ == [f"Instead of deps=, write {RUN_KEYWORDS['deps']}."]
+def test_keyword_of_an_async_run_is_named_before_it_is_awaited() -> None:
+    assert notes_of(Runner.run, starting_agent=agent(), input="Hi", deps=1) == [
+        f"Instead of deps=, write {RUN_KEYWORDS['deps']}."
+    ]
 
 
 def test_each_wrong_keyword_has_its_note() -> None:
@@ -198,7 +211,36 @@ def test_dependencies_of_a_context_are_named() -> None:
         _ = context().deps
 
 
-@pytest.mark.parametrize(("made", "names"), [(agent, AGENT), (context, CONTEXT), (result, RESULT)])
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("text_deltas", "event.type is 'text_delta'"),
+        ("is_complete", "stream.result.stop_reason == 'done'"),
+        ("new_items", "stream.result.new_items"),
+        ("raw_responses", "stream.result.raw_replies"),
+        ("cancel", "await stream.aclose(), or leave the async with block"),
+    ],
+)
+def test_attribute_of_a_stream_is_named(name: str, ours: str) -> None:
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}': write .*{re.escape(ours)}\.$"):
+        getattr(stream(), name)
+
+
+@pytest.mark.parametrize("name", [name for name in STREAM if STREAM[name] == f"stream.result.{name}"])
+def test_attribute_that_only_a_result_has_is_one(name: str) -> None:
+    assert hasattr(result(), name)
+
+
+@pytest.mark.parametrize("name", ["tools", "handoffs"])
+def test_list_of_an_agent_cannot_be_appended_to(name: str) -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'append': write the whole list"):
+        getattr(agent(), name).append(agent())
+
+
+@pytest.mark.parametrize(
+    ("made", "names"),
+    [(agent, AGENT), (context, CONTEXT), (frozen, LIST), (result, RESULT), (stream, STREAM)],
+)
 def test_no_attribute_of_ours_is_called_wrong(made: Callable[[], object], names: dict[str, str]) -> None:
     assert not names.keys() & set(dir(made()))
 
@@ -221,3 +263,37 @@ def test_error_of_a_property_is_not_hidden() -> None:
 
     with pytest.raises(AttributeError, match="from within"):
         _ = Made().broken
+
+
+# -- imports --
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("RunContextWrapper", "from routelock import RunContext"),
+        ("ModelRetry", "raise ValueError(text), or another exception: the model gets its text"),
+        ("GraphRecursionError", "from routelock import MaxTurnsExceeded"),
+        ("Session", "from routelock.sessions import Session"),
+    ],
+)
+def test_import_of_another_library_is_named(name: str, ours: str) -> None:
+    with pytest.raises(ImportError) as raised:
+        getattr(routelock, name)
+    assert str(raised.value) == f"cannot import name '{name}' from 'routelock': write {ours}."
+
+
+@pytest.mark.parametrize("advice", sorted(set(NAMES.values())))
+def test_import_that_is_named_exists(advice: str) -> None:
+    if found := re.match(r"from (routelock[\w.]*) import (\w+)(?:, ([A-Z]\w+))?", advice):
+        module, *names = found.groups()
+        assert [name for name in names if name and not hasattr(importlib.import_module(module), name)] == []
+
+
+def test_no_import_of_ours_is_called_wrong() -> None:
+    assert not NAMES.keys() & {*routelock.__all__, *dir(routelock)}
+
+
+def test_unknown_name_of_a_module_has_the_error_of_python() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'routelock' has no attribute 'Agents'$"):
+        _ = getattr(routelock, "Agents")  # noqa: B009 - a type checker knows that it is not there

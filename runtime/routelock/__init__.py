@@ -11,6 +11,7 @@ routelock loads neither litellm nor openai; they are loaded when a model is firs
 from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
+from routelock._peer_names import NAMES
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.skill import Skill
@@ -46,7 +47,7 @@ from routelock.usage import Usage
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
 else:  # what a `RunState` is made of takes a fifth of the time of all the rest
-    __getattr__ = load_late(__name__, {"state.run_state": "RunState"})
+    __getattr__ = load_late(__name__, {"state.run_state": "RunState"}, NAMES)
 
 __all__ = [
     "Agent",

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def load_late(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+def load_late(
+    package: str, modules: Mapping[str, str], instead: Mapping[str, str] | None = None
+) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package, which loads a module when one of its names is used (PEP 562).
 
     Type checkers are given the names by wildcard imports instead.
@@ -15,10 +17,17 @@ def load_late(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     Args:
         package: the name of the package.
         modules: the public names in each of its modules, with spaces in between.
+        instead: names that are not there, each with what to write instead. Such a name is an ImportError:
+            an import statement drops the text of any other error.
     """
     places = {name: module for module, names in modules.items() for name in names.split()}
+    advice = instead or {}
 
     def load(name: str) -> Any:
+        if name in advice:
+            raise ImportError(
+                f"cannot import name {name!r} from {package!r}: write {advice[name]}.", name=package
+            )
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{package}.{places[name]}"), name)

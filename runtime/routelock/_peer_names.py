@@ -1,7 +1,7 @@
 """Names from other agent libraries, and what to write in their place.
 
-A wrong keyword stays the TypeError that Python raises, and a wrong attribute an AttributeError. A note, or
-the end of the message, says the name that routelock has for the same thing.
+A wrong keyword stays the TypeError that Python raises, a wrong attribute an AttributeError, and a wrong
+import an ImportError. A note, or the end of the message, says the name that routelock has for the same thing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ __all__ = [
     "CONTEXT",
     "FUNCTION_TOOL_KEYWORDS",
     "HANDOFF_KEYWORDS",
+    "LIST",
+    "NAMES",
     "RESULT",
     "RUN_KEYWORDS",
+    "STREAM",
     "TOOL_KEYWORDS",
     "hint_attributes",
     "hint_keywords",
@@ -134,7 +137,11 @@ RESULT: Final[Mapping[str, str]] = {
     "all_messages": "messages, or to_input_list() for the next run",
     "context_variables": "context.context, or context.shared_memory",
     "context_wrapper": "context",
+    "cost": "usage.cost",
     "data": "final_output",
+    "input": "items[:result.input_count]",
+    "is_complete": "stop_reason == 'done'",
+    "last_response_id": "raw_replies[-1].response_id",
     "input_guardrail_results": "guardrail_results, those whose kind is 'input'",
     "new_messages": "[item.message for item in result.new_items]",
     "output": "final_output",
@@ -148,17 +155,184 @@ RESULT: Final[Mapping[str, str]] = {
 }
 """Attributes of the results of other libraries."""
 
+_DELTAS = "event.text of each event of the stream whose event.type is 'text_delta'"
+_DRAIN = "await stream.drain(), which returns the result"
+_OF_RESULT = ("errors", "handoffs", "interruptions", "items", "messages", "new_items", "stop_reason", "usage")
+
+STREAM: Final[Mapping[str, str]] = {
+    **{name: f"stream.result.{ours}" for name, ours in RESULT.items() if " " not in ours},
+    **{name: f"stream.result.{name}" for name in _OF_RESULT},
+    "all_messages": "stream.result.messages, or to_input_list() for the next run",
+    "cancel": "await stream.aclose(), or leave the async with block",
+    "get_final_message": _DRAIN,
+    "get_output": _DRAIN,
+    "is_complete": "stream.result.stop_reason == 'done'",
+    "new_messages": "[item.message for item in stream.result.new_items]",
+    "stream_output": _DELTAS,
+    "stream_responses": "async for event in stream",
+    "stream_text": _DELTAS,
+    "text_deltas": _DELTAS,
+    "text_stream": _DELTAS,
+    "until_done": _DRAIN,
+}
+"""Attributes of the streams of other libraries, and those that only the result of a stream has."""
+
+_FUNCTION_TOOL = "@function_tool above the function, and Agent(tools=[function])"
+
 AGENT: Final[Mapping[str, str]] = {
+    "ainvoke": "Runner.run(agent, text)",
+    "astream": "Runner.run_streamed(agent, text)",
     "clone": "dataclasses.replace(agent, ...)",
+    "functions": "tools",
     "invoke": "Runner.run_sync(agent, text)",
     "iter": "Runner.run_streamed(agent, text)",
+    "output_validator": "Agent(output_guardrails=[function])",
     "run": "Runner.run(agent, text)",
     "run_stream": "Runner.run_streamed(agent, text)",
     "run_sync": "Runner.run_sync(agent, text)",
-    "tool": "@function_tool above the function, and Agent(tools=[function])",
-    "tool_plain": "@function_tool above the function, and Agent(tools=[function])",
+    "stream": "Runner.run_streamed(agent, text)",
+    "system_prompt": "Agent(instructions=function)",
+    "tool": _FUNCTION_TOOL,
+    "tool_plain": _FUNCTION_TOOL,
 }
 """Attributes of the agents of other libraries."""
+
+LIST: Final[Mapping[str, str]] = dict.fromkeys(
+    ("append", "clear", "extend", "insert", "pop", "remove", "sort"),
+    "the whole list where the object is made, with the name of an agent that is made later, as in "
+    "handoffs=['Triage'], or dataclasses.replace(agent, tools=[*agent.tools, another])",
+)
+"""Methods of lists: those of an agent or a handoff are fixed when it is made."""
+
+_APPROVAL = "function_tool(needs_approval=True), and result.interruptions"
+_CONTEXT = "from routelock import RunContext"
+_GUARDRAIL = "from routelock import GuardrailResult"
+_ITEM = "from routelock import RunItem, with the kind of item in item.kind"
+_MCP = "from routelock_skills.mcp import MCPClient"
+_MESSAGE = "{'role': 'user', 'content': 'Hi'}, or another dict with a role"
+_MODEL = "Agent(model='openai/gpt-4o'), or from routelock_providers import OpenAICompatible"
+_NO_TRACE = "nothing: a run is traced only with RunConfig(trace=...)"
+_OUTPUT_MODE = "Agent(output_type=..., output_mode=...)"
+_PYTHON = "Agent(handoffs=[...]), or Python code for steps that are known"
+_SCRIPTED = "from routelock.testing import ScriptedHandler"
+_SESSIONS = "from routelock.sessions import"
+
+NAMES: Final[Mapping[str, str]] = {
+    # openai-agents
+    "AgentOutputSchema": "Agent(output_type=...)",
+    "AgentUpdatedStreamEvent": "from routelock.run import AgentUpdated",
+    "AgentsException": "from routelock import RoutelockError",
+    "FunctionTool": "from routelock import Tool",
+    "GuardrailFunctionOutput": _GUARDRAIL,
+    "HandoffOutputItem": _ITEM,
+    "InputGuardrail": "Agent(input_guardrails=[function])",
+    "InputGuardrailTripwireTriggered": "from routelock.errors import InputGuardrailTripped",
+    "ItemHelpers": "from routelock.history import text_of, and text_of(item.message)",
+    "LitellmModel": "from routelock_providers import LiteLLM",
+    "MCPServerSse": _MCP,
+    "MCPServerStdio": _MCP,
+    "MCPServerStreamableHttp": _MCP,
+    "MessageOutputItem": _ITEM,
+    "Model": "from routelock import Handler",
+    "ModelProvider": "from routelock import Handler, and RunConfig(model=...)",
+    "ModelResponse": "from routelock.handlers import MessageDone",
+    "OpenAIChatCompletionsModel": _MODEL,
+    "OpenAIResponsesModel": _MODEL,
+    "OutputGuardrail": "Agent(output_guardrails=[function])",
+    "OutputGuardrailTripwireTriggered": "from routelock.errors import OutputGuardrailTripped",
+    "RECOMMENDED_PROMPT_PREFIX": "from routelock.run import RECOMMENDED_PROMPT_PREFIX",
+    "RawResponsesStreamEvent": "from routelock.handlers import TextDelta",
+    "RunContextWrapper": _CONTEXT,
+    "RunItemStreamEvent": "from routelock.run import ToolCalled, ToolOutput",
+    "RunResultStreaming": "from routelock import RunStream",
+    "SQLiteSession": f"{_SESSIONS} Session, SQLiteSessions, and Session('user-7', SQLiteSessions(file))",
+    "ScriptedModel": _SCRIPTED,
+    "StopAtTools": "from routelock import HandoffRequest, which a tool returns",
+    "StreamEvent": "from routelock import RunEvent",
+    "TResponseInputItem": "from routelock import Message",
+    "ToolCallItem": _ITEM,
+    "ToolCallOutputItem": _ITEM,
+    "ToolGuardrailFunctionOutput": _GUARDRAIL,
+    "UserError": "from routelock import ConfigError",
+    "add_trace_processor": "from routelock.tracing import OpenTelemetry, and RunConfig(trace=...)",
+    "enable_verbose_stdout_logging": "RunConfig(trace='runs.jsonl'), and then: routelock trace runs.jsonl",
+    "handoff_filters": "from routelock.history import remove_all_tools",
+    "input_guardrail": "Agent(input_guardrails=[function]), without a decorator",
+    "output_guardrail": "Agent(output_guardrails=[function]), without a decorator",
+    "prompt_with_handoff_instructions": "from routelock.run import prompt_with_handoff_instructions",
+    "remove_all_tools": "from routelock.history import remove_all_tools",
+    "run_demo_loop": "routelock chat module:agent, on the command line",
+    "set_default_openai_api": _MODEL,
+    "set_default_openai_client": _MODEL,
+    "set_default_openai_key": _MODEL,
+    "set_tracing_disabled": _NO_TRACE,
+    "set_tracing_export_api_key": _NO_TRACE,
+    "trace": "RunConfig(trace=...)",
+    # pydantic-ai
+    "AgentRunResult": "from routelock import RunResult",
+    "AgentStreamEvent": "from routelock import RunEvent",
+    "ApprovalRequired": _APPROVAL,
+    "BinaryContent": "ToolResult(text, media=[...]), or a message with parts",
+    "CallDeferred": "RunConfig(external_tools=[...])",
+    "DeferredToolRequests": f"RunConfig(external_tools=[...]), or {_APPROVAL}",
+    "FunctionModel": _SCRIPTED,
+    "ImageUrl": "ToolResult(text, media=[...]), or a message with parts",
+    "ModelMessage": "from routelock import Message",
+    "ModelRetry": "raise ValueError(text), or another exception: the model gets its text",
+    "NativeOutput": _OUTPUT_MODE,
+    "PromptedOutput": _OUTPUT_MODE,
+    "RunUsage": "from routelock import Usage",
+    "StreamedRunResult": "from routelock import RunStream",
+    "TestModel": _SCRIPTED,
+    "ToolReturn": "from routelock import ToolResult",
+    "UnexpectedModelBehavior": "from routelock import ModelBehaviorError",
+    "UsageLimitExceeded": "from routelock import LimitExceeded",
+    "UsageLimits": "from routelock import Limits, and RunConfig(limits=...)",
+    # langgraph and langchain
+    "AIMessage": _MESSAGE,
+    "Command": "from routelock import HandoffRequest, which a tool returns",
+    "END": _PYTHON,
+    "GraphRecursionError": "from routelock import MaxTurnsExceeded",
+    "HumanMessage": _MESSAGE,
+    "InMemorySaver": f"{_SESSIONS} InMemorySessions, Session",
+    "InjectedState": f"{_CONTEXT}, and a parameter ctx: RunContext",
+    "MemorySaver": f"{_SESSIONS} InMemorySessions, Session",
+    "PostgresSaver": f"{_SESSIONS} PostgresSessions, Session",
+    "RunnableConfig": f"{_CONTEXT}, and a parameter ctx: RunContext",
+    "START": _PYTHON,
+    "SqliteSaver": f"{_SESSIONS} Session, SQLiteSessions",
+    "StateGraph": _PYTHON,
+    "SystemMessage": "Agent(instructions=...)",
+    "ToolMessage": _MESSAGE,
+    "create_agent": "from routelock import Agent",
+    "create_handoff_tool": "from routelock import handoff, or Agent(handoffs=['Bob'])",
+    "create_react_agent": "from routelock import Agent",
+    "create_supervisor": "Agent(tools=[agent.as_tool()])",
+    "create_swarm": "RunConfig(agents=[...]), and Agent(handoffs=['Bob'])",
+    "init_chat_model": "Agent(model='openai/gpt-4o')",
+    "interrupt": _APPROVAL,
+    # Swarm
+    "Response": "from routelock import RunResult",
+    "Result": "from routelock import ToolResult, or HandoffRequest",
+    "Swarm": "from routelock import Runner",
+    # names of routelock that are elsewhere
+    "HandoffOccurred": "from routelock.run import HandoffOccurred",
+    "InMemorySessions": f"{_SESSIONS} InMemorySessions",
+    "Journal": "from routelock.state import Journal",
+    "LiteLLM": "from routelock_providers import LiteLLM",
+    "MCPClient": _MCP,
+    "OpenAICompatible": "from routelock_providers import OpenAICompatible",
+    "OpenTelemetry": "from routelock.tracing import OpenTelemetry",
+    "RemoteAgent": "from routelock_providers import RemoteAgent",
+    "SQLiteSessions": f"{_SESSIONS} SQLiteSessions",
+    "ScriptedHandler": _SCRIPTED,
+    "Session": f"{_SESSIONS} Session",
+    "TextDelta": "from routelock.handlers import TextDelta",
+    "ToolCalled": "from routelock.run import ToolCalled",
+    "ToolOutput": "from routelock.run import ToolOutput, or Agent(output_mode='tool') for an output",
+    "TraceFile": "from routelock.tracing import TraceFile",
+}
+"""Names that programs import from other libraries, or from the wrong room, each with what to write."""
 
 Named = TypeVar("Named", bound=Callable[..., Any])
 
@@ -199,11 +373,34 @@ def _with_note(function: Callable[..., Any], names: Mapping[str, str]) -> Callab
             _add_note(error, function, kwargs, names)
             raise
 
-    @functools.wraps(function)
-    async def call_async(*args: Any, **kwargs: Any) -> Any:
-        return await call(*args, **kwargs)
+    return _AsyncCall(function, call) if inspect.iscoroutinefunction(function) else call
 
-    return call_async if inspect.iscoroutinefunction(function) else call
+
+class _AsyncCall:
+    """An async function with notes.
+
+    An ``async def`` around it would raise the error of a wrong keyword at the ``await``, and a plain function
+    would be no coroutine function. `inspect` takes any object with these attributes for a function.
+
+    Args:
+        function: the async function.
+        call: the same with notes.
+    """
+
+    def __init__(self, function: Callable[..., Any], call: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._call = call
+        self._shown = repr(function)
+        self.__code__ = function.__code__
+        self.__defaults__ = function.__defaults__
+        self.__kwdefaults__ = function.__kwdefaults__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, and return its coroutine."""
+        return self._call(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return self._shown
 
 
 def _add_note(

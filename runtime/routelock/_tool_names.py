@@ -6,9 +6,12 @@ import re
 from collections.abc import Collection, Iterable, Set
 from typing import Any, cast
 
+from routelock._peer_names import LIST, hint_attributes
+
 __all__ = [
     "LONGEST_TOOL_NAME",
     "TRANSFER_PREFIX",
+    "FrozenList",
     "capable_name",
     "frozen_list",
     "in_order",
@@ -72,7 +75,14 @@ def in_order(names: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(names) if isinstance(names, Set) else names)
 
 
+@hint_attributes(LIST)
+class FrozenList(tuple[Any, ...]):
+    """A tuple that says what to do instead of changing it."""
+
+    __slots__ = ()
+
+
 def frozen_list(given: Iterable[Any]) -> tuple[Any, ...]:
     """Return a list as a tuple that later changes do not reach; a set of names is sorted."""
     is_names = isinstance(given, Set) and all(isinstance(each, str) for each in given)
-    return in_order(cast("Set[str]", given)) if is_names else tuple(given)
+    return FrozenList(in_order(cast("Set[str]", given)) if is_names else given)

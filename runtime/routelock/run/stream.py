@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
+from routelock._peer_names import STREAM, hint_attributes
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.history.messages import Message
@@ -69,6 +70,7 @@ class RunHandle:
             self._run.stop_after_turn()
 
 
+@hint_attributes(STREAM)
 class RunStream(Generic[Output]):
     """A run as a stream of events.
 

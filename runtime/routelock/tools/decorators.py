@@ -10,6 +10,7 @@ from typing import Any, Concatenate, Protocol, TypeGuard, overload
 from typing_extensions import ParamSpec, TypeIs, TypeVar
 
 from routelock._peer_names import FUNCTION_TOOL_KEYWORDS, TOOL_KEYWORDS, hint_keywords
+from routelock._tool_names import frozen_list
 from routelock.context import ToolContext
 from routelock.errors import ConfigError
 from routelock.guardrails import ToolGuardrail
@@ -265,7 +266,7 @@ def with_functions(tools: Sequence[Any]) -> Sequence[Any]:
     """Return the tools with each plain function made a tool; a function that cannot be one stays as it is."""
     if not any(map(is_function, tools)):
         return tools
-    return tuple(map(_as_tool, tools))
+    return frozen_list(map(_as_tool, tools))
 
 
 def _as_tool(given: Any) -> Any:
