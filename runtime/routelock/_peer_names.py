@@ -91,7 +91,7 @@ RUN_KEYWORDS: Final[Mapping[str, str]] = {
     "conversation_id": "run_config=RunConfig(conversation_id=...)",
     "debug": "run_config=RunConfig(trace=...)",
     "deps": "context=, which tools read as ctx.context",
-    "error_handlers": "run_config=RunConfig(on_limit=...)",
+    "error_handlers": "run_config=RunConfig(on_limit=..., on_invalid_output=..., on_refusal=...)",
     "event_stream_handler": "Runner.run_streamed(...)",
     "limits": "run_config=RunConfig(limits=...)",
     "message_history": "the messages as input: [*earlier.to_input_list(), message]",

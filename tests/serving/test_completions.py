@@ -251,6 +251,20 @@ async def test_a_limits_output_of_a_type_is_all_that_is_said(kind: Any, given: A
         assert (made.message["content"], made.finish) == (content, "length")
 
 
+@pytest.mark.parametrize("kind", [Order, list[int]])
+@pytest.mark.parametrize("case", ["invalid", "refused"])
+async def test_an_output_of_the_app_is_all_that_is_said(kind: Any, case: str) -> None:
+    """Neither what did not fit nor the refusal, which clients look for first."""
+    output: Any = Order(number=7) if kind is Order else [7]
+    refusal = {"role": "assistant", "content": None, "refusal": "I will not."}
+    replies = ["None.", "None.", "None."] if case == "invalid" else [refusal]
+    config = RunConfig(on_invalid_output=lambda error: output, on_refusal=lambda error: output)
+    for way in (said, said_whole):
+        made = await way(agent(*replies, output_type=kind), config, hold=True)
+        assert json.loads(made.message["content"]) == ({"number": 7} if kind is Order else {"response": [7]})
+        assert (made.message.get("refusal"), made.finish) == (None, "stop")
+
+
 async def test_calls_of_the_client_have_id_and_name_once() -> None:
     tool = {"type": "function", "function": {"name": "open_door"}}
     both = [call("open_door", {"n": 1}, id="c1"), call("open_door", "", id="c2")]

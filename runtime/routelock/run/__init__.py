@@ -7,7 +7,7 @@ result.
 
 from __future__ import annotations
 
-from routelock.run.config import Limits, NextAgent, OnLimit, RunConfig
+from routelock.run.config import Limits, NextAgent, OnLimit, OnUnusableOutput, RunConfig
 from routelock.run.events import (
     AgentUpdated,
     ApprovalRequested,
@@ -50,6 +50,7 @@ __all__ = [
     "NestedEvent",
     "NextAgent",
     "OnLimit",
+    "OnUnusableOutput",
     "Outcome",
     "Problem",
     "Repaired",

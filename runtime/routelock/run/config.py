@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from routelock._callables import MaybeAwaitable
 from routelock._peer_names import CONFIG_KEYWORDS, hint_keywords
 from routelock.agents.agent import Agent, guardrail_problems
-from routelock.errors import ConfigError, LimitExceeded
+from routelock.errors import ConfigError, LimitExceeded, ModelBehaviorError
 from routelock.guardrails import Guardrail
 from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import Handler, ModelSettings, ToolSpec, tool_name
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from routelock.handoffs.payload_types import HandoffTypes
     from routelock.tracing.recorder import Trace
 
-__all__ = ["Limits", "Mistake", "NextAgent", "OnLimit", "RunConfig", "listed"]
+__all__ = ["Limits", "Mistake", "NextAgent", "OnLimit", "OnUnusableOutput", "RunConfig", "listed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +110,9 @@ NextAgent = Literal["reset", "sticky"]
 OnLimit = Literal["raise", "return"] | Callable[[LimitExceeded], MaybeAwaitable[Any]]
 """What a limit does: raise, return the partial result, or call a function for the final output."""
 
+OnUnusableOutput = Literal["raise"] | Callable[[ModelBehaviorError], MaybeAwaitable[Any]]
+"""What an output that is refused or not valid does: raise, or call a function for the final output."""
+
 
 @hint_keywords(CONFIG_KEYWORDS)
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +192,15 @@ class RunConfig:
     """What happens when a limit ends the run: raise the error, which carries the partial result; return the
     partial result; or call a function with the error, which returns the final output. That output becomes an
     assistant message of the conversation, as text or JSON. A resumed run does not show it to the model."""
+    on_invalid_output: OnUnusableOutput = "raise"
+    """What happens when an agent gives no valid final output in ``max_mistakes`` turns in a row: raise the
+    error, or call a function with the error, which carries the partial result. The function raises, or
+    returns the final output, a value of the agent's ``output_type``. The run is done then, and the output
+    becomes an assistant message of the conversation. No output guardrail checks it. If an agent waits for the
+    output, it is told of the error, and the function is not called."""
+    on_refusal: OnUnusableOutput = "raise"
+    """The same for a model that refuses to give the final output. With ``"raise"`` only a refusal by an agent
+    with an ``output_type`` is an error, and another one is the final output. A function gets both."""
     available: Callable[[Agent[Any]], MaybeAwaitable[bool | str]] | None = None
     """Function, sync or async, that says whether a target can take over now. A text is a refusal and its
     reason; an exception is a refusal too. It counts towards the ``timeout`` of the handoff."""
@@ -271,6 +283,13 @@ def _wrong_choices(config: RunConfig) -> list[str]:
         (
             on_limit in ("raise", "return") or callable(on_limit),
             f"on_limit must be 'raise', 'return' or a function, not {on_limit!r:.80}",
+        ),
+        *(
+            (on == "raise" or callable(on), f"{name} must be 'raise' or a function, not {on!r:.80}")
+            for name, on in (
+                ("on_invalid_output", config.on_invalid_output),
+                ("on_refusal", config.on_refusal),
+            )
         ),
         (
             all(tool_name(tool) for tool in config.external_tools),

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, Literal, cast
 
 from routelock._callables import call_user_code, error_text
 from routelock._concurrency import in_time
 from routelock._json import detached
+from routelock.agents.agent import Agent
 from routelock.errors import (
+    CallbackError,
     HandlerError,
     HandoffTimeout,
     LimitExceeded,
@@ -245,13 +248,16 @@ async def _take_output(run: Run, reply: MessageDone) -> None:
         return
     text = text_of(reply.message) or refusal_of(reply.message)
     output: Any = text
+    if _is_refused(run, reply.message, text):
+        refused = ModelBehaviorError(f"The model of agent {run.frame.agent.name!r} refused: {text}")
+        await _replace_output(run, "on_refusal", refused)
+        return
     if run.frame.agent.output is not None:
-        if (refusal := refusal_of(reply.message)) and text == refusal:
-            raise ModelBehaviorError(f"The model of agent {run.frame.agent.name!r} refused: {refusal}")
         try:
             output = run.frame.agent.output.parse(json_in(text))
         except ModelBehaviorError as error:
-            _reject_output(run, str(error))
+            if (invalid := _reject_output(run, str(error))) is not None:
+                await _replace_output(run, "on_invalid_output", invalid)
             return
     if run.frame.agent.output_guardrails or run.config.output_guardrails:
         await _check_output(run, output)
@@ -259,12 +265,70 @@ async def _take_output(run: Run, reply: MessageDone) -> None:
         await emit(run, AgentEnds(output))
         return_answer(run, text)
         return
+    await _end_with_output(run, output)
+
+
+async def _end_with_output(run: Run, output: Any) -> None:
+    """End the run with its final output."""
     run.ending.final_output = output
     run.ending.stop_reason = "done"
     run.close_handoff(HandoffStatus.COMPLETED)
     drop_standbys(run)
     if run.is_observed:
         await emit(run, AgentEnds(output))
+
+
+def _is_refused(run: Run, message: Message, text: str) -> bool:
+    """Whether the model refused to answer, and the refusal is not to be the output."""
+    if run.frame.agent.output is None and (
+        run.config.on_refusal == "raise" or asking_caller(run.callers) is not None
+    ):
+        return False
+    return bool(text) and refusal_of(message) == text
+
+
+async def _replace_output(
+    run: Run, option: Literal["on_refusal", "on_invalid_output"], error: ModelBehaviorError
+) -> None:
+    """End the run with the output that the app gives in place of one that cannot be used.
+
+    Args:
+        run: the run.
+        option: the option of `RunConfig` that has the app's function.
+        error: why the output cannot be used.
+
+    Raises:
+        ModelBehaviorError: there is no function, an agent waits for the output, or the function raised it.
+        CallbackError: the function raised another error, or gave no valid output.
+    """
+    function = run.config.on_refusal if option == "on_refusal" else run.config.on_invalid_output
+    if not callable(function) or asking_caller(run.callers) is not None:
+        raise error
+    if option == "on_refusal":
+        run.problem("refusal", str(error), error=error)
+    error.result = replace(run.result(), stop_reason="error")
+    what = f"The {option} function of the run"
+    given = await call_user_code(what, function, error)
+    try:
+        output, text = _checked_output(run.frame.agent, given)
+    except Exception as wrong:  # a validator of the app may raise anything
+        name = run.frame.agent.name
+        raise CallbackError(f"{what} gave no output of agent {name!r}: {error_text(wrong)}") from wrong
+    run.add("model", {"role": "assistant", "content": text}, final=True)
+    await _end_with_output(run, output)
+
+
+def _checked_output(agent: Agent[Any], output: object) -> tuple[Any, str]:
+    """Return an output of the app as one of an agent, and as text of the conversation.
+
+    Raises:
+        ValueError: the agent cannot have this output.
+    """
+    if agent.output is not None:
+        return agent.output.check(output)
+    if not isinstance(output, str) or not output.strip():
+        raise ValueError(f"it has no output_type, so the function must return text, not {output!r:.80}")
+    return output, output
 
 
 async def _check_output(run: Run, output: Any) -> None:
@@ -275,22 +339,23 @@ async def _check_output(run: Run, output: Any) -> None:
     await check_output(agent.output_guardrails, of_run, run.now(), agent, output, records)
 
 
-def _reject_output(run: Run, wrong: str) -> None:
+def _reject_output(run: Run, wrong: str) -> ModelBehaviorError | None:
     """Tell the model why its output is not valid; the next turn is for the corrected one.
 
-    Raises:
-        ModelBehaviorError: there were ``max_mistakes`` turns in a row with nothing but mistakes.
+    Returns:
+        the error if there is no next turn, after ``max_mistakes`` turns in a row with nothing but mistakes.
     """
     run.progress.mistakes += 1
     run.problem("output", wrong)
     if run.progress.mistakes >= run.config.max_mistakes:
-        raise ModelBehaviorError(
+        return ModelBehaviorError(
             f"Agent {run.frame.agent.name!r} gave no valid final output in {run.progress.mistakes} turns in "
             f"a row: {wrong}"
         )
     text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
     nudge: Message = {"role": "user", "content": text}
     run.add("nudge", nudge)
+    return None
 
 
 def _fail_frame(run: Run, error: Exception) -> None:

@@ -111,6 +111,7 @@ class Problem:
         "provider",
         "fallback",
         "output",
+        "refusal",
         "loop",
         "limit",
         "session",
@@ -237,7 +238,8 @@ class RunResult(Generic[Output]):
         """Text with which the model refused to answer; None if it did not refuse.
 
         The final output is the same text. With an ``output_type``, the run ends with a `ModelBehaviorError`
-        instead, and ``error.result.refusal`` has the text.
+        instead, and ``error.result.refusal`` has the text. With a function as ``RunConfig.on_refusal``, its
+        output takes the place of the text.
         """
         said = refusal_of(self.items[-1].message) if len(self.items) > self.input_count else ""
         return said if said.strip() else None

@@ -254,6 +254,8 @@ def _inner_config(one: SubRun) -> RunConfig:
         input_guardrails=(),
         output_guardrails=(),
         on_limit="raise",  # at a limit, an agent has no answer
+        on_invalid_output="raise",
+        on_refusal="raise",
         timeout=None,  # the timeout of the outer run holds
         limits=None if config.limits is None else config.limits.for_sub_run(),
         executor=None if executor is None else _OuterSteps(executor, run.run_id, key),

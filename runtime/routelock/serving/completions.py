@@ -103,6 +103,8 @@ class DeltaWriter:
         self._pieces: list[str] = []
         """The pieces of the current reply's text."""
         self._has_reasoning = False
+        self._refusals: list[str] = []
+        """What models refused with; the app may have put an output in place of the last one."""
         self._agent = ""
         self._handler = ""
         """The handler of the agent, if it is known."""
@@ -181,9 +183,12 @@ class DeltaWriter:
         if self._hold and result.stop_reason == "done" and result.last_agent.output is not None:
             self._held = [json_in(text) for text in self._held[-1:]]
         held, self._hold = self._held, False
-        if result.stop_reason == "limit" and result.final_output is not None:
+        if _is_of_app(result):
             before = held if result.last_agent.output is None else []
-            held = [*before, _limit_text(result)]
+            held = [*before, _text_of_app(result)]
+            if result.stop_reason == "done":
+                del self._refusals[-1:]
+        deltas += [{"refusal": refusal} for refusal in self._refusals]
         for text in held:
             deltas += self._text_deltas(text)
             deltas += _delta("content", self._text.close())
@@ -202,7 +207,7 @@ class DeltaWriter:
         if not self._pieces:
             deltas += self._text_deltas(text_of(message))
         if refusal := message.get("refusal"):
-            deltas.append({"refusal": str(refusal)})
+            self._refusals.append(str(refusal))
         if self._hold:
             self._held.append(text_of(message))
         return deltas + self._next_reply()
@@ -235,8 +240,15 @@ def _delta(key: str, text: str) -> list[_Delta]:
     return [{key: text}] if text else []
 
 
-def _limit_text(result: RunResult[Any]) -> str:
-    """Return the app's output of a run that a limit ended, as a model would have written it."""
+def _is_of_app(result: RunResult[Any]) -> bool:
+    """Whether the final output is of the app: at a limit, or in place of an output that cannot be used."""
+    if result.stop_reason == "done":
+        return result.items[-1].origin is None  # else it is the reply of a handler
+    return result.stop_reason == "limit" and result.final_output is not None
+
+
+def _text_of_app(result: RunResult[Any]) -> str:
+    """Return the app's output as a model would have written it."""
     if isinstance(output := result.final_output, str):
         return output
     plain: JsonValue = to_jsonable_python(output, fallback=str, inf_nan_mode="strings")

@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from routelock._text import clip
 from routelock.errors import ConfigError, ModelBehaviorError
+from routelock.tools.unfinished_json import unfinished_value
 
 if TYPE_CHECKING:
     import pydantic
@@ -371,6 +372,29 @@ class JsonType(Generic[T]):
         except misfit() as error:
             raise ModelBehaviorError(describe_error(error, text, schema=self.schema)) from error
         return cast(T, value[_WRAPPER] if self.wrapped else value)
+
+    def parse_partial(self, text: str) -> T | None:
+        """Return the value of a JSON text that is still being written; None if there is none yet.
+
+        What is at the end of the text and does not match the schema so far is left out, if the rest is valid
+        without it: a number or a word that may go on, the last item of a list, a field that has a default.
+        The last string may be incomplete.
+
+        Args:
+            text: the beginning of a JSON text. A complete text gives None: it is for `parse`.
+        """
+        value = unfinished_value(text, self._adapter.validate_json)
+        return cast("T | None", value[_WRAPPER] if self.wrapped and value is not None else value)
+
+    def check(self, value: object) -> tuple[T, str]:
+        """Return a value of the app as one of the type, and as the JSON text that a model would write.
+
+        Raises:
+            ValueError: the value does not match the type, or has no JSON form.
+        """
+        checked = self._adapter.validate_python({_WRAPPER: value} if self.wrapped else value)
+        text = self._adapter.dump_json(checked, by_alias=True).decode()
+        return cast(T, checked[_WRAPPER] if self.wrapped else checked), text
 
 
 def _adapted(of: Any) -> tuple[pydantic.TypeAdapter[Any], _Schema, bool]:
