@@ -1,8 +1,8 @@
-"""Shows structured output: the answer is a value of your type, checked, and asked for again if wrong."""
+"""Shows structured output: a value of your type, asked for again if wrong, and given by you if refused."""
 
 from dataclasses import dataclass
 
-from routelock import Agent, Runner
+from routelock import Agent, ModelBehaviorError, RunConfig, Runner
 from routelock.testing import ScriptedHandler
 
 
@@ -29,3 +29,14 @@ ticket = result.final_output_as(Ticket)
 print(f"{ticket.product}, {'urgent' if ticket.urgent else 'not urgent'}: {ticket.summary}")
 for problem in result.errors:
     print(f"Turn {problem.turn}: {problem.message}")
+
+
+def by_hand(error: ModelBehaviorError) -> Ticket:
+    """Give the output that the model refused to give; the error has all that happened."""
+    return Ticket("unknown", urgent=True, summary=f"Read it yourself. The model said: {error.result.refusal}")
+
+
+refusal = {"role": "assistant", "content": None, "refusal": "I cannot help with threats."}
+agent = Agent("Intake", model=ScriptedHandler([refusal]), output_type=Ticket)
+result = Runner.run_sync(agent, "Fix it, or else!", run_config=RunConfig(on_refusal=by_hand))
+print(result.require_output().summary)

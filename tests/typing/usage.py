@@ -10,7 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from routelock import Agent, RunContext, Runner, RunResult, ToolContext, function_tool, handoff, tool
+from routelock import (
+    Agent,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    RunConfig,
+    RunContext,
+    Runner,
+    RunResult,
+    RunStream,
+    ToolContext,
+    function_tool,
+    handoff,
+    tool,
+)
 
 
 @dataclass
@@ -73,7 +86,31 @@ async def outputs() -> None:
     assert_type(Runner.run_sync(typed_triage, "Hi", context=App("Ann")).require_output(), Invoice)
     async with Runner.run_streamed(invoices, "Hi", context=App("Ann")) as stream:
         assert_type(stream.final_output, Invoice | None)
+        async for draft in stream.partial_output():
+            assert_type(draft, Invoice)
+            stream.stop(after="turn")
     assert_type(stream.result.require_output(), Invoice)
+
+
+def no_invoice(error: ModelBehaviorError) -> Invoice:
+    return Invoice(0)
+
+
+async def no_text(error: ModelBehaviorError) -> str:
+    return str(error)
+
+
+def of_limit(error: MaxTurnsExceeded) -> str:
+    return str(error)
+
+
+replaced = RunConfig(on_invalid_output=no_invoice, on_refusal=no_text)
+
+
+def wrong_ends(stream: RunStream[Invoice]) -> None:
+    RunConfig(on_refusal=of_limit)  # type: ignore[arg-type]
+    RunConfig(on_invalid_output="return")  # type: ignore[arg-type]
+    stream.stop(after="now")  # type: ignore[arg-type]
 
 
 async def wrong_context() -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "copy_of",
     "family_of",
     "is_handler",
+    "json_begun",
     "json_in",
     "model_of",
     "schema_prompt",
@@ -46,6 +47,8 @@ _PROMPT = (
     "Your final answer must be one JSON object that fits the JSON schema below, and nothing else: no words "
     "around it and no code fence.\n{schema}"
 )
+
+_FENCE = re.compile(r"^```[ \t]*\w*[ \t]*\n", re.MULTILINE)
 
 _FENCED = re.compile(r"^```[ \t]*\w*[ \t]*\n(.*?)\n?^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
@@ -69,6 +72,15 @@ def json_in(text: str) -> str:
     if len(fenced) == 1:
         return fenced[0]
     return text[text.find("{") : text.rfind("}") + 1] or text
+
+
+def json_begun(text: str) -> str:
+    """Return what there is of the JSON object in an unfinished final answer, see `json_in`; else empty."""
+    start = 0
+    if not text.lstrip().startswith("{") and (fence := _FENCE.search(text)) is not None:
+        start = fence.end()
+    found = text.find("{", start)
+    return "" if found < 0 else text[found:]
 
 
 class Priority(IntEnum):

@@ -14,6 +14,7 @@ from routelock.errors import ConfigError
 from routelock.history.messages import Message
 from routelock.run.events import RunEvent
 from routelock.run.loop import run_events
+from routelock.run.partial_output import PartialOutputs
 from routelock.run.result import RunResult
 from routelock.run.run import Run
 
@@ -131,6 +132,28 @@ class RunStream(Generic[Output]):
         async for _ in self:
             pass
         return self.result
+
+    def partial_output(self) -> AsyncIterator[Output]:
+        """Return the final output as it grows: valid values of the ``output_type``, and the output at last.
+
+            async for draft in stream.partial_output():
+                show(draft)
+
+        Each value is validated as the final one is, and differs from the one before. A field without a
+        default has to be there before there is a value, so give defaults to fields that are to be shown
+        early; the last item of a list is left out until it is valid; the last text may be incomplete. If a
+        reply turns out not to be the answer (it goes on with calls, or is not valid), the next one begins
+        anew. Output guardrails see the final output only. An agent without ``output_type`` has one value,
+        its text.
+
+        This reads the events of the run, as `drain` does, so another reader of the stream does not get them.
+        A text of up to 2,000 characters is read with each piece, and a longer one each time that it has grown
+        by a 16th, so that the time for all readings grows with the length of the text.
+
+        Raises:
+            RoutelockError: an error ended the run, such as a refusal.
+        """
+        return PartialOutputs(self._run, self._events)
 
     def stream_events(self) -> AsyncIterator[RunEvent]:
         """Return the events; the same as iterating over the stream itself."""
