@@ -22,7 +22,9 @@ clerk = Agent("Clerk", model=ScriptedHandler([*calls, "All files are copied."]),
 
 stopped = Runner.run_sync(clerk, "Copy my files.", handle=handle)
 print(f"{stopped.stop_reason} after {len(stopped.calls)} model calls; no call is left open:")
-print(*(f"  {message['content']}" for message in stopped.messages if message["role"] == "tool"), sep="\n")
+for message in stopped.messages:
+    if message["role"] == "tool":
+        print(" ", message.get("content"))
 
 text = stopped.state().to_json()  # any process can go on with it
 done = Runner.run_sync(clerk, RunState.from_json(text, agents=[clerk]))
