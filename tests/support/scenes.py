@@ -215,6 +215,7 @@ SCENES: Mapping[str, Scene] = {
     "refused transfer": Scene(refused_transfer),
     "structured": Scene(structured),
     "refusal": Scene(refusal),
+    "refusal, replaced": Scene(refusal, {"on_refusal": lambda error: f"Sorry: {error.result.refusal}"}),
     "silence": Scene(silence),
     "retried": Scene(retried),
     "failing": Scene(failing),

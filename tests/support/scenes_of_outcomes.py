@@ -218,6 +218,10 @@ async def sorry(error: Any) -> str:
     return f"Sorry after {error.result.usage.requests} calls."
 
 
+async def no_weather(error: Any) -> Weather:
+    return Weather(city="unknown", degrees=error.result.usage.requests)
+
+
 MORE: Mapping[str, Scene] = {
     "fallback": Scene(fallback, {"fallback": True}),
     "fallback in vain": Scene(fallback_in_vain, {"fallback": True}),
@@ -239,6 +243,7 @@ MORE: Mapping[str, Scene] = {
     "not available": Scene(taken, {"available": lambda agent: "asleep"}),
     "misfits": Scene(misfits),
     "misfits, returned": Scene(misfits, {"on_limit": sorry}, max_turns=2),
+    "misfits, replaced": Scene(misfits, {"on_invalid_output": no_weather}),
     "thinks": Scene(thinks),
     "odd arguments": Scene(odd_arguments, max_turns=20),
     "odd arguments end it": Scene(odd_arguments, {"raise_on": ["bad_arguments"]}),
