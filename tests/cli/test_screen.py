@@ -6,6 +6,7 @@ import io
 
 import pytest
 
+from routelock import Agent, RunConfig, Runner
 from routelock.cli.screen import (
     EventPrinter,
     Note,
@@ -20,6 +21,7 @@ from routelock.cli.screen import (
 from routelock.errors import ConfigError
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
 from routelock.run.events import AgentUpdated, HandlerFallback, NestedEvent, ToolCalled
+from routelock.testing import ScriptedHandler
 from routelock.usage import Usage
 
 
@@ -102,6 +104,21 @@ def test_a_reply_in_pieces_is_shown_once() -> None:
         printer.print(event)
     printer.print(MessageDone(message={"role": "assistant", "content": "Hi."}))
     assert out.getvalue() == "A: Hi.\n"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("replies", [True, False])
+async def test_an_output_of_the_app_is_shown_as_a_reply(replies: bool) -> None:
+    """No event has its text, because no model wrote it."""
+    out = io.StringIO()
+    printer = EventPrinter(PlainScreen(out), replies=replies)
+    refusal = {"role": "assistant", "content": None, "refusal": "No."}
+    config = RunConfig(on_refusal=lambda error: "Ask a person.")
+    async for event in Runner.run_streamed(
+        Agent("A", model=ScriptedHandler([refusal])), "Hi", run_config=config
+    ):
+        printer.print(event)
+    assert out.getvalue() == ("A: No.\nA: Ask a person.\n" if replies else "")
 
 
 def test_events_have_lines_of_their_own() -> None:

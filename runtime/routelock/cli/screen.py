@@ -29,10 +29,12 @@ from routelock.run.events import (
     HandoffReturned,
     NestedEvent,
     Repaired,
+    RunDone,
     RunEvent,
     ToolCalled,
     ToolOutput,
 )
+from routelock.run.result import RunResult, is_output_of_app
 from routelock.testing.cassette import UnplayedInteractions
 from routelock.usage import Usage
 
@@ -196,8 +198,15 @@ class EventPrinter:
                 self._end(message)
             case ReasoningDelta():
                 self._screen.set_activity(f"{self._speaker} thinks")
+            case RunDone(result=result):
+                self._show_output_of_app(result)
             case _:
                 self._note(event)
+
+    def _show_output_of_app(self, result: RunResult[Any]) -> None:
+        """Show a final output that no event has, because no model wrote it."""
+        if is_output_of_app(result) and (last := result.items[-1]).origin is None and last.kind == "model":
+            self._end(last.message)
 
     def _say(self, text: str) -> None:
         self._said = True

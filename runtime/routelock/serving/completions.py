@@ -33,7 +33,7 @@ from routelock.run.events import (
     HandoffReturned,
     RunEvent,
 )
-from routelock.run.result import RunResult
+from routelock.run.result import RunResult, is_output_of_app
 from routelock.usage import Usage
 
 __all__ = ["Completion", "DeltaWriter", "usage_body"]
@@ -183,7 +183,7 @@ class DeltaWriter:
         if self._hold and result.stop_reason == "done" and result.last_agent.output is not None:
             self._held = [json_in(text) for text in self._held[-1:]]
         held, self._hold = self._held, False
-        if _is_of_app(result):
+        if is_output_of_app(result):
             before = held if result.last_agent.output is None else []
             held = [*before, _text_of_app(result)]
             if result.stop_reason == "done":
@@ -238,13 +238,6 @@ def _text_in(blocks: object, key: str) -> str:
 
 def _delta(key: str, text: str) -> list[_Delta]:
     return [{key: text}] if text else []
-
-
-def _is_of_app(result: RunResult[Any]) -> bool:
-    """Whether the final output is of the app: at a limit, or in place of an output that cannot be used."""
-    if result.stop_reason == "done":
-        return result.items[-1].origin is None  # else it is the reply of a handler
-    return result.stop_reason == "limit" and result.final_output is not None
 
 
 def _text_of_app(result: RunResult[Any]) -> str:
