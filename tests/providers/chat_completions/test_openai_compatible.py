@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -377,3 +378,33 @@ async def test_blank_key_counts_as_none(blank: str, monkeypatch: pytest.MonkeyPa
             _ = [event async for event in handler.stream(asked)]
             await handler.aclose()
         assert "authorization" not in server.requests[0].headers
+
+
+@dataclass
+class City:
+    name: str
+    sights: list[str] = field(default_factory=lambda: [])
+
+
+@pytest.mark.parametrize("mode", ["native", "tool", "prompted"])
+async def test_an_output_is_given_while_it_comes_in_each_mode(mode: Any) -> None:
+    pieces = ['{"name": "Bo', 'nn", "sights": ["Mün', 'ster", "R', 'hine"]}']
+    if mode == "tool":
+        parts: list[dict[str, Any]] = [{"name": "final_answer", "arguments": ""}]
+        parts += [{"arguments": piece} for piece in pieces]
+        calls = [{"tool_calls": [{"index": 0, "id": "a", "function": part}]} for part in parts]
+        answer = streamed(*map(chunk, calls), chunk({}, finish="tool_calls"))
+    else:
+        answer = streamed(*[chunk({"content": piece}) for piece in pieces], chunk({}, finish="stop"))
+    with Server(answer) as server:
+        handler = OpenAICompatible("m", base_url=server.url)
+        agent = Agent("A", model=handler, output_type=City, output_mode=mode)
+        async with Runner.run_streamed(agent, "Hi") as stream:
+            found = [each async for each in stream.partial_output()]
+        await handler.aclose()
+    assert found == [
+        City("Bo"),
+        City("Bonn", ["Mün"]),
+        City("Bonn", ["Münster", "R"]),
+        City("Bonn", ["Münster", "Rhine"]),
+    ]
