@@ -235,11 +235,3 @@ async def test_users_of_openai_agents_find_them_under_their_names() -> None:
 def test_they_have_to_be_functions() -> None:
     with pytest.raises(ConfigError, match="input_guardrails and output_guardrails are lists of functions"):
         Tool(name="x", on_invoke_tool=lambda context, text: "", input_guardrails=["no"])  # type: ignore[list-item]
-
-
-def test_an_agent_as_a_tool_has_its_own() -> None:
-    from dataclasses import replace
-
-    asked = replace(Agent("B", model="x/y").as_tool(), input_guardrails=[Watch()])
-    with pytest.raises(ConfigError, match="tool 'b' calls an agent: give the guardrails to that agent"):
-        Agent("A", model="x/y", tools=[asked])

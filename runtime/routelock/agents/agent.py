@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, get_args, overl
 from typing_extensions import TypeVar, Unpack
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
-from routelock._peer_names import AGENT, AGENT_KEYWORDS, AS_TOOL_KEYWORDS, hint_attributes, hint_keywords
-from routelock._tool_names import frozen_list, slug
-from routelock.agents.agent_tool import AgentCall
+from routelock._peer_names import AGENT, AGENT_KEYWORDS, hint_attributes, hint_keywords
+from routelock._tool_names import frozen_list
+from routelock.agents.agent_tool import AgentCall, UsableAsTool
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.offer import OfferedTools, fixed_offer
 from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect_errors, register
@@ -36,12 +36,11 @@ from routelock.handlers.port import (
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.context import HandoffContext
 from routelock.handoffs.handoff import Handoff, fill_in, is_list
-from routelock.scopes import Scope, permits
-from routelock.tools.approvals import NeedsApproval
+from routelock.scopes import permits
 from routelock.tools.decorators import is_function, tool, with_functions
 from routelock.tools.invoke import PythonCall
 from routelock.tools.schema import JsonType
-from routelock.tools.tool import IsEnabled, OnError, Tool
+from routelock.tools.tool import Tool
 
 __all__ = [
     "Agent",
@@ -159,12 +158,7 @@ def _tool_problems(agent: Any, where: str) -> list[str]:
         if isinstance(tool, Tool) and isinstance(tool.on_invoke_tool, PythonCall)
         if "context_variables" in tool.params_json_schema["properties"]
     ]
-    return wrong + [
-        f"{where}: tool {tool.name!r} calls an agent: give the guardrails to that agent"
-        for tool in tools
-        if isinstance(tool, Tool) and isinstance(tool.on_invoke_tool, AgentCall)
-        if tool.input_guardrails or tool.output_guardrails
-    ]
+    return wrong
 
 
 def _list_problem(name: str, given: object) -> str:
@@ -286,7 +280,7 @@ class _Fields(TypedDict, Generic[_Context], total=False):
 @hint_attributes(AGENT)
 @hint_keywords(AGENT_KEYWORDS)
 @dataclass(frozen=True, eq=False)
-class Agent(Generic[Context, Output]):
+class Agent(UsableAsTool[Output], Generic[Context, Output]):
     """An agent: instructions, a model, tools, and the targets of its handoffs.
 
     Agents are immutable: `dataclasses.replace` makes a changed copy. ``Context`` is the type of the object
@@ -395,62 +389,6 @@ class Agent(Generic[Context, Output]):
         wrong += _colliding_names(self.name, [*tools, *registered.tools], self.edges)
         if wrong:
             raise _combine_errors(wrong)
-
-    @hint_keywords(AS_TOOL_KEYWORDS)
-    def as_tool(
-        self,
-        tool_name: str | None = None,
-        tool_description: str | None = None,
-        *,
-        input_type: type[Any] | None = None,
-        max_turns: int | None = 10,
-        output: Callable[[Any], MaybeAwaitable[Any]] | None = None,
-        is_enabled: IsEnabled = True,
-        scope: Scope = "all",
-        timeout: float | None = None,
-        on_error: OnError = "report",
-        needs_approval: NeedsApproval = False,
-    ) -> Tool:
-        """Return a tool with which another agent calls this one and stays active.
-
-        The agent answers in a sub-run, see docs/agents-as-tools.md. It sees only what the model
-        passes, and its final output is the result of the call.
-
-        Args:
-            tool_name: the name of the tool; by default the agent's name, in the letters that tool names
-                allow.
-            tool_description: the purpose of the agent; by default its ``handoff_description``.
-            input_type: a pydantic model, dataclass or TypedDict that the model must pass instead of
-                ``{"input": "..."}``. The agent gets it as JSON.
-            max_turns: the most model calls of one sub-run, never more than the outer run has left.
-            output: a sync or async function that makes the result of the call from the `routelock.RunResult`.
-            is_enabled: a bool, or a function of the context and the agent, called in each turn and before a
-                call.
-            scope: which runs may use the tool, see `routelock.scopes`.
-            timeout: the time limit of one sub-run in seconds. The time that the reader of a stream takes does
-                not count.
-            on_error: ``"report"`` reports an error to the calling model, ``"raise"`` stops the run, and a
-                function of the context and the error makes the text for the model.
-            needs_approval: whether a call needs approval: a bool, or a function of the context and the
-                arguments. The agent's own tools have their own setting.
-
-        Raises:
-            ConfigError: an argument is invalid.
-        """
-        call = AgentCall(agent=self, input_type=input_type, max_turns=max_turns, output=output)
-        description = f"Ask the {self.name} agent. {self.handoff_description or ''}".strip()
-        return Tool(
-            name=slug(self.name) if tool_name is None else tool_name,
-            description=description if tool_description is None else tool_description,
-            params_json_schema=call.takes.schema,
-            strict=call.takes.strict,
-            on_invoke_tool=call,
-            timeout=timeout,
-            is_enabled=is_enabled,
-            scope=scope,
-            on_error=on_error,
-            needs_approval=needs_approval,
-        )
 
     async def get_system_prompt(self, context: RunContext[Any]) -> str | None:
         """Return the instructions for the next model call of a run."""
@@ -603,19 +541,28 @@ def checked_graph(
     wrong: list[ConfigError] = []
     graph: dict[str, Agent[Any]] = {}
     taken = {tool_name(each) for each in external}
-    roots = [agent]
-    for root in roots:
+    roots = [(agent, model, others)]
+    for root, model_of_run, others_of_run in roots:
         with collect_errors(wrong):
-            found = connected(root, others)
+            found = connected(root, others_of_run)
             graph = graph or found
             for member in found.values():
-                _collect(wrong, lambda member: check_model(member, model), [member])
+                with collect_errors(wrong):
+                    check_model(member, model_of_run)
                 _check_edges(member, found, taken if found is graph else (), wrong)
-                calls = [each.on_invoke_tool for each in member.all_tools]
-                roots += [c.agent for c in calls if isinstance(c, AgentCall) and c.agent not in roots]
+                for call in _agent_calls(member):
+                    settings = call.settings
+                    own = settings.get("model", model_of_run), settings.get("agents", others_of_run)
+                    roots += [(call.agent, *own)] if (call.agent, *own) not in roots else []
     if wrong:
         raise _combine_errors(wrong)
     return graph
+
+
+def _agent_calls(agent: Agent[Any]) -> list[AgentCall]:
+    """Return how an agent calls other agents as tools."""
+    calls = [each.on_invoke_tool for each in agent.all_tools]
+    return [call for call in calls if isinstance(call, AgentCall)]
 
 
 def check_model(agent: Agent[Any], model: object = None) -> None:

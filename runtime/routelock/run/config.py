@@ -245,6 +245,41 @@ class RunConfig:
         if wrong := wrong + settings_problems(self.model_settings):
             raise ConfigError(f"RunConfig: {'; '.join(wrong)}.")
 
+    def sub_run_settings(self) -> dict[str, Any]:
+        """Return the settings that differ from their defaults, for ``Agent.as_tool(run_config=...)``.
+
+        Raises:
+            ConfigError: one of them belongs to the outermost run.
+        """
+        defaults = RunConfig()
+        names = [each.name for each in fields(self)]
+        own = {name: getattr(self, name) for name in names if not _is_same(self, defaults, name)}
+        refused = own.keys() & _OF_THE_OUTER_RUN
+        wrong = [f"{name} (the sub-run {_OF_THE_OUTER_RUN[name]})" for name in sorted(refused)]
+        if self.on_limit == "return":
+            wrong.append("on_limit='return' (the call would have no result: pass a function)")
+        if wrong:
+            raise ConfigError(f"The run_config of as_tool() cannot set {', '.join(wrong)}.")
+        return own
+
+
+_OF_THE_OUTER_RUN: Mapping[str, str] = {
+    "clock": "shares the clock of the outer run",
+    "conversation_id": "has that of the outer run",
+    "executor": "is carried out by that of the outer run",
+    "external_tools": "has no caller that could answer them",
+    "run_id": "is named after its call",
+    "scopes": "has those of the outer run",
+    "shared_memory": "shares that of the outer run",
+    "user_id": "has that of the outer run",
+}
+"""The settings that a sub-run cannot have of its own, each with the reason."""
+
+
+def _is_same(config: RunConfig, other: RunConfig, name: str) -> bool:
+    mine, default = getattr(config, name), getattr(other, name)
+    return mine is default or bool(mine == default)
+
 
 def _wrong_types(config: RunConfig) -> list[str]:
     """Find wrong types that would otherwise fail in the middle of a run, far from their cause."""

@@ -43,6 +43,7 @@ __all__ = [
     "RunEnds",
     "ToolBegins",
     "ToolEnds",
+    "call_hook",
     "emit",
     "emit_now",
     "log",
@@ -266,7 +267,7 @@ async def emit(run: Run, moment: Moment) -> None:
     """
     if not moment.begins:
         emit_now(run, moment)
-    if run.hooks is not None or run.frame.agent.has_hooks:
+    if run.hooks or run.frame.agent.has_hooks:
         await _call_hooks(run, moment)
     if moment.begins:
         emit_now(run, moment)
@@ -301,15 +302,16 @@ async def _call_hooks(run: Run, moment: Moment) -> None:
         for hook in _hooks_of(moment.target, "on_handoff"):
             # a hook that both agents have was called for the source
             if moment.target is moment.source or hook not in shared:
-                await _call(run, "on_handoff", hook, None, moment.target, moment.source)
+                await call_hook(run, "on_handoff", hook, None, moment.target, moment.source)
         return
-    if moment.hook is not None and _is_overridden(run.hooks, RunHooks, moment.hook):
-        hook = getattr(run.hooks, moment.hook, None)
-        await _call(run, moment.hook, hook, context, run.frame.agent, *moment.hook_arguments())
+    for hooks in run.hooks:
+        if moment.hook is not None and _is_overridden(hooks, RunHooks, moment.hook):
+            hook = getattr(hooks, moment.hook, None)
+            await call_hook(run, moment.hook, hook, context, run.frame.agent, *moment.hook_arguments())
     if moment.agent_hook is None:
         return
     for hook in _hooks_of(run.frame.agent, moment.agent_hook):
-        await _call(run, moment.agent_hook, hook, context, *moment.agent_hook_arguments(run.frame.agent))
+        await call_hook(run, moment.agent_hook, hook, context, *moment.agent_hook_arguments(run.frame.agent))
 
 
 def _is_overridden(hooks: object, kind: type[object], name: str) -> bool:
@@ -328,7 +330,8 @@ def _hooks_of(agent: Agent[Any], name: str) -> Sequence[Any]:
     return [getattr(agent.hooks, name, None), *skills]
 
 
-async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> None:
+async def call_hook(run: Run, name: str, hook: Any, context: Any, *args: Any) -> None:
+    """Call a hook with the context and more arguments; if it raises, the result has a problem."""
     try:
         if hook is None:
             raise TypeError(f"there is no method {name}; derive from RunHooks or AgentHooks")

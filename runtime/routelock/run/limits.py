@@ -34,11 +34,13 @@ class Budget:
     """Usage of a run, and its limits; a run and its sub-runs are checked together."""
 
     __slots__ = (
+        "before",
         "in_flight",
         "inner",
         "limits",
         "max_turns",
         "outer",
+        "own_limits",
         "sub_run_turns",
         "tool_calls",
         "turns_counted",
@@ -51,6 +53,10 @@ class Budget:
         self.max_turns: int | None = max_turns
         self.outer: Budget | None = None
         """Budget of the outer run, for a sub-run."""
+        self.own_limits: Limits | None = None
+        """Limits of a sub-run and its own sub-runs alone, see ``Agent.as_tool(run_config=...)``."""
+        self.before: tuple[Usage, int] = NO_USAGE, 0
+        """Usage and tool calls of a resumed sub-run that its outer run has counted already."""
         self.inner: dict[str, Budget] = {}
         """Budgets of the active sub-runs, by call id."""
         self.sub_run_turns: int = 0
@@ -98,17 +104,33 @@ class Budget:
         Raises:
             BudgetExceeded: the limits do not allow it.
         """
-        if self.limits is None:
-            return
         outermost = self
         while outermost.outer is not None:
+            outermost._check_own(agent, calls)
             outermost = outermost.outer
+        if self.limits is None:
+            return
         if why := self.limits.used_up(*outermost.consumed(), calls):
-            wanted = f"{calls} more, of which none was made" if calls else "another model call"
             raise BudgetExceeded(
-                f"The budget of the run is used up: {why}, and agent {agent!r} wanted {wanted}. "
+                f"The budget of the run is used up: {why}, and agent {agent!r} wanted {_wanted(calls)}. "
                 "Raise RunConfig(limits=...), or use the partial result in error.result."
             )
+
+    def _check_own(self, agent: str, calls: int) -> None:
+        """Check the limits of a sub-run alone, as `check` does."""
+        if self.own_limits is None:
+            return
+        usage, made = self.all_consumed()
+        if why := self.own_limits.used_up(usage, made, calls):
+            raise BudgetExceeded(
+                f"The budget of the agent's call is used up: {why}, and agent {agent!r} wanted "
+                f"{_wanted(calls)}. Raise the limits in the run_config of its as_tool()."
+            )
+
+    def all_consumed(self) -> tuple[Usage, int]:
+        """Return usage and number of tool calls, also those from before a sub-run was resumed."""
+        (usage, calls), (usage_before, calls_before) = self.consumed(), self.before
+        return usage + usage_before, calls + calls_before
 
     def check_turns(self, agent: str, turn: int) -> None:
         """Check that there may be another turn after this one.
@@ -142,6 +164,10 @@ class Budget:
         """
         wins = self.limits is not None and getattr(self.limits, name) == limit
         return f"RunConfig(limits=Limits({name}=...))" if wins else option
+
+
+def _wanted(calls: int) -> str:
+    return f"{calls} more, of which none was made" if calls else "another model call"
 
 
 _NUDGE_AT = 3

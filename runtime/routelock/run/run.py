@@ -239,7 +239,8 @@ class Run:
     """The agent that the run began with."""
     graph: Mapping[str, Agent[Any]]
     config: RunConfig
-    hooks: RunHooks | None
+    hooks: Sequence[RunHooks]
+    """Those of the outermost run first, then those of the sub-runs down to this one."""
     stream: bool
     context: Any
     run_id: str
@@ -408,7 +409,7 @@ class Run:
             return False
         self.announced_agent = agent = self.frame.agent
         self.agent_started = False
-        self.is_observed = self.recorder is not None or self.hooks is not None or agent.has_hooks
+        self.is_observed = self.recorder is not None or bool(self.hooks) or agent.has_hooks
         return True
 
     def begin_turn(self) -> None:

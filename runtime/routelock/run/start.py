@@ -26,7 +26,16 @@ from routelock.run.run import Run, SharedMemory, Transcript
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
 
-__all__ = ["DEFAULT_MAX_TURNS", "input_items", "is_state", "run_graph", "start", "with_trace"]
+__all__ = [
+    "DEFAULT_MAX_TURNS",
+    "input_items",
+    "is_state",
+    "replace_input",
+    "run_graph",
+    "smaller",
+    "start",
+    "with_trace",
+]
 
 
 DEFAULT_MAX_TURNS = 10
@@ -63,7 +72,7 @@ def start(
         first=agent,
         graph=run_graph(agent, config),
         config=config,
-        hooks=hooks,
+        hooks=() if hooks is None else (hooks,),
         stream=stream,
         context=context,
         run_id=run_id,
@@ -110,17 +119,28 @@ def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int |
     """Return the settings and ``max_turns``, each with the smaller one of limit and option."""
     if (limits := config.limits) is None:
         return config, max_turns
-    handoffs = _smaller(limits.handoffs, config.max_handoffs, _DEFAULTS.max_handoffs)
-    timeout = _smaller(limits.seconds, config.timeout)
-    turns = _smaller(limits.turns, max_turns, DEFAULT_MAX_TURNS)
+    handoffs = smaller(limits.handoffs, config.max_handoffs, _DEFAULTS.max_handoffs)
+    timeout = smaller(limits.seconds, config.timeout)
+    turns = smaller(limits.turns, max_turns, DEFAULT_MAX_TURNS)
     return replace(config, max_handoffs=handoffs, timeout=timeout), turns
 
 
-def _smaller(limit: N | None, option: N | None, default: N | None = None) -> N | None:
+def smaller(limit: N | None, option: N | None, default: N | None = None) -> N | None:
     """Return the smaller one of a limit and an option; an option at its default does not count."""
     if limit is None:
         return option
     return limit if option is None or option == default else min(limit, option)
+
+
+def replace_input(run: Run, input: RunInput) -> None:
+    """Give a run that has not begun another input.
+
+    Raises:
+        ConfigError: it is empty, or has something that is no message.
+    """
+    items, known = _first_items(input)
+    run.transcript = Transcript(items, len(items), known, bool(known))
+    run.frame.view = View(items)
 
 
 def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:

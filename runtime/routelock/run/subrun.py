@@ -4,18 +4,21 @@ A sub-run has a transcript, handoffs and turns of its own. It shares the app's c
 memory (until it hands over with a payload, see `routelock.context`), the scopes, the hooks, the settings and
 the executor with the outer run. Its usage counts for the outer run, whose limits hold for both together. The
 guardrails of ``RunConfig`` check the input and output of the outermost run only; those of agents work in
-sub-runs too.
+sub-runs too. ``Agent.as_tool`` may give a sub-run settings, hooks, limits and a session of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anyio import Event
 
 from routelock._callables import is_spurious_cancel, resolve
-from routelock._concurrency import in_time
+from routelock._concurrency import call_in_time, in_time
 from routelock._text import clip
 from routelock.agents.agent_tool import AgentCall
 from routelock.context import ToolContext
@@ -31,20 +34,25 @@ from routelock.errors import (
 )
 from routelock.handlers.events import HandlerEvent
 from routelock.history.messages import text_of
-from routelock.run.config import RunConfig
+from routelock.run.config import Limits, RunConfig
+from routelock.run.emit import call_hook
 from routelock.run.events import NestedEvent, RunEvent
 from routelock.run.executor import Call, Executor, Outcome
 from routelock.run.frames import failure_of
 from routelock.run.routing import RoutedCall
-from routelock.run.run import Run
-from routelock.run.start import start, with_trace
-from routelock.tools.invoke import refusal_text
+from routelock.run.run import Run, RunStore
+from routelock.run.start import replace_input, smaller, start, with_trace
+from routelock.tools.invoke import refusal_text, to_text
 from routelock.tools.tool import ToolOutcome, outcome_of
 
 if TYPE_CHECKING:
+    from routelock.sessions.session import Session
     from routelock.state.document import RunDocument
+    from routelock.state.run_state import RunState
 
-__all__ = ["Events", "GraceOver", "SubRun", "prepare_sub_runs", "step_key"]
+__all__ = ["Events", "GraceOver", "SubRun", "in_turn", "prepare_sub_runs", "step_key"]
+
+T = TypeVar("T")
 
 
 Events = Callable[[Run], AsyncGenerator[RunEvent]]
@@ -63,7 +71,22 @@ class GraceOver(Exception):
 class SubRun:
     """The run that answers a call of an agent as a tool."""
 
-    __slots__ = ("agent_call", "call", "error", "inner", "input", "outcome", "outer", "seconds")
+    __slots__ = (
+        "after",
+        "agent_call",
+        "arguments",
+        "call",
+        "ended",
+        "error",
+        "inner",
+        "is_stored",
+        "is_waiting",
+        "outcome",
+        "outer",
+        "seconds",
+        "session",
+        "value",
+    )
 
     def __init__(self, outer: Run, call: RoutedCall, agent_call: AgentCall) -> None:
         self.outer: Run = outer
@@ -77,9 +100,21 @@ class SubRun:
         """The outcome of the call, once there is one."""
         self.seconds: float | None = None
         """Time limit if the outer run is streamed and another call ended it; None for no limit."""
-        self.input: str = ""
+        self.value: Any = ""
+        """The arguments as a text or a value of ``input_type`` ..."""
+        self.arguments: Mapping[str, Any] = {}
+        """... and by name."""
+        self.is_stored: bool = False
+        """Whether the inner run began before the outer run was resumed."""
+        self.is_waiting: bool = False
+        """Whether it waits for an approval, or for a sub-run that does."""
+        self.session: Session | None = None
+        self.after: SubRun | None = None
+        """The sub-run that has the same session and must end before this one begins."""
+        self.ended: Event | None = None
+        """Set when this sub-run has ended, if others may wait for it."""
         try:
-            self.input = agent_call.read(call.arguments)
+            self.value, self.arguments = agent_call.read(call.arguments)
         except ModelBehaviorError as error:
             text = refusal_text(call.tool.name, error)
             self.outcome = ToolOutcome(text, error="arguments", exception=error)
@@ -109,6 +144,9 @@ class SubRun:
                 f"Agents that call agents as tools are nested {_DEEPEST} deep already, which is the limit."
             )
             return
+        self.is_stored = stored is not None
+        limits: Limits = self.agent_call.settings.get("limits") or Limits()
+        most = smaller(limits.turns, most)
         if share is not None:
             share += 0 if stored is None else stored.turn + stored.sub_run_turns
             most = share if most is None else min(most, share)
@@ -126,19 +164,49 @@ class SubRun:
 
         Raises:
             ToolError: the inner run failed, and the tool's ``on_error`` stops the outer run.
+            ToolGuardrailTripped: a guardrail of the tool stopped the outer run.
+            CallbackError: a guardrail of the tool raised.
             GraceOver: the inner run took longer than ``seconds``.
         """
         if self.outcome is not None:
             return
+        context, records = replace(context, arguments=self.arguments), self.call.guardrails
+        if records is not None and self.inner is not None and not self.is_stored:
+            values = self.value, self.arguments
+            answer = await self._in_grace(partial(self.call.tool.screen_arguments, context, values, records))
+            if answer is not None:
+                self.outcome = ToolOutcome(to_text(answer), error="guardrail")
+                return
+        async with aclosing(self._answer(context, events)) as happening:
+            async for event in happening:
+                yield event
+        if records is not None and self.outcome is not None:
+            check = partial(self.call.tool.screen_outcome, context, self.outcome, records)
+            self.outcome = await self._in_grace(check)
+
+    async def _in_grace(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Call functions of the app within the grace period, if there is one."""
+        if self.seconds is None:
+            return await ask()
+        return await call_in_time(ask, self.seconds, GraceOver)
+
+    async def _answer(self, context: ToolContext[Any], events: Events) -> AsyncGenerator[NestedEvent]:
+        """Carry out the inner run and take its outcome; see `carry_out`."""
         try:
             if self.inner is None:
                 assert self.error is not None
                 raise self.error
+            if self.agent_call.input is not None and not self.is_stored:
+                await self._in_grace(partial(self._make_input, self.inner, context))
             async with aclosing(self._events(self.inner, events)) as happening:
                 async for event in happening:
-                    if self.outer.stream:
-                        yield self._wrap(event)
-            if self.inner.ending.stop_reason != "requires_action":
+                    nested = self._wrap(event) if self.inner.stream else None
+                    if nested is not None and self.agent_call.on_event is not None:
+                        await self._show(context, nested)
+                    if nested is not None and self.outer.stream:
+                        yield nested
+            self.is_waiting = self.inner.ending.stop_reason == "requires_action"
+            if not self.is_waiting:
                 self.outcome = await self._outcome_of(self.inner)
         except (AssertionError, GraceOver):  # a failed assertion of a test is not a result
             raise
@@ -150,6 +218,31 @@ class SubRun:
             cancelled = ToolError("it was cancelled from within")
             cancelled.__cause__ = error
             self.outcome = await self._failed(context, cancelled)
+
+    async def _make_input(self, inner: Run, context: ToolContext[Any]) -> None:
+        """Give the inner run what the ``input`` function of the tool makes of the arguments."""
+        assert self.agent_call.input is not None
+        replace_input(inner, await resolve(self.agent_call.input(context, self.value)))
+
+    async def _show(self, context: ToolContext[Any], event: NestedEvent) -> None:
+        """Call the ``on_event`` function of the tool."""
+        name = f"on_event of {self.call.tool.name!r}"
+        await call_hook(self.outer, name, self.agent_call.on_event, context, event)
+
+    async def find_session(self, context: ToolContext[Any]) -> None:
+        """Find the session of the inner run, which is stored in it turn by turn."""
+        given, inner = self.agent_call.session, self.inner
+        if given is None or inner is None or self.outcome is not None:
+            return
+        try:
+            if callable(given):
+                given = await resolve(given(replace(context, arguments=self.arguments)))
+            if given is not None:
+                inner.store = _store_of(self, inner, given)
+        except Exception as error:
+            self.inner, self.error = None, error
+            return
+        self.session = given
 
     def _events(self, inner: Run, run_events: Events) -> AsyncGenerator[RunEvent]:
         """Return the events of the inner run, within the ``timeout`` of its tool and the grace period."""
@@ -215,6 +308,35 @@ def prepare_sub_runs(run: Run, calls: Sequence[RoutedCall]) -> dict[str, SubRun]
     return sub_runs
 
 
+def in_turn(sub_runs: Iterable[SubRun]) -> None:
+    """Let those of several sub-runs that have the same session begin one after the other.
+
+    The second would otherwise find that the first has changed the session.
+    """
+    newest: dict[str, SubRun] = {}
+    for one in sub_runs:
+        if one.session is not None:
+            one.ended = Event()
+            one.after, newest[one.session.name] = newest.get(one.session.name), one
+
+
+def _store_of(one: SubRun, inner: Run, session: Session) -> RunStore:
+    """Return the writer that stores an inner run in its session.
+
+    Raises:
+        ConfigError: this is no session.
+    """
+    if isinstance(session, type) or not hasattr(session, "store_of_sub_run"):
+        called = f"The session function of {one.call.name!r}"
+        raise ConfigError(f"{called} must return a Session or None, not {session!r:.80}.")
+    state: RunState | None = None
+    if one.is_stored:
+        from routelock.state.resume import state_of_sub_run  # noqa: PLC0415 - only resumed runs need it
+
+        state = state_of_sub_run(inner, one.outer.sub_runs.to_resume[one.call.id])
+    return session.store_of_sub_run(state, is_replayed=inner.config.executor is not None)
+
+
 def _share(run: Run, place: int, count: int) -> int | None:
     """Return the number of turns for one of so many sub-runs; None for no limit."""
     if run.budget.max_turns is None:
@@ -227,40 +349,64 @@ def _inner_run(one: SubRun, max_turns: int | None, stored: RunDocument | None) -
     """Start or restore an inner run, and give it its place, approvals, budget and trace."""
     outer, agent, config = one.outer, one.agent_call.agent, _inner_config(one)
     path = (*outer.sub_runs.path, one.call.id)
+    stream = outer.stream or one.agent_call.on_event is not None
     if stored is None:
-        inner = start(agent, one.input, outer.context, max_turns, outer.hooks, config, stream=outer.stream)
+        task = one.agent_call.text_of(one.value)
+        inner = start(agent, task, outer.context, max_turns, None, config, stream=stream)
         inner.memory.shared = outer.memory.shared
     else:
         from routelock.state.resume import restore_sub_run  # noqa: PLC0415 - only resumed runs need it
 
-        inner = with_trace(restore_sub_run(outer, agent, stored, max_turns, config))
+        inner = with_trace(restore_sub_run(outer, agent, stored, max_turns, config, stream=stream))
         earlier = outer.calls.interruptions
         inner.calls.interruptions = tuple(each for each in earlier if each.path[: len(path)] == path)
     inner.sub_runs.depth, inner.sub_runs.path = outer.sub_runs.depth + 1, path
     inner.sub_runs.outermost_id = outer.sub_runs.outermost_id or outer.run_id
     inner.calls.decisions, inner.budget.outer = outer.calls.decisions, outer.budget
+    inner.budget.own_limits = one.agent_call.settings.get("limits")
+    own_hooks = one.agent_call.hooks
+    inner.hooks = outer.hooks if own_hooks is None else (*outer.hooks, own_hooks)
     if inner.recorder is not None and outer.recorder is not None:
         inner.recorder.set_outer(outer.recorder, one.call.id)
     return inner
 
 
 def _inner_config(one: SubRun) -> RunConfig:
+    """Return the settings of a sub-run: its own, and for the rest those of the outer run."""
     run, key = one.outer, step_key(one.outer, one.call)
     config, executor = run.config, run.config.executor
+    changed: dict[str, Any] = {
+        "handler": None,
+        "external_tools": (),
+        "input_guardrails": (),
+        "output_guardrails": (),
+        "on_limit": "raise",  # at a limit, an agent has no answer
+        "on_invalid_output": "raise",
+        "on_refusal": "raise",
+        "timeout": None,  # the timeout of the outer run holds
+    }
+    if one.agent_call.settings:
+        changed |= _own_settings(one.agent_call.settings, config)
     return replace(
         config,
-        handler=None,
-        external_tools=(),
-        input_guardrails=(),
-        output_guardrails=(),
-        on_limit="raise",  # at a limit, an agent has no answer
-        on_invalid_output="raise",
-        on_refusal="raise",
-        timeout=None,  # the timeout of the outer run holds
+        **changed,
         limits=None if config.limits is None else config.limits.for_sub_run(),
         executor=None if executor is None else _OuterSteps(executor, run.run_id, key),
         run_id=f"{run.run_id}/{key}",
     )
+
+
+def _own_settings(settings: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
+    """Return the settings that ``as_tool(run_config=...)`` changes in those of the outer run.
+
+    Of its limits, those on handoffs and time are options of the sub-run; `Budget` checks the others.
+    """
+    own = dict(settings)
+    limits: Limits = own.pop("limits", None) or Limits()
+    own["timeout"] = smaller(limits.seconds, own.get("timeout"))
+    own["max_handoffs"] = smaller(limits.handoffs, own.get("max_handoffs", config.max_handoffs))
+    own["model_settings"] = {**config.model_settings, **own.get("model_settings", {})}
+    return own
 
 
 def step_key(run: Run, call: RoutedCall) -> str:

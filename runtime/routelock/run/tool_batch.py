@@ -29,7 +29,7 @@ from routelock.run.events import RunEvent
 from routelock.run.executor import Call, Outcome
 from routelock.run.routing import Result, RoutedCall
 from routelock.run.run import Run
-from routelock.run.subrun import Events, GraceOver, SubRun, prepare_sub_runs, step_key
+from routelock.run.subrun import Events, GraceOver, SubRun, in_turn, prepare_sub_runs, step_key
 from routelock.tools.tool import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 
 __all__ = ["ToolBatch", "context_of", "mistake_error", "take_outcome"]
@@ -88,6 +88,8 @@ class ToolBatch:
         """Run tools and agents at the same time, except those whose events are streamed."""
         run = self.run
         self._sub_runs = sub_runs = prepare_sub_runs(run, self.calls)
+        if any(one.agent_call.session is not None for one in sub_runs.values()):
+            await self._find_sessions()
         self.streamed = [one for one in sub_runs.values() if run.stream and one.inner is not None]
         tools = [call for call in self.calls if call.id not in sub_runs]
         agents = [one.call for one in sub_runs.values() if one not in self.streamed]
@@ -102,6 +104,11 @@ class ToolBatch:
         jobs = [partial(self._carry_out, call) for call in together]
         await run_all(jobs, lambda place: self._admit(together[place]))
 
+    async def _find_sessions(self) -> None:
+        for one in self._sub_runs.values():
+            await isolated(one.find_session(context_of(self.run, one.call)))
+        in_turn(self._sub_runs.values())
+
     async def _admit(self, call: RoutedCall) -> None:
         """Wait for a slot, and mark the call as skipped if the run is ending. `_carry_out` has to follow."""
         if self._slots is not None:
@@ -113,6 +120,7 @@ class ToolBatch:
         try:
             if call.is_skipped:
                 self._skip(call)
+                self._end_turn(call)
                 return
             with anyio.CancelScope(deadline=self._deadline) as call.scope:
                 await self._work(call)
@@ -122,6 +130,7 @@ class ToolBatch:
                 self._slots.release()
         if scope is not None and scope.cancelled_caught and call.outcome is None:
             await self._cut_off(call)
+        self._end_turn(call)
 
     async def _work(self, call: RoutedCall) -> None:
         if call.id not in self._sub_runs:
@@ -146,6 +155,23 @@ class ToolBatch:
                     yield event
         except GraceOver:
             await self._cut_off(one.call)
+        self._end_turn(one.call)
+
+    async def _wait_turn(self, call: RoutedCall) -> bool:
+        """Wait for the sub-run that has the same session; return False if that one waits for an approval."""
+        one = self._sub_runs.get(call.id)
+        if one is None or one.after is None:
+            return True
+        if one.after.ended is not None:
+            await one.after.ended.wait()
+        one.is_waiting = one.after.is_waiting
+        return not one.is_waiting
+
+    def _end_turn(self, call: RoutedCall) -> None:
+        """Let the next sub-run with the same session begin, unless this one raised and so ends all."""
+        one = self._sub_runs.get(call.id)
+        if one is not None and one.ended is not None:
+            one.ended.set()
 
     def _take(self, call: RoutedCall, outcome: ToolOutcome, stop: RoutelockError | None = None) -> None:
         """Take an outcome; if it ends the run, start the grace period of the other calls."""
@@ -188,6 +214,9 @@ class ToolBatch:
     async def _run_sub(self, one: SubRun) -> AsyncGenerator[RunEvent]:
         """Carry out a sub-run and take its outcome; there is none if it waits for an approval."""
         run, call = self.run, one.call
+        if not await self._wait_turn(call):
+            run.budget.tool_calls -= 1  # it is counted when the run is resumed
+            return
         context = context_of(run, call)
         nested = None if one.inner is None else one.inner.run_id
         await emit(run, ToolBegins(call.call, call.tool, context, nested))
@@ -199,7 +228,7 @@ class ToolBatch:
                 async for event in happening:
                     yield event
             outcome = one.outcome
-        except ToolError as raised:
+        except (ToolError, ToolGuardrailTripped, CallbackError) as raised:
             outcome, stop = _stopped(raised), raised
         if outcome is None:
             run.calls.begun.discard(call.id)
@@ -262,6 +291,7 @@ class ToolBatch:
         Calls that may start together are all admitted before any of them does something. So the calls that
         are skipped do not depend on the order in which the event loop starts tasks.
         """
+        await self._wait_turn(call)  # or it could hold the slot that the other one needs
         await self._admit(call)
         if not self._is_single and self._slots is None:
             await anyio.lowlevel.checkpoint()

@@ -311,7 +311,7 @@ class Loaded:
     empty: bool
     """Whether no other run has stored anything."""
     passed: bool
-    """Whether the run has stored something before, and other runs have since."""
+    """Whether the run has stored something before, and other runs have since; these are not in ``items``."""
 
     @property
     def messages(self) -> list[Message]:
@@ -390,20 +390,38 @@ class SessionLog:
         Raises:
             SessionError: the store fails, or a newer version of routelock has written to it.
         """
+        return await self._loaded(run_id, passed_too=False)
+
+    async def loaded_for_sub_run(self, run_id: str) -> Loaded:
+        """Do the same as `loaded`, but a run that others followed gets the history from before it."""
+        return await self._loaded(run_id, passed_too=True)
+
+    async def _loaded(self, run_id: str | None, *, passed_too: bool) -> Loaded:
         newest, found = self.max_items, None
         if newest is None and self.max_bytes is not None:
             newest = _FIRST_LOOK
+        elif newest is not None and passed_too:  # the run may be older than the history of a new one
+            newest = max(newest, _FIRST_LOOK)
         while found is None:
             records = await self.records(newest)
-            found = self._history(records, run_id, complete=newest is None or len(records) < newest)
+            complete = newest is None or len(records) < newest
+            found = self._history(records, run_id, complete=complete, passed_too=passed_too)
             newest = None if newest is None else newest * 4
         return found
 
-    def _history(self, records: Sequence[Record], run_id: str | None, *, complete: bool) -> Loaded | None:
+    def _history(
+        self, records: Sequence[Record], run_id: str | None, *, complete: bool, passed_too: bool
+    ) -> Loaded | None:
         """Return the history in these records; None if older records are needed."""
         entries, notes = entries_of(records)
         parts = parts_of(entries)
-        own = parts.pop() if run_id is not None and parts and parts[-1].run == run_id else None
+        place = max(
+            (place for place, part in enumerate(parts) if run_id and part.run == run_id), default=None
+        )
+        is_newest = place == len(parts) - 1
+        own: Part | None = None
+        if place is not None and (is_newest or passed_too):
+            own, parts = parts[place], parts[:place]
         items, unread = conversation_of(parts)
         shown = [item_of(marked(item), 0, "input") for item in shown_later(items)]
         kept, cut = newest_part(shown, self.max_items, self.max_bytes)
@@ -416,7 +434,7 @@ class SessionLog:
             own=own,
             next_agent=_next_agent([*parts, own]),
             empty=not parts,
-            passed=own is None and any(part.run == run_id for part in parts if part.run),
+            passed=place is not None and not is_newest,
         )
 
     @contextmanager

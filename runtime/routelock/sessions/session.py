@@ -50,13 +50,35 @@ class SessionRunStore:
     Args:
         log: the records of the session.
         state: the state from which the run resumes, if it does; the run then has its history already.
+        is_sub_run: whether the run may be repeated after others followed it, see
+            `Session.store_of_sub_run`.
+        is_replayed: whether an engine repeats the run, and not the app: then a state may be resumed again.
     """
 
-    __slots__ = ("_claimed", "_earlier", "_history", "_log", "_name", "_number", "_on", "_state", "_stored")
+    __slots__ = (
+        "_claimed",
+        "_earlier",
+        "_history",
+        "_is_replayed",
+        "_is_sub_run",
+        "_log",
+        "_name",
+        "_number",
+        "_on",
+        "_passed",
+        "_state",
+        "_stored",
+    )
 
-    def __init__(self, log: SessionLog, state: RunState | None) -> None:
+    def __init__(
+        self, log: SessionLog, state: RunState | None, *, is_sub_run: bool = False, is_replayed: bool = False
+    ) -> None:
         self._log = log
         self._state = state
+        self._is_sub_run = is_sub_run
+        self._is_replayed = is_replayed
+        self._passed = False
+        """Whether other runs followed this one, which is repeated, so that nothing new can be stored."""
         self._name = os.urandom(8).hex()
         self._claimed = 0
         """How many times a saved state of this run was resumed."""
@@ -72,21 +94,25 @@ class SessionRunStore:
 
     async def open(self, run: Run) -> None:
         """Put the history before the run's input, and store the input; see `RunStore.open`."""
-        found = await self._log.loaded(run.run_id)
+        log = self._log
+        found = await (log.loaded_for_sub_run if self._is_sub_run else log.loaded)(run.run_id)
+        self._passed = found.passed
         self._number, self._claimed = found.number, 0 if found.own is None else found.own.claimed
         if self._state is not None:
-            self._history = _history_of(run, found, self._log.name)
+            self._history = _history_of(run, found, self._log.name, is_replayed=self._is_replayed)
             document = self._state.document
+            if self._is_replayed:
+                run.calls.claims = self._claimed
             if run.calls.claims < self._claimed and _is_begun(document, _calls_left(document)):
                 raise self._used(run)  # or its items would replace those of the later attempt
         else:
-            if found.passed:
+            if found.passed and not self._is_sub_run:
                 raise SessionConflict(
                     f"Session {self._log.name!r:.80} already holds the run {run.run_id!r:.80}, and other "
                     "runs followed it, so it cannot be repeated there. Its result is in the session; for a "
                     "new run leave run_id out, or use another one."
                 )
-            if found.own is not None and found.own.items:
+            if found.own is not None and found.own.items and not self._is_sub_run:
                 _check_same_input(run, found.own, self._log.name)
             self._history, run.calls.claims = len(found.items), self._claimed
             _add_history(run, found.items)
@@ -98,7 +124,7 @@ class SessionRunStore:
 
     async def claim(self, run: Run, calls: Sequence[ToolCall]) -> None:
         """Store that the remaining work of a state is started; see `RunStore.claim`."""
-        if not self._on or self._state is None:
+        if not self._on or self._state is None or self._is_replayed:
             return
         if not _is_begun(self._state.document, calls):
             if not calls:  # the run takes another way than before, and no run has started that work yet
@@ -146,6 +172,12 @@ class SessionRunStore:
             del self._earlier[:same]
             new = new[same:]
         if new:
+            if self._passed:
+                self._on = False
+                raise SessionConflict(
+                    f"Session {self._log.name!r:.80} already holds the run {run.run_id!r:.80}, and other "
+                    "runs followed it. Now it is repeated and differs from what is stored, so it ends here."
+                )
             self._drop_earlier(run)
             await self._store(run, new)
 
@@ -168,7 +200,7 @@ class SessionRunStore:
         with anyio.move_on_after(self._log.grace, shield=True):
             try:
                 await self.append(run)
-                if visible is not None:
+                if visible is not None and not self._passed:
                     self._stored, self._on = visible, False
                     await self._store(run, ())
                 return
@@ -227,13 +259,14 @@ def _select_agent(run: Run, found: Loaded, session: str) -> None:
     run.frame = Frame(agent=agent, handler=handler, default_handler=handler.name, view=run.frame.view)
 
 
-def _history_of(run: Run, found: Loaded, session: str) -> int:
+def _history_of(run: Run, found: Loaded, session: str, *, is_replayed: bool) -> int:
     """Return how many of a resumed run's items the session had before the run.
 
     Raises:
         SessionConflict: another run has used the session since.
     """
-    if found.own is not None and found.own.history <= len(run.transcript.items):
+    is_newest = not found.passed or is_replayed
+    if found.own is not None and is_newest and found.own.history <= len(run.transcript.items):
         return found.own.history
     if found.own is None and found.empty:
         return 0
@@ -419,3 +452,15 @@ class Session(SessionLog):
             state: the state from which the run resumes, if it does; the run then has its history already.
         """
         return SessionRunStore(self, state)
+
+    def store_of_sub_run(self, state: RunState | None = None, *, is_replayed: bool = False) -> RunStore:
+        """Return the writer that stores one sub-run, see ``Agent.as_tool(session=...)``.
+
+        The outer run may be repeated after other sub-runs followed this one here. Then it gets the history
+        that it had at that time, and nothing is stored again, as long as it says the same.
+
+        Args:
+            state: the state from which the sub-run resumes, if it does.
+            is_replayed: whether an engine repeats the run, such as a journal after a crash.
+        """
+        return SessionRunStore(self, state, is_sub_run=True, is_replayed=is_replayed)

@@ -114,7 +114,8 @@ def _with_shared(run: Run, document: RunDocument) -> RunDocument:
 
 def _sub_document(inner: Run) -> RunDocument:
     """Return where a sub-run stands. A payload that is not of its own is in the outer run."""
-    document = _document(inner)
+    used, calls = inner.budget.all_consumed()
+    document = replace(_document(inner), usage=used, tool_calls=calls)
     if document.memory_scopes:
         return document
     active = replace(document.active, payload=None)

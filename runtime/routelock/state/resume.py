@@ -39,7 +39,7 @@ from routelock.state.run_state import RunState, agent_named
 from routelock.tools.approvals import Approvals, Decision, Interruption
 from routelock.usage import NO_USAGE
 
-__all__ = ["restore_run", "restore_sub_run", "settle"]
+__all__ = ["restore_run", "restore_sub_run", "settle", "state_of_sub_run"]
 
 
 _INTERRUPTED = (
@@ -65,7 +65,7 @@ def restore_run(
     """
     _check_can_go_on(state.document, config)
     document = copy_document(state.document)
-    run = _restored(agent, document, context, max_turns, hooks, config, stream=stream)
+    run = _restored(agent, document, context, max_turns, () if hooks is None else (hooks,), config, stream)
     run.calls.decisions = _approvals(document.decisions, state.interruptions)
     run.calls.interruptions = state.interruptions  # as long as the run does not come to them
     restore_memory(run, document)
@@ -74,7 +74,13 @@ def restore_run(
 
 
 def restore_sub_run(
-    outer: Run, agent: Agent[Any], document: RunDocument, max_turns: int | None, config: RunConfig
+    outer: Run,
+    agent: Agent[Any],
+    document: RunDocument,
+    max_turns: int | None,
+    config: RunConfig,
+    *,
+    stream: bool,
 ) -> Run:
     """Return a run within another one that stands where ``document`` says.
 
@@ -84,13 +90,26 @@ def restore_sub_run(
         ConfigError: it cannot go on like this.
     """
     document = copy_document(document)
-    run = _restored(agent, document, outer.context, max_turns, outer.hooks, config, stream=outer.stream)
+    run = _restored(agent, document, outer.context, max_turns, outer.hooks, config, stream)
+    run.budget.before = document.usage, document.tool_calls
     run.budget.usage, run.budget.usage_by_agent, run.budget.tool_calls = NO_USAGE, {}, 0
     run.budget.turns_counted = document.turn + document.sub_run_turns
     run.memory.shared = outer.memory.shared
     restore_scopes(run, document)
     _restore_turn(run, document)
     return run
+
+
+def state_of_sub_run(run: Run, document: RunDocument) -> RunState:
+    """Return the state that a restored sub-run stands in, as if it were an outermost run.
+
+    Args:
+        run: the restored sub-run.
+        document: its part of the state of the outer run.
+    """
+    depth = len(run.sub_runs.path)
+    waiting = [replace(one, path=one.path[depth:]) for one in run.calls.interruptions]
+    return RunState(replace(document, interruptions=waiting), {**run.graph})
 
 
 def _check_can_go_on(document: RunDocument, config: RunConfig) -> None:
@@ -112,9 +131,8 @@ def _restored(
     document: RunDocument,
     context: Any,
     max_turns: int | None,
-    hooks: RunHooks | None,
+    hooks: Sequence[RunHooks],
     config: RunConfig,
-    *,
     stream: bool,
 ) -> Run:
     """Return a run of a document, without the memory that it shares."""

@@ -271,6 +271,7 @@ class _RunRecorder:
 
     def __init__(self, run: Run, traces: Sequence[Trace]) -> None:
         self.run = run
+        self.given = listed(run.config.trace)
         self.traces = traces
         self.writers: list[TraceWriter | None] = []
         """One for each trace; None for one that raised."""
@@ -287,6 +288,11 @@ class _RunRecorder:
 
     def set_outer(self, outer: Recorder, call_id: str) -> None:
         self.outer, self.outer_call = cast(_RunRecorder, outer), call_id
+
+    def writer_for(self, given: object) -> TraceWriter | None:
+        """Return the writer of this run for a trace of the settings; None if the run is not traced there."""
+        writers = zip(self.given, self.writers, strict=True)
+        return next((writer for own, writer in writers if own is given or own == given), None)
 
     def write(self, moment: Moment) -> None:
         match moment:
@@ -313,9 +319,9 @@ class _RunRecorder:
 
     def _begin(self) -> None:
         start = _start(self)
-        above = self.outer.writers if self.outer is not None else [None] * len(self.traces)
         self.writers = [None] * len(self.traces)
-        for place, (trace, parent) in enumerate(zip(self.traces, above, strict=True)):
+        for place, trace in enumerate(self.traces):
+            parent = None if self.outer is None else self.outer.writer_for(self.given[place])
             self.writers[place] = self._safely(partial(trace.begin, start, parent), place)
         # the problems, repairs and handoffs of a resumed run were written before
         self.problems, self.repairs = len(self.run.report.errors), len(self.run.report.repairs)
