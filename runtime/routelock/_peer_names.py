@@ -55,10 +55,19 @@ AGENT_KEYWORDS: Final[Mapping[str, str]] = {
 """Keywords of the agents of openai-agents, Swarm, pydantic-ai, LangChain and others."""
 
 AS_TOOL_KEYWORDS: Final[Mapping[str, str]] = {
+    "conversation_id": "session=",
     "custom_output_extractor": "output=",
     "description": "tool_description=",
     "failure_error_function": "on_error=",
+    "include_input_schema": "input=, a function that makes the input",
+    "input_builder": "input=",
+    "limits": "run_config=RunConfig(limits=...)",
+    "model": "run_config=RunConfig(model=...)",
+    "model_settings": "run_config=RunConfig(model_settings=...)",
     "name": "tool_name=",
+    "on_stream": "on_event=",
+    "parameters": "input_type=",
+    "previous_response_id": "session=",
 }
 """Keywords of ``Agent.as_tool``."""
 

@@ -12,11 +12,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 from paths import REPO
 
-from routelock import Agent, AgentHooks, Handoff, Retry, RunConfig, RunHooks
+from routelock import Agent, AgentHooks, Handoff, Retry, RunConfig, RunHooks, RunResult
 from routelock.handoffs.payload_types import HandoffTypes
 from routelock.run import events
-from routelock.run.events import RunEvent
+from routelock.run.events import NestedEvent, RunEvent
 from routelock.serving import ServeConfig
+from routelock.sessions import Session
 from routelock.tools.tool import Tool
 from routelock.tracing.recorder import Trace
 
@@ -96,7 +97,8 @@ def _calls(hint: Any) -> list[Any]:
 
 def _options(owner: Any) -> dict[str, list[Any]]:
     """Each option that takes a function, and what that is called with."""
-    hints = get_type_hints(owner, localns={"Agent": Agent, "HandoffTypes": HandoffTypes, "Trace": Trace})
+    named = (Agent, HandoffTypes, NestedEvent, RunConfig, RunResult, Session, Trace)
+    hints = get_type_hints(owner, localns={each.__name__: each for each in named})
     fields = (
         [each.name for each in dataclasses.fields(owner) if each.init] if isinstance(owner, type) else hints
     )

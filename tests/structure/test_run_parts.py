@@ -26,7 +26,7 @@ WRITERS = {
     "progress": {"run/loop.py", "run/model_call.py"},
     "recorder": {"tracing/recorder.py"},
     "report": {"run/model_call.py", "run/tool_batch.py", "sessions/session.py"},
-    "store": {"runner.py"},
+    "store": {"run/subrun.py", "runner.py"},
     "sub_runs": {"run/subrun.py"},
     "transcript": {"sessions/session.py"},
 }

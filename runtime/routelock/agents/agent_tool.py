@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Generic, cast
 
 from typing_extensions import TypedDict, TypeVar
 
@@ -40,8 +40,6 @@ Input = TypeVar("Input", default=str)
 
 Output = TypeVar("Output", default=Any)
 
-_SessionOf: TypeAlias = "Session | Callable[[ToolContext[Any]], MaybeAwaitable[Session | None]]"
-
 _INPUT_DESCRIPTION = (
     "The task, with everything that the agent needs to know: it sees nothing else of the conversation."
 )
@@ -57,21 +55,21 @@ def _text_input() -> JsonType[Any]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class AgentCall(ToolCallable):
     """The ``on_invoke_tool`` of an agent's tool, in place of a function; see `UsableAsTool.as_tool`."""
 
     agent: Any
     """The `routelock.Agent` that answers."""
-    input_type: type[Any] | None = None
+    input_type: type[Any] | None
     """The type of the arguments; None is one text."""
-    input: Callable[[ToolContext[Any], Any], MaybeAwaitable[RunInput]] | None = None
-    max_turns: int | None = 10
-    output: Callable[[Any], MaybeAwaitable[Any]] | None = None
-    run_config: RunConfig | None = None
-    hooks: RunHooks | None = None
-    session: _SessionOf | None = None
-    on_event: Callable[[ToolContext[Any], NestedEvent], MaybeAwaitable[None]] | None = None
+    input: Callable[[ToolContext[Any], Any], MaybeAwaitable[RunInput]] | None
+    output: Callable[[Any], MaybeAwaitable[Any]] | None
+    max_turns: int | None
+    run_config: RunConfig | None
+    hooks: RunHooks | None
+    session: Session | Callable[[ToolContext[Any]], MaybeAwaitable[Session | None]] | None
+    on_event: Callable[[ToolContext[Any], NestedEvent], MaybeAwaitable[None]] | None
     takes: JsonType[Any] = field(init=False)
     """The arguments that the model must pass."""
     settings: Mapping[str, Any] = field(init=False)
@@ -84,6 +82,16 @@ class AgentCall(ToolCallable):
             raise ConfigError(f"as_tool() of agent {self.agent.name!r}: {'; '.join(wrong)}.")
         config = self.run_config
         object.__setattr__(self, "settings", {} if config is None else config.sub_run_settings())
+
+    @property
+    def tool_name(self) -> str:
+        """The name of the tool, if the app gives none."""
+        return slug(self.agent.name)
+
+    @property
+    def description(self) -> str:
+        """The description of the tool, if the app gives none."""
+        return f"Ask the {self.agent.name} agent. {self.agent.handoff_description or ''}".strip()
 
     def read(self, text: str) -> tuple[Any, Mapping[str, Any]]:
         """Return the arguments of a call: as a text or a value of ``input_type``, and by name.
@@ -133,7 +141,7 @@ class UsableAsTool(Generic[Output]):
         max_turns: int | None = 10,
         run_config: RunConfig | None = None,
         hooks: RunHooks | None = None,
-        session: _SessionOf | None = None,
+        session: Session | Callable[[ToolContext[Any]], MaybeAwaitable[Session | None]] | None = None,
         on_event: Callable[[ToolContext[Any], NestedEvent], MaybeAwaitable[None]] | None = None,
         input_guardrails: Sequence[ToolGuardrail] = (),
         output_guardrails: Sequence[ToolGuardrail] = (),
@@ -182,22 +190,10 @@ class UsableAsTool(Generic[Output]):
         Raises:
             ConfigError: an argument is invalid.
         """
-        agent = cast("Any", self)
-        call = AgentCall(
-            agent=agent,
-            input_type=input_type,
-            input=input,
-            max_turns=max_turns,
-            output=output,
-            run_config=run_config,
-            hooks=hooks,
-            session=session,
-            on_event=on_event,
-        )
-        description = f"Ask the {agent.name} agent. {agent.handoff_description or ''}".strip()
+        call = AgentCall(self, input_type, input, output, max_turns, run_config, hooks, session, on_event)
         return Tool(
-            name=slug(agent.name) if tool_name is None else tool_name,
-            description=description if tool_description is None else tool_description,
+            name=call.tool_name if tool_name is None else tool_name,
+            description=call.description if tool_description is None else tool_description,
             params_json_schema=call.takes.schema,
             strict=call.takes.strict,
             on_invoke_tool=call,
@@ -221,12 +217,12 @@ def _input_type(input_type: type[Any]) -> JsonType[Any]:
     return json_type
 
 
-def _by_name(value: Any) -> Mapping[str, Any]:
+def _by_name(value: object) -> Mapping[str, Any]:
     """Return the fields of a pydantic model, a dataclass or a TypedDict by name."""
     if isinstance(value, Mapping):
         return cast("Mapping[str, Any]", value)
-    kind: Any = type(value)
-    names: list[str] = [each.name for each in fields(value)] if is_dataclass(value) else [*kind.model_fields]
+    model: Any = type(value)
+    names = [each.name for each in fields(value)] if is_dataclass(value) else [*model.model_fields]
     return {name: getattr(value, name) for name in names}
 
 

@@ -256,12 +256,14 @@ def _cell(text: str) -> str:
 
 def _by_tool(source: Agent[Any], name: str, call: AgentCall) -> HandoffRow:
     fields = ", ".join(call.takes.schema.get("properties", {}))
+    given = "only what the model passes" if call.input is None else f"what {name_of(call.input)} makes of"
+    remembers = () if call.session is None else ("a session of its own",)
     return HandoffRow(
         source=source.name,
         targets=(call.agent.name,),
         tool_name=name,
         type="tool",
-        context=(f"only what the model passes: {fields}", "answers the call"),
+        context=(f"{given}: {fields}", *remembers, "answers the call"),
     )
 
 

@@ -351,6 +351,16 @@ class Run:
         self.frame.view.items.append(item)
         return item
 
+    def replace_input(self, items: list[RunItem], known: set[str]) -> None:
+        """Replace the input of a run that has not begun.
+
+        Args:
+            items: the input.
+            known: ids of the calls in it.
+        """
+        self.transcript = Transcript(items, len(items), known, bool(known))
+        self.frame.view = View(items)
+
     # The stack of frames
 
     def push_frame(self, frame: Frame) -> None:

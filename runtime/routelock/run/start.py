@@ -138,9 +138,7 @@ def replace_input(run: Run, input: RunInput) -> None:
     Raises:
         ConfigError: it is empty, or has something that is no message.
     """
-    items, known = _first_items(input)
-    run.transcript = Transcript(items, len(items), known, bool(known))
-    run.frame.view = View(items)
+    run.replace_input(*_first_items(input))
 
 
 def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
