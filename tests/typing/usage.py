@@ -12,7 +12,9 @@ from typing import Any, assert_type
 
 from routelock import (
     Agent,
+    Limits,
     MaxTurnsExceeded,
+    Message,
     ModelBehaviorError,
     RunConfig,
     RunContext,
@@ -24,6 +26,9 @@ from routelock import (
     handoff,
     tool,
 )
+from routelock.guardrails import GuardrailRecord
+from routelock.run import NestedEvent
+from routelock.sessions import InMemorySessions, Session
 
 
 @dataclass
@@ -111,6 +116,34 @@ def wrong_ends(stream: RunStream[Invoice]) -> None:
     RunConfig(on_refusal=of_limit)  # type: ignore[arg-type]
     RunConfig(on_invalid_output="return")  # type: ignore[arg-type]
     stream.stop(after="now")  # type: ignore[arg-type]
+
+
+def brief(context: ToolContext[App], order: Invoice) -> str:
+    return f"{context.context.user}: {order.total}"
+
+
+async def quoted(context: ToolContext[Any], task: str) -> list[Message]:
+    return [{"role": "user", "content": f"> {task}"}]
+
+
+def watch(context: ToolContext[Any], event: NestedEvent) -> None:
+    assert event.path
+
+
+def agents_as_tools() -> None:
+    text.as_tool(input_type=Invoice, input=brief, run_config=RunConfig(limits=Limits(turns=2)))
+    text.as_tool(input=quoted)
+    invoices.as_tool(output=lambda result: assert_type(result, RunResult[Invoice]).final_output.total)
+    text.as_tool(on_event=watch)
+    text.as_tool(session=lambda context: Session(context.user_id or "-", InMemorySessions()))
+    for one in Runner.run_sync(text, "Hi").guardrail_results:
+        assert_type(one, GuardrailRecord)
+
+
+def wrong_agent_tool() -> None:
+    text.as_tool(input_type=App, input=brief)  # type: ignore[arg-type]
+    text.as_tool(input=lambda context: "Hi")  # type: ignore[arg-type,misc]
+    text.as_tool(session="chats")  # type: ignore[arg-type]
 
 
 async def wrong_context() -> None:
