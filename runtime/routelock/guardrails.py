@@ -99,16 +99,13 @@ class GuardrailRecord:
 
 def records_as_json(records: Iterable[GuardrailRecord]) -> list[dict[str, Any]]:
     """Return records as JSON data, without the fields that have their default."""
-    return [
-        {name: value for name, value in _json_fields(record) if value is not None and value is not False}
-        for record in records
-    ]
+    return [_as_json(record) for record in records]
 
 
-def _json_fields(record: GuardrailRecord) -> Iterable[tuple[str, Any]]:
-    for each in fields(record):
-        value = getattr(record, each.name)
-        yield each.name, recordable(value) if each.name == "output_info" else value
+def _as_json(record: GuardrailRecord) -> dict[str, Any]:
+    data = {each.name: getattr(record, each.name) for each in fields(record)}
+    data["output_info"] = recordable(record.output_info)
+    return {each.name: data[each.name] for each in fields(record) if data[each.name] is not each.default}
 
 
 def records_from_json(data: Iterable[Mapping[str, Any]]) -> list[GuardrailRecord]:

@@ -252,10 +252,12 @@ class Recorded(InProcess):
         return [json.loads(self.made[one.key]) for one in calls]
 
 
+@pytest.mark.parametrize("info", [{"score": 1}, False, 0, "", None])
 @pytest.mark.parametrize("trips", ["", "before", "after"])
-async def test_replayed_tool_has_the_same_records(trips: str) -> None:
+@pytest.mark.pairwise
+async def test_replayed_tool_has_the_same_records(trips: str, info: Any) -> None:
     config = RunConfig(executor=Recorded(), run_id="r")
-    first = await play(team(trips=trips, info={"score": 1}), False, config)
+    first = await play(team(trips=trips, info=info), False, config)
     again = await play(team(info="another run of the tool's guardrails"), False, config)
 
     def of_tools(result: RunResult[Any]) -> list[GuardrailRecord]:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cancel_traps import Trap
 from crashes import Dies, is_crash
 from executors import Recording
+from scenes import Recorder
 from scripted_agents import answers_of
 
-from routelock import Agent, RunConfig, Runner, RunState, ToolContext, function_handler, function_tool
-from routelock.errors import InputGuardrailTripped, SessionConflict
+from routelock import Agent, RunConfig, Runner, RunState, ToolContext, function_handler, function_tool, tool
+from routelock.errors import InputGuardrailTripped, SessionConflict, ToolError
 from routelock.guardrails import GuardrailResult
 from routelock.handlers.port import Request
 from routelock.sessions import InMemorySessions, Session
@@ -203,6 +205,51 @@ async def test_conflict_with_another_run_is_told_when_a_state_is_resumed(session
     await play(manager(ask("Z", "c1"), session=session))
     (answer,) = answers_of(await resumed(made, waiting, stream=False))
     assert "another run has used the session since" in answer
+
+
+# -- runs that end early --
+
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("at_once", [None, 1])
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_call_that_ends_the_run_does_not_leave_others_waiting(
+    stream: bool, at_once: int | None, steps: bool, place: int
+) -> None:
+    """The run ends, whether the tool comes before or after the agents."""
+
+    @tool(on_error="raise")
+    async def fail() -> str:
+        """Fail."""
+        raise LookupError("broken")
+
+    calls = [ask("A", "c1"), ask("B", "c2")]
+    calls.insert(place, call("fail", id="f"))
+    session = Session("research", InMemorySessions())
+    made = Agent("m", model=ScriptedHandler([calls]), tools=[echo().as_tool(session=session), fail])
+    with pytest.raises(ToolError):
+        await play(made, stream=stream, tools_at_once=at_once, executor=Recording() if steps else None)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_run_that_was_cancelled_anywhere_can_be_repeated(stream: bool) -> None:
+    for k in range(1, 100):
+        trap, session = Trap(k), Session("research", InMemorySessions())
+        made, hooks = busy(session), Recorder(trap.wait)
+        config = RunConfig(run_id="r")
+        with trap.scope:
+            if stream:
+                await Runner.run_streamed(made, "Hi", hooks=hooks, run_config=config).drain()
+            else:
+                await Runner.run(made, "Hi", hooks=hooks, run_config=config)
+        result = await Runner.run(made, "Hi", run_config=config)
+        assert answers_of(result) == ["1: A", "2: B", "3: C", "4: D"], k
+        assert await stored(session) == ALL
+        if not trap.scope.cancelled_caught:
+            break
+    assert k > 20
 
 
 # -- runs that are repeated --
