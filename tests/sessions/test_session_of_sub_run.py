@@ -13,7 +13,7 @@ from scenes import Recorder
 from scripted_agents import answers_of
 
 from routelock import Agent, RunConfig, Runner, RunState, ToolContext, function_handler, function_tool, tool
-from routelock.errors import InputGuardrailTripped, SessionConflict, ToolError
+from routelock.errors import InputGuardrailTripped, ToolError
 from routelock.guardrails import GuardrailResult
 from routelock.handlers.port import Request
 from routelock.sessions import InMemorySessions, Session
@@ -113,9 +113,10 @@ async def test_session_function_that_fails_is_a_failure_of_the_call(gives: str) 
     assert expected[gives] in answer
 
 
-async def test_run_that_uses_the_same_session_itself_conflicts(session: Session) -> None:
-    with pytest.raises(SessionConflict):
-        await Runner.run(manager(ask("A", "c1"), session=session), "Hi", session=session)
+async def test_session_of_the_outer_run_is_refused(session: Session) -> None:
+    result = await Runner.run(manager(ask("A", "c1"), session=session), "Hi", session=session)
+    assert "Give the agent another session" in answers_of(result)[0]
+    assert result.final_output == "Done."
 
 
 async def test_task_that_a_guardrail_refused_is_not_shown_later(session: Session) -> None:

@@ -334,7 +334,8 @@ def _store_of(one: SubRun, inner: Run, session: Session) -> RunStore:
         from routelock.state.resume import state_of_sub_run  # noqa: PLC0415 - only resumed runs need it
 
         state = state_of_sub_run(inner, one.outer.sub_runs.to_resume[one.call.id])
-    return session.store_of_sub_run(state, is_replayed=inner.config.executor is not None)
+    is_replayed = inner.config.executor is not None
+    return session.store_of_sub_run(state, outer=one.outer.store, is_replayed=is_replayed)
 
 
 def _share(run: Run, place: int, count: int) -> int | None:

@@ -92,6 +92,10 @@ class SessionRunStore:
         self._earlier: list[Any] = []
         """Items that an earlier attempt of the same run stored, and that this one has not reached yet."""
 
+    def is_of(self, session: SessionLog) -> bool:
+        """Whether the run is stored in this session."""
+        return self._log.name == session.name and self._log.store is session.store
+
     async def open(self, run: Run) -> None:
         """Put the history before the run's input, and store the input; see `RunStore.open`."""
         log = self._log
@@ -453,7 +457,9 @@ class Session(SessionLog):
         """
         return SessionRunStore(self, state)
 
-    def store_of_sub_run(self, state: RunState | None = None, *, is_replayed: bool = False) -> RunStore:
+    def store_of_sub_run(
+        self, state: RunState | None = None, *, outer: RunStore | None = None, is_replayed: bool = False
+    ) -> RunStore:
         """Return the writer that stores one sub-run, see ``Agent.as_tool(session=...)``.
 
         The outer run may be repeated after other sub-runs followed this one here. Then it gets the history
@@ -461,6 +467,15 @@ class Session(SessionLog):
 
         Args:
             state: the state from which the sub-run resumes, if it does.
+            outer: the writer of the outer run, if that is stored too.
             is_replayed: whether an engine repeats the run, such as a journal after a crash.
+
+        Raises:
+            ConfigError: the outer run is stored in this session, which can hold one run at a time.
         """
+        if isinstance(outer, SessionRunStore) and outer.is_of(self):
+            raise ConfigError(
+                f"The outer run is stored in session {self.name!r:.80}, too. Give the agent another session: "
+                "as_tool(session=Session('another name', store))."
+            )
         return SessionRunStore(self, state, is_sub_run=True, is_replayed=is_replayed)
