@@ -437,6 +437,15 @@ async def test_own_on_limit_answers_the_call() -> None:
     assert ended.result.nested["c1"].stop_reason == "limit"
 
 
+async def test_own_on_invalid_output_answers_the_call() -> None:
+    config = RunConfig(max_mistakes=1, on_invalid_output=lambda error: Job(city="Nowhere", days=0))
+
+    def make() -> Agent[Any]:
+        return manager_of(agent("helper", "no", output_type=Job), ask(id="c1"), "Ok.", run_config=config)
+
+    assert answers_of((await both(make)).result) == ['{"city":"Nowhere","days":0}']
+
+
 async def test_own_guardrails_check_the_sub_run_and_no_deeper_one() -> None:
     seen: list[str] = []
 
