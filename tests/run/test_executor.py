@@ -28,7 +28,6 @@ from routelock.handlers.retry import Retry
 from routelock.history.messages import Message
 from routelock.run.executor import Call, Executor, InProcess, Outcome
 from routelock.testing import ScriptedHandler, call
-from routelock.tools.tool import ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -116,36 +115,6 @@ async def test_a_model_step_carries_the_schema_of_the_output() -> None:
     schema = json.loads(json.dumps(recording.calls[0].args["output_schema"]))
     assert (schema["name"], schema["strict"]) == ("final_output", True)
     assert schema["schema"]["required"] == ["city", "degrees"]
-
-
-@tool(timeout=30)
-async def greet(name: str) -> ToolResult:
-    """Greet someone."""
-    return ToolResult(f"Hello {name}", usage=Usage(input_tokens=3))
-
-
-async def test_a_tool_step_carries_its_arguments_and_timeout() -> None:
-    recording = Recording()
-    agent = Agent(
-        "A", model=ScriptedHandler([call("greet", {"name": "Ada"}, id="c"), "Done."]), tools=[greet]
-    )
-    await Runner.run(agent, "Hi", run_config=RunConfig(executor=recording))
-    (step,) = [step for step in recording.calls if step.op == "tool"]
-    assert step.args == {"name": "greet", "call_id": "c", "arguments": '{"name": "Ada"}'}
-    assert step.timeout == 30
-
-
-async def test_what_a_tool_itself_consumed_survives_a_replay() -> None:
-    """Usage that a tool reports is part of the run's, also when the tool is not run again."""
-    recording = Recording()
-
-    def agent() -> Agent:
-        return Agent("A", model=ScriptedHandler([call("greet", {"name": "Ada"}), "Done."]), tools=[greet])
-
-    first = await Runner.run(agent(), "Hi", run_config=RunConfig(executor=recording, run_id="r"))
-    replay = RunConfig(executor=Replaying(recording), run_id="r")
-    again = await Runner.run(agent(), "Hi", run_config=replay)
-    assert first.usage == again.usage == Usage(requests=2, input_tokens=23, output_tokens=10)
 
 
 async def test_replayed_failure_of_a_tool_leaves_the_same_agent_calls() -> None:

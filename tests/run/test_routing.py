@@ -13,8 +13,8 @@ from scripted_agents import outcome
 from routelock import Agent, RunConfig, RunContext, Runner, Tool
 from routelock.agents.offer import OfferedTools, Route, offer_tools
 from routelock.history.messages import ToolCall
-from routelock.run.routing import RoutedCall, unknown_tool
-from routelock.run.tool_calls import NOT_TAKEN, RoutedCalls
+from routelock.run.refusals import unknown_tool
+from routelock.run.routing import NOT_TAKEN, RoutedCall, RoutedCalls
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ def made(*names: str) -> list[ToolCall]:
 
 
 async def _routed(names: Sequence[str], multiple: Any = "first") -> RoutedCalls:
-    routed = RoutedCalls.of(made(*names), await offer_tools(A, CONTEXT))
+    routed = RoutedCalls(made(*names), await offer_tools(A, CONTEXT))
     routed.choose(multiple)
     return routed
 
@@ -102,14 +102,14 @@ async def test_a_call_without_a_name_is_unknown() -> None:
         {"id": "a", "type": "function", "function": {"arguments": "{}"}},
         {"id": "b", "type": "function", "function": {"name": None, "arguments": "{}"}},
     ]
-    routed = RoutedCalls.of(nameless, await offer_tools(A, CONTEXT))
+    routed = RoutedCalls(nameless, await offer_tools(A, CONTEXT))
     assert [(call.name, call.kind) for call in routed.calls] == [("", "unknown"), ("", "unknown")]
 
 
 async def test_a_users_tool_with_the_prefix_is_a_tool() -> None:
     """Only what was declared as a handoff hands over."""
     agent = Agent("A", tools=[tool("transfer_to_x")])
-    routed = RoutedCalls.of(made("transfer_to_x"), await offer_tools(agent, CONTEXT))
+    routed = RoutedCalls(made("transfer_to_x"), await offer_tools(agent, CONTEXT))
     assert [call.tool.name for call in routed.tools] == ["transfer_to_x"]
 
 
@@ -125,7 +125,7 @@ async def test_each_handoff_is_chosen_or_skipped(names: list[str], multiple: Any
 
 async def test_a_spec_of_the_callers_own_is_an_external_tool() -> None:
     spec = tool("search").spec
-    routed = RoutedCalls.of(made("search"), await offer_tools(A, CONTEXT, external=[spec]))
+    routed = RoutedCalls(made("search"), await offer_tools(A, CONTEXT, external=[spec]))
     assert [call.kind for call in routed.calls] == ["external"]
     assert [one.call for one in routed.external] == made("search")
 

@@ -41,7 +41,7 @@ from routelock.run.events import (
     ToolCalled,
     ToolOutput,
 )
-from routelock.run.tool_calls import MOST_CALLS, NOT_TAKEN
+from routelock.run.routing import MOST_CALLS, NOT_TAKEN
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 from routelock.tools.tool import ToolResult
 

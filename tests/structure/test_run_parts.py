@@ -17,7 +17,7 @@ ROOM = REPO / "runtime" / "routelock"
 WRITERS = {
     "budget": {"run/model_call.py", "run/subrun.py", "run/tool_batch.py", "run/tool_calls.py"},
     "callers": set[str](),
-    "calls": {"run/loop.py", "run/subrun.py", "run/tool_calls.py", "sessions/session.py"},
+    "calls": {"run/approval_gate.py", "run/loop.py", "run/subrun.py", "sessions/session.py"},
     "ending": {"run/loop.py"},
     "frame": {"run/model_call.py", "run/transfer.py", "sessions/session.py"},
     "handoffs": set[str](),

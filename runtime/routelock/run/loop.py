@@ -40,8 +40,8 @@ from routelock.handlers.replies import has_reasoning
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, calls_of, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver, left_over
-from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, emit_now, own_reply
-from routelock.run.events import AgentUpdated, EmptyReply, HandoffFailed, Repaired, RunDone, RunEvent
+from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, emit_now
+from routelock.run.events import AgentUpdated, HandoffFailed, Repaired, RunDone, RunEvent
 from routelock.run.frames import (
     Frame,
     answer_item,
@@ -62,10 +62,12 @@ from routelock.run.model_call import (
     read_beside,
     take_reply,
 )
+from routelock.run.refusals import mistake_error
 from routelock.run.result import RunResult
+from routelock.run.routing import RoutedCalls
 from routelock.run.run import Run
-from routelock.run.tool_batch import mistake_error
-from routelock.run.tool_calls import RoutedCalls, answer_calls, failed_handoff
+from routelock.run.tool_calls import answer_calls
+from routelock.run.tool_handoffs import failed_handoff
 from routelock.tools.invoke import NoTextError, to_text
 
 __all__ = ["finish", "loop", "run_events", "take_turn"]
@@ -166,7 +168,7 @@ async def _restore(run: Run) -> LeftOver:
 async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
     """Finish the turn that a resumed run stopped in."""
     if left.calls:
-        reply = RoutedCalls.of(left.calls, (await offered_tools(run)).with_disabled())
+        reply = RoutedCalls(left.calls, (await offered_tools(run)).with_disabled())
         async with aclosing(answer_calls(run, reply, run_events)) as events:
             async for event in events:
                 yield event
@@ -177,7 +179,7 @@ async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
 
 async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     """Make one model call, and take its reply as output or answer its calls."""
-    if run.is_new_agent():
+    if run.is_new_agent() and run.stream:
         yield AgentUpdated(run.frame.agent.name)
     call = await prepare_call(run)
     for repair in call.repairs:
@@ -188,25 +190,22 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
             for held in () if call.check is None else await read_beside(run, arriving, call.check):
                 yield held
             async for event in arriving:
-                if note_event(run, event):
+                if note_event(run, event) and run.stream:
                     yield event
         finally:
             await arriving.aclose()
-        missing, reply = take_reply(run)
+        unseen, reply = take_reply(run)
     except Exception as error:
         yield fall_back(run, error)
         return
-    for delta in missing:
-        yield delta
-    yield own_reply(reply) if run.stream else reply
+    for event in unseen:
+        yield event
     if run.is_observed:
         await emit(run, ReplyTaken(reply))
-    if run.progress.empty_replies:
-        yield EmptyReply(run.frame.agent.name)
     if not (calls := calls_of(reply.message)):
         await _take_output(run, reply)
         return
-    routed = RoutedCalls.of(calls, call.offered)
+    routed = RoutedCalls(calls, call.offered)
     answering = answer_calls(run, routed, run_events)
     try:
         async for done in answering:

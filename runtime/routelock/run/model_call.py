@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -57,8 +57,16 @@ from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import payload_of
 from routelock.history.messages import Message, calls_of
-from routelock.run.emit import AgentBegins, ModelCallBegins, ModelCallEnds, ModelCallRetried, emit, emit_now
-from routelock.run.events import HandlerFallback, Repaired, RunEvent
+from routelock.run.emit import (
+    AgentBegins,
+    ModelCallBegins,
+    ModelCallEnds,
+    ModelCallRetried,
+    emit,
+    emit_now,
+    own_reply,
+)
+from routelock.run.events import EmptyReply, HandlerFallback, Repaired, RunEvent
 from routelock.run.executor import Call, Executor
 from routelock.run.frames import earliest_deadline, time_left
 from routelock.run.handler_selection import next_handler
@@ -507,7 +515,7 @@ def _without_usage(run: Run, done: MessageDone) -> MessageDone:
 # The reply
 
 
-def take_reply(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
+def take_reply(run: Run) -> tuple[Iterable[RunEvent], MessageDone]:
     """Take the complete reply; return the events that were not streamed yet, and the reply."""
     call = run.model_call
     if call.error is not None:
@@ -527,10 +535,20 @@ def take_reply(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
     _check_choice(run, reply)
     shown = call.text.copy()
     reply, repairs = _accept(run, reply)
-    events: list[RunEvent] = [*missing_deltas(reply.message, shown)] if run.stream else []
+    return _unseen_events(run, reply, shown, repairs) if run.stream else (), reply
+
+
+def _unseen_events(
+    run: Run, reply: MessageDone, shown: Sequence[str], repairs: Sequence[str]
+) -> Iterator[RunEvent]:
+    """Yield the events of a reply that were not streamed while it arrived, and the reply."""
+    name = run.frame.agent.name
+    yield from missing_deltas(reply.message, shown)
     for each in repairs:
-        events.append(Repaired(agent=run.frame.agent.name, repair=each))
-    return events, reply
+        yield Repaired(agent=name, repair=each)
+    yield own_reply(reply)
+    if run.progress.empty_replies:
+        yield EmptyReply(name)
 
 
 def _accept(run: Run, reply: MessageDone) -> tuple[MessageDone, Sequence[str]]:

@@ -7,31 +7,29 @@ searched for markers, and a name that was not offered is answered, never guessed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from anyio import CancelScope
 
-from routelock._text import clip
-from routelock.agents.agent import Agent
 from routelock.agents.offer import OfferedTools, Route
 from routelock.errors import RoutelockError
 from routelock.guardrails import GuardrailRecord
 from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import ToolCall
-from routelock.run.handler_selection import load
 from routelock.run.handoff_attempt import HandoffAttempt
+from routelock.tools.approvals import Interruption
 from routelock.tools.tool import Tool, ToolOutcome
 
-__all__ = ["Result", "RoutedCall", "edge_for", "unknown_tool"]
+__all__ = ["MOST_CALLS", "NOT_TAKEN", "Result", "RoutedCall", "RoutedCalls"]
 
+MOST_CALLS = 1000
+"""The number of calls of one reply that are looked at; a model that makes more is broken or hostile."""
 
-_LONGEST_LIST = 400
+NOT_TAKEN = "Multiple handoffs detected, ignoring this one."
 
-_SHOWN_NAME = 64
-
-_EXPLAINED = 5
+_REFUSED = "Several transfers were asked for at once, so none was made. Ask for exactly one."
 
 
 @dataclass(slots=True)
@@ -50,7 +48,6 @@ class Result:
     """The error that ends the run once everything is recorded."""
 
 
-@dataclass(slots=True, eq=False)
 class RoutedCall:
     """One call of a reply, from its route to its result.
 
@@ -58,32 +55,46 @@ class RoutedCall:
     it is its result.
     """
 
-    call: ToolCall
-    route: InitVar[Route | None]
-    is_held: bool = False
-    """Whether the call waits for approval: it has no result then."""
-    is_skipped: bool = False
-    """Whether another call ended the run before this one could start."""
-    scope: CancelScope | None = None
-    """Set while the call is running beside others."""
-    outcome: ToolOutcome | None = None
-    result: Result | None = None
-    guardrails: list[GuardrailRecord] | None = None
-    """What the guardrails of the tool have found so far; None without guardrails."""
-    asks_handoff: bool = False
-    """Whether there is a handoff for the turn to decide."""
-    attempt: HandoffAttempt = field(init=False)
-    """The handoff that the model or the tool asks for; not set unless ``asks_handoff``."""
-    tool: Tool = field(init=False)
-    """What a call of kind ``"tool"`` runs; not set for others."""
-    kind: Literal["tool", "handoff", "external", "unknown"] = field(init=False)
-    id: str = field(init=False)
-    name: str = field(init=False)
-    arguments: str = field(init=False)
+    __slots__ = (
+        "arguments",
+        "asks_handoff",
+        "attempt",
+        "call",
+        "guardrails",
+        "id",
+        "is_held",
+        "is_skipped",
+        "kind",
+        "name",
+        "outcome",
+        "result",
+        "scope",
+        "tool",
+    )
 
-    def __post_init__(self, route: Route | None) -> None:
-        self.id, function = self.call["id"], self.call["function"]
-        self.name, self.arguments = function.get("name") or "", function.get("arguments") or ""
+    def __init__(self, call: ToolCall, route: Route | None) -> None:
+        function = call["function"]
+        self.call: ToolCall = call
+        self.id: str = call["id"]
+        self.name: str = function.get("name") or ""
+        self.arguments: str = function.get("arguments") or ""
+        self.is_held: bool = False
+        """Whether the call waits for approval: it has no result then."""
+        self.is_skipped: bool = False
+        """Whether another call ended the run before this one could start."""
+        self.scope: CancelScope | None = None
+        """Set while the call is running beside others."""
+        self.outcome: ToolOutcome | None = None
+        self.result: Result | None = None
+        self.guardrails: list[GuardrailRecord] | None = None
+        """What the guardrails of the tool have found so far; None without guardrails."""
+        self.asks_handoff: bool = False
+        """Whether there is a handoff for the turn to decide."""
+        self.attempt: HandoffAttempt
+        """The handoff that the model or the tool asks for; not set unless ``asks_handoff``."""
+        self.tool: Tool
+        """What a call of kind ``"tool"`` runs; not set for others."""
+        self.kind: Literal["tool", "handoff", "external", "unknown"] = "unknown"
         if isinstance(route, Tool):
             self.kind, self.tool = "tool", route
             if route.input_guardrails or route.output_guardrails:
@@ -91,8 +102,13 @@ class RoutedCall:
         elif isinstance(route, Handoff):
             self.kind = "handoff"
             self.ask_handoff(route)
-        else:
-            self.kind = "unknown" if route is None else "external"
+        elif route is not None:
+            self.kind = "external"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the call neither has a result nor waits for approval."""
+        return self.result is None and not self.is_held
 
     def ask_handoff(self, edge: Handoff, request: HandoffRequest | None = None) -> None:
         """Ask for a handoff: by the model, or by the tool that has run and returned a request."""
@@ -103,89 +119,90 @@ class RoutedCall:
         self.result = Result(text, error, is_mistake=error != "declined")
 
 
-def unknown_tool(name: str, offered: OfferedTools, earlier: int = 0) -> str:
-    """Return the answer to a call of a name that was not offered; at most 800 characters.
+class RoutedCalls:
+    """The calls of one reply in their order, and the handoff that is chosen among them.
 
     Args:
-        name: the name that the model called.
-        offered: the tools that it was offered.
-        earlier: the number of such calls before this one in the reply. The search for similar names is slow,
-            so from the sixth call on the answer is short.
+        calls: the calls of the reply; those beyond `MOST_CALLS` lead nowhere.
+        offered: what each name leads to.
     """
-    shown = clip(repr(name if len(name) <= _SHOWN_NAME else name[:_SHOWN_NAME] + "..."), 3 * _SHOWN_NAME)
-    if earlier >= _EXPLAINED:
-        return f"There is no tool named {shown}. An answer before this one says which there are."
-    names = [each for each in offered.routes if each not in offered.disabled]
-    known = ", ".join(names)
-    if len(known) > _LONGEST_LIST:
-        known = known[:_LONGEST_LIST].rsplit(",", 1)[0] + ", ..."
-    import difflib  # noqa: PLC0415 - for the few runs in which a model invents a name
 
-    near = difflib.get_close_matches(name[:_SHOWN_NAME], names, n=1)
-    available = f"Available tools: {known}." if names else "No tools are available; answer in words."
-    guess = f" Did you mean {near[0]!r}?" if near else ""
-    return f"There is no tool named {shown}. {available}{guess}"
+    __slots__ = (
+        "calls",
+        "external",
+        "handoff",
+        "handoffs",
+        "offered",
+        "refused",
+        "skipped",
+        "tools",
+        "unknown",
+        "unknown_targets",
+        "waiting",
+    )
 
+    def __init__(self, calls: Sequence[ToolCall], offered: OfferedTools) -> None:
+        self.offered: OfferedTools = offered
+        self.calls: list[RoutedCall] = []
+        self.tools: list[RoutedCall] = []
+        self.handoffs: list[RoutedCall] = []
+        """Calls of transfer tools."""
+        self.external: list[RoutedCall] = []
+        """Calls of the caller's own tools; the run ends with them, and the caller answers them."""
+        self.unknown: list[RoutedCall] = []
+        """Calls of names that were not offered."""
+        self.waiting: list[Interruption] = []
+        """The calls that wait for approval."""
+        self.handoff: RoutedCall | None = None
+        """The call with the handoff that the turn tries."""
+        self.skipped: Sequence[RoutedCall] = ()
+        """The handoffs that are answered and not tried."""
+        self.refused: Sequence[RoutedCall] = ()
+        """The chosen handoff, if it was not approved or is disabled by now."""
+        self.unknown_targets: list[RoutedCall] = []
+        """Handoffs by tools to a target that the run does not have; another handoff may still be tried."""
+        by_kind = {
+            "tool": self.tools,
+            "handoff": self.handoffs,
+            "external": self.external,
+            "unknown": self.unknown,
+        }
+        for place, each in enumerate(calls):
+            name = each["function"].get("name") or ""
+            call = RoutedCall(each, offered.routes.get(name) if place < MOST_CALLS else None)
+            self.calls.append(call)
+            by_kind[call.kind].append(call)
 
-# -- handoffs that tools ask for --
-
-
-def edge_for(agent: Agent[Any], graph: Mapping[str, Agent[Any]], request: HandoffRequest) -> Handoff | None:
-    """Return the handoff to the target of a tool's request; None if there is no such target.
-
-    A handoff that the agent declares keeps its filter and callbacks, offered or not. A target that is given
-    as an object is never another one of the same name. The options of the request are added.
-
-    Args:
-        agent: the active agent.
-        graph: the agents of the run.
-        request: the request that the tool returned.
-
-    Raises:
-        ConfigError: the object is neither an agent nor a handler.
-    """
-    by_capability = request.to_agent is None
-    edge = _edge_to_capable(agent, request) if by_capability else _edge_to(agent, graph, request.to_agent)
-    if edge is None:
+    @property
+    def stop(self) -> RoutelockError | None:
+        """The first error, in call order, with which a call ends the run."""
+        for call in self.calls:
+            if call.result is not None and call.result.stop is not None:
+                return call.result.stop
         return None
-    more = [name for name in request.capabilities_required if name not in edge.capabilities_required]
-    options = {
-        "timeout": request.timeout,
-        "payload": request.payload,
-        # a tool cannot require less than the handoff declares
-        "capabilities_required": (*edge.capabilities_required, *more) if more else None,
-    }
-    own: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    if not request.preserve_context and edge.preserve_context:
-        own |= {"preserve_context": False, "input_filter": None}
-    return replace(edge, **own) if own else edge
 
+    @property
+    def only_mistakes(self) -> bool:
+        """Whether every call that has a result was a mistake of the model."""
+        results = [call.result for call in self.calls if call.result is not None]
+        return bool(results) and all(result.is_mistake for result in results)
 
-def _edge_to_capable(agent: Agent[Any], request: HandoffRequest) -> Handoff:
-    """Return the handoff to any agent with the capabilities: the one declared for exactly these, if any."""
-    required = request.capabilities_required
-    for edge in agent.edges:
-        found_later = edge.target is None and edge.on_invoke_handoff is None
-        if found_later and set(edge.capabilities_required) == set(required):
-            return edge
-    return Handoff(capabilities_required=required)
+    def choose(self, multiple: Literal["first", "reject"]) -> None:
+        """Choose the handoff that the turn tries, see ``RunConfig.multiple_handoffs``."""
+        handoffs = [call for call in self.calls if call.asks_handoff and call not in self.unknown_targets]
+        several = len(handoffs) > 1 and multiple == "reject"
+        if handoffs:
+            self.handoff, self.skipped = (None, handoffs) if several else (handoffs[0], handoffs[1:])
+        for call in self.skipped:
+            call.attempt.skip(_REFUSED if several else NOT_TAKEN)
 
+    def skip_handoff(self, call: RoutedCall, why: str) -> None:
+        """Do not try the chosen handoff after all."""
+        call.attempt.skip(why)
+        self.skipped, self.handoff = (call, *self.skipped), None
 
-def _edge_to(agent: Agent[Any], graph: Mapping[str, Agent[Any]], target: Any) -> Handoff | None:
-    def leads(end: Any, name: str) -> bool:
-        if isinstance(target, str):
-            return target == name
-        return target is (graph.get(end) if isinstance(end, str) else end)
-
-    for edge in agent.edges:
-        if leads(edge.target, edge.agent_name):
-            return edge
-    for edge in agent.edges:  # one of several targets: the declared options hold, and only this one is asked
-        for one in edge.others:
-            if leads(one, one if isinstance(one, str) else one.name):
-                return replace(edge, target=one, others=(), agent_name="")
-    if not isinstance(target, str):
-        return Handoff(target=target)
-    if known := agent.registered.get(target):
-        return Handoff(target=load(known), scope=known.scope)
-    return Handoff(target=graph[target]) if target in graph else None
+    def refuse_handoff(self, call: RoutedCall, why: str, error: str) -> None:
+        """Answer the chosen handoff, which was not approved or is disabled by now."""
+        call.attempt.skip(why)
+        call.result = Result(why, error, problem=None if error == "declined" else "handoff")
+        self.refused, self.handoff = (call,), None

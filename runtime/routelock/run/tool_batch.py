@@ -9,30 +9,29 @@ from math import inf
 from typing import Any, Self
 
 import anyio
-import anyio.lowlevel
 
 from routelock._concurrency import isolated, isolated_events, run_all
+from routelock.agents.agent_tool import AgentCall
 from routelock.context import ToolContext
 from routelock.errors import (
     CallbackError,
     ConfigError,
     GuardrailTripped,
-    ModelBehaviorError,
     RoutelockError,
     ToolError,
     ToolGuardrailTripped,
     ToolTimeout,
 )
-from routelock.guardrails import GuardrailRecord, records_as_json, records_from_json
-from routelock.run.emit import ToolBegins, ToolEnds, emit, emit_now
+from routelock.run.emit import ToolBegins, ToolEnds, emit
 from routelock.run.events import RunEvent
-from routelock.run.executor import Call, Outcome
+from routelock.run.refusals import mistake_error
 from routelock.run.routing import Result, RoutedCall
 from routelock.run.run import Run
-from routelock.run.subrun import Events, GraceOver, SubRun, in_turn, prepare_sub_runs, step_key
+from routelock.run.subrun import Events, GraceOver, SubRun, in_turn, prepare_sub_runs
+from routelock.run.tool_steps import run_by_executor
 from routelock.tools.tool import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 
-__all__ = ["ToolBatch", "context_of", "mistake_error", "take_outcome"]
+__all__ = ["ToolBatch", "context_of", "take_outcome"]
 
 _UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before that was made."
 
@@ -55,17 +54,17 @@ class ToolBatch:
     """
 
     def __init__(self, run: Run, calls: Sequence[RoutedCall], events: Events) -> None:
-        most = run.config.tools_at_once
         self.run = run
         self.calls = calls
         self.events = events
         self.streamed: Sequence[SubRun] = ()
         """Sub-runs that `run_together` leaves to `stream`."""
+        self.is_single = len(calls) == 1
+        most = run.config.tools_at_once
+        self.slots = None if most is None or self.is_single else anyio.Semaphore(most)
         self._sub_runs: dict[str, SubRun] = {}
         """All sub-runs, by call id."""
         self._noted = len(run.report.errors)
-        self._is_single = len(calls) == 1
-        self._slots = None if most is None or self._is_single else anyio.Semaphore(most)
         self._is_ending = False
         """Whether a call has ended the run."""
         self._deadline = inf
@@ -86,36 +85,38 @@ class ToolBatch:
 
     async def run_together(self) -> None:
         """Run tools and agents at the same time, except those whose events are streamed."""
-        run = self.run
-        self._sub_runs = sub_runs = prepare_sub_runs(run, self.calls)
-        if any(one.agent_call.session is not None for one in sub_runs.values()):
-            await self._find_sessions()
-        self.streamed = [one for one in sub_runs.values() if run.stream and one.inner is not None]
-        tools = [call for call in self.calls if call.id not in sub_runs]
-        agents = [one.call for one in sub_runs.values() if one not in self.streamed]
+        run, tools = self.run, self.calls
+        agents = [call for call in tools if isinstance(call.tool.on_invoke_tool, AgentCall)]
+        if agents:
+            self._sub_runs = sub_runs = prepare_sub_runs(run, agents)
+            if any(one.agent_call.session is not None for one in sub_runs.values()):
+                await self._find_sessions()
+            self.streamed = [one for one in sub_runs.values() if run.stream and one.inner is not None]
+            tools = [call for call in tools if call.id not in sub_runs]
+            agents = [one.call for one in sub_runs.values() if one not in self.streamed]
         if run.config.executor is not None:
-            await self._run_by_executor(tools, agents)
+            await run_by_executor(self, run.config.executor, tools, agents)
             return
         together = [*tools, *agents]
-        if self._is_single:
+        if self.is_single:
             for call in together:
                 await isolated(self._work(call))
             return
-        jobs = [partial(self._carry_out, call) for call in together]
-        await run_all(jobs, lambda place: self._admit(together[place]))
+        jobs = [partial(self.carry_out, call) for call in together]
+        await run_all(jobs, lambda place: self.admit(together[place]))
 
     async def _find_sessions(self) -> None:
         for one in self._sub_runs.values():
             await isolated(one.find_session(context_of(self.run, one.call)))
         in_turn(self._sub_runs.values())
 
-    async def _admit(self, call: RoutedCall) -> None:
-        """Wait for a slot, and mark the call as skipped if the run is ending. `_carry_out` has to follow."""
-        if self._slots is not None:
-            await self._slots.acquire()
+    async def admit(self, call: RoutedCall) -> None:
+        """Wait for a slot, and mark the call as skipped if the run is ending. `carry_out` has to follow."""
+        if self.slots is not None:
+            await self.slots.acquire()
         call.is_skipped = self._is_ending
 
-    async def _carry_out(self, call: RoutedCall) -> None:
+    async def carry_out(self, call: RoutedCall) -> None:
         """Do the work of an admitted call, within the grace period if another one ends the run."""
         try:
             if call.is_skipped:
@@ -126,8 +127,8 @@ class ToolBatch:
                 await self._work(call)
         finally:
             scope, call.scope = call.scope, None
-            if self._slots is not None:
-                self._slots.release()
+            if self.slots is not None:
+                self.slots.release()
         if scope is not None and scope.cancelled_caught and call.outcome is None:
             await self._cut_off(call)
         self._end_turn(call)
@@ -145,7 +146,7 @@ class ToolBatch:
         A plain run would have started it together with the others. So it has the same grace period if one of
         them ended the run.
         """
-        if self._is_ending and self._slots is not None:
+        if self._is_ending and self.slots is not None:
             self._skip(one.call)
             return
         one.seconds = self.run.calls.grace if self._is_ending else None
@@ -157,7 +158,7 @@ class ToolBatch:
             await self._cut_off(one.call)
         self._end_turn(one.call)
 
-    async def _wait_turn(self, call: RoutedCall) -> bool:
+    async def wait_turn(self, call: RoutedCall) -> bool:
         """Wait for the sub-run that has the same session; return False if that one waits for an approval."""
         one = self._sub_runs.get(call.id)
         if one is None or one.after is None:
@@ -173,7 +174,7 @@ class ToolBatch:
         if one is not None and one.ended is not None:
             one.ended.set()
 
-    def _take(self, call: RoutedCall, outcome: ToolOutcome, stop: RoutelockError | None = None) -> None:
+    def take(self, call: RoutedCall, outcome: ToolOutcome, stop: RoutelockError | None = None) -> None:
         """Take an outcome; if it ends the run, start the grace period of the other calls."""
         if take_outcome(self.run, call, outcome, stop) and not self._is_ending:
             self._is_ending = True
@@ -186,13 +187,13 @@ class ToolBatch:
         if call.id not in self.run.calls.begun:  # only its start hook was called
             self._skip(call)
             return
-        self._take(call, CUT_OFF)
+        self.take(call, CUT_OFF)
         await emit(self.run, ToolEnds(call.call, call.tool, context_of(self.run, call), CUT_OFF))
 
     def _skip(self, call: RoutedCall) -> None:
         self.run.budget.tool_calls -= 1
         if call.id not in self.run.sub_runs.to_resume:  # a stored sub-run can still be resumed
-            self._take(call, NOT_RUN)
+            self.take(call, NOT_RUN)
 
     async def _invoke(self, call: RoutedCall) -> None:
         """Call a tool and take its outcome."""
@@ -207,14 +208,14 @@ class ToolBatch:
                 outcome = await tool.invoke(context, call.arguments, call.guardrails)
         except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
             outcome, stop = _stopped(raised), raised
-        self._take(call, outcome, stop)  # before the hooks: if one is cancelled, it is not lost
+        self.take(call, outcome, stop)  # before the hooks: if one is cancelled, it is not lost
         if run.is_observed:
             await emit(run, ToolEnds(call.call, tool, context, outcome))
 
     async def _run_sub(self, one: SubRun) -> AsyncGenerator[RunEvent]:
         """Carry out a sub-run and take its outcome; there is none if it waits for an approval."""
         run, call = self.run, one.call
-        if not await self._wait_turn(call):
+        if not await self.wait_turn(call):
             run.budget.tool_calls -= 1  # it is counted when the run is resumed
             return
         context = context_of(run, call)
@@ -234,68 +235,8 @@ class ToolBatch:
             run.calls.begun.discard(call.id)
             run.budget.tool_calls -= 1  # it is counted when the run is resumed
             return
-        self._take(call, outcome, stop)
+        self.take(call, outcome, stop)
         await emit(run, ToolEnds(call.call, call.tool, context, outcome))
-
-    # Steps of an executor
-
-    async def _run_by_executor(self, tools: Sequence[RoutedCall], agents: Sequence[RoutedCall]) -> None:
-        """Run tools as steps of the executor, and agents beside them.
-
-        A step that is replayed takes no time. So which agents start may not depend on when a tool ends: all
-        of them are admitted before, or after the tools if only so many calls may run at once.
-        """
-        if self._slots is not None:
-            await self._run_steps(tools)
-            await run_all([partial(self._carry_out_in_turn, call) for call in agents])
-            return
-        for call in agents:
-            await self._admit(call)
-
-        async def later(call: RoutedCall) -> None:
-            await anyio.lowlevel.checkpoint()  # the tools are admitted first, too
-            await self._carry_out(call)
-
-        await run_all([partial(self._run_steps, tools), *(partial(later, call) for call in agents)])
-
-    async def _run_steps(self, calls: Sequence[RoutedCall]) -> None:
-        """Run tools that are not agents, as steps of the app's executor."""
-        run, executor = self.run, self.run.config.executor
-        if executor is None or not calls:
-            return
-        by_key = {step_key(run, call): call for call in calls}
-
-        async def body(step: Call) -> Outcome:
-            call = by_key[step.key]
-            await isolated(self._carry_out_in_turn(call))
-            assert call.outcome is not None
-            assert call.result is not None
-            records = {"guardrails": records_as_json(call.guardrails)} if call.guardrails else {}
-            return {**call.outcome.envelope(), "stop": call.result.stop is not None, **records}
-
-        steps: list[Call] = []
-        for key, call in by_key.items():
-            args = {"name": call.name, "call_id": call.id, "arguments": call.arguments}
-            steps.append(Call(run.run_id, key, "tool", args, call.tool.timeout))
-        for call, recorded in zip(calls, await executor.gather(steps, body), strict=True):
-            if call.outcome is None:  # the executor replayed this step
-                outcome = ToolOutcome.from_envelope(recorded)
-                call.guardrails = records_from_json(recorded.get("guardrails", ()))
-                stop = _replayed_stop(outcome, call.guardrails) if recorded.get("stop") else None
-                self._take(call, outcome, stop)
-                emit_now(run, ToolEnds(call.call, call.tool, None, outcome))
-
-    async def _carry_out_in_turn(self, call: RoutedCall) -> None:
-        """Admit a call and carry it out.
-
-        Calls that may start together are all admitted before any of them does something. So the calls that
-        are skipped do not depend on the order in which the event loop starts tasks.
-        """
-        await self._wait_turn(call)  # or it could hold the slot that the other one needs
-        await self._admit(call)
-        if not self._is_single and self._slots is None:
-            await anyio.lowlevel.checkpoint()
-        await self._carry_out(call)
 
 
 def take_outcome(
@@ -324,27 +265,10 @@ def take_outcome(
     return result.stop is not None
 
 
-def mistake_error(run: Run, mistake: str) -> ModelBehaviorError:
-    """Return the error that ends a run with a mistake of the model, see ``RunConfig.raise_on``."""
-    error = ModelBehaviorError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {mistake}")
-    error.ends_run = True
-    return error
-
-
 def _stopped(raised: RoutelockError) -> ToolOutcome:
     kind: ToolErrorKind = "timeout" if isinstance(raised, ToolTimeout) else "raised"
     kind = "guardrail" if isinstance(raised, GuardrailTripped) else kind
     return ToolOutcome(str(raised), error=kind, exception=raised)
-
-
-def _replayed_stop(outcome: ToolOutcome, records: Sequence[GuardrailRecord]) -> RoutelockError:
-    """Return the error with which a tool ended the run, made anew from its recorded outcome."""
-    if outcome.error == "guardrail":
-        for one in records:
-            if one.tripwire_triggered:
-                return ToolGuardrailTripped(outcome.output, guardrail=one.name, info=one.output_info)
-        return ToolGuardrailTripped(outcome.output)
-    return (ToolTimeout if outcome.error == "timeout" else ToolError)(outcome.output)
 
 
 def context_of(run: Run, call: RoutedCall) -> ToolContext[Any]:

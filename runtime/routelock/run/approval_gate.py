@@ -1,0 +1,135 @@
+"""Holds the calls that wait for an approval, and answers those that were denied or are disabled now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+from routelock._callables import MaybeAwaitable
+from routelock._concurrency import Question, ask_all
+from routelock.agents.offer import enabled_of
+from routelock.run.routing import Result, RoutedCall, RoutedCalls
+from routelock.run.run import Run
+from routelock.run.tool_batch import context_of
+from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
+
+__all__ = ["apply_decisions", "gate_handoff", "gate_tools", "note_waiting"]
+
+_NOT_AVAILABLE = "Tool {name!r} is not available now, so this call was not made."
+
+_NO_TRANSFER = "The transfer to {name!r} is not available now, so it was not made."
+
+_BY_A_TOOL = (
+    "The transfer needs an approval, and a tool cannot wait for one: call {name} instead, which can wait."
+)
+
+
+def apply_decisions(run: Run, reply: RoutedCalls) -> None:
+    """Hold the calls that have no decision yet, and answer those that were denied.
+
+    To resume a run without decisions does nothing, even if ``needs_approval`` has changed meanwhile. A denial
+    stands even if approval is no longer required.
+    """
+    for call in reply.calls:
+        if not call.is_open:
+            continue
+        decision = _decision(run, call)
+        if decision is None:
+            if (*run.sub_runs.path, call.id) in run.calls.decisions.asked:
+                _hold(run, reply, call)
+        elif not decision.approved and call.kind != "handoff":
+            call.refuse(declined_text(decision))
+    reply.external = [call for call in reply.external if call.is_open]
+
+
+async def gate_tools(run: Run, reply: RoutedCalls, calls: Sequence[RoutedCall]) -> Sequence[RoutedCall]:
+    """Return the calls of tools that may be made now; hold or answer the others.
+
+    Raises:
+        CallbackError: an ``is_enabled`` or ``needs_approval`` function raised; no call is carried out then.
+    """
+    enabled = await enabled_of([call.tool for call in calls], run.frame.agent, run.now())
+    for call, is_enabled in zip(calls, enabled, strict=True):
+        if not is_enabled:  # a resumed run may be days old
+            text = _NOT_AVAILABLE.format(name=call.name)
+            call.result = Result(text, "not_available", problem="tool")
+    gated = [call for call in calls if call.is_open and call.tool.needs_approval is not False]
+    asked = [call for call in gated if call.tool.fits(call.arguments) and _decision(run, call) is None]
+    needed = await ask_all([_needs(run, call, call.tool.needs_approval) for call in asked])
+    for call, needs in zip(asked, needed, strict=True):
+        if needs:
+            _hold(run, reply, call)
+    return [call for call in calls if call.is_open]
+
+
+async def gate_handoff(run: Run, reply: RoutedCalls, call: RoutedCall) -> None:
+    """Remove the chosen handoff if it is disabled now, waits for an approval, or was denied.
+
+    Raises:
+        CallbackError: its ``is_enabled`` or ``needs_approval`` function raised.
+    """
+    edge, decisions = call.attempt.edge, run.calls.decisions
+    if call.attempt.by_tool:  # it may ask for a disabled one
+        if edge.needs_approval is not False:
+            reply.skip_handoff(call, _BY_A_TOOL.format(name=edge.tool_name))
+        return
+    decision = _decision(run, call) if decisions.by_call or decisions.by_tool else None
+    if decision is not None and not decision.approved:
+        reply.refuse_handoff(call, declined_text(decision), "declined")
+    elif edge.is_enabled is not True and not all(await enabled_of([edge], run.frame.agent, run.now())):
+        reply.refuse_handoff(call, _NO_TRANSFER.format(name=edge.agent_name), "not_available")
+    elif decision is None and edge.needs_approval is not False:
+        (needed,) = await ask_all([_needs(run, call, edge.needs_approval)])
+        if needed:
+            _hold(run, reply, call)
+            reply.handoff = None
+
+
+def note_waiting(run: Run, reply: RoutedCalls) -> None:
+    """Note the calls that wait after the turn: in this run, its sub-runs, and stored sub-runs."""
+    inner_runs = run.sub_runs.waiting.values()
+    found = [*reply.waiting, *(one for inner in inner_runs for one in inner.calls.interruptions)]
+    depth, to_resume = len(run.sub_runs.path), run.sub_runs.to_resume
+    earlier = run.calls.interruptions
+    left = [one for one in earlier if len(one.path) > depth and one.path[depth] in to_resume]
+    run.calls.interruptions = (*found, *(one for one in left if one not in found))
+
+
+def _hold(run: Run, reply: RoutedCalls, call: RoutedCall) -> None:
+    """Let a call wait for approval."""
+    call.is_held, call.asks_handoff = True, False
+    reply.waiting.append(_interruption(run, call))
+
+
+def _decision(run: Run, call: RoutedCall) -> Decision | None:
+    """Return the decision on a call of this run. It no longer counts once the call was begun."""
+    return run.calls.decisions.of(_interruption(run, call), spent=call.id in run.calls.begun)
+
+
+def _interruption(run: Run, call: RoutedCall) -> Interruption:
+    return Interruption(
+        agent=run.frame.agent.name,
+        name=call.name,
+        arguments=call.arguments,
+        call_id=call.id,
+        path=run.sub_runs.path,
+        run_id=run.sub_runs.outermost_id or run.run_id,
+    )
+
+
+def _needs(run: Run, call: RoutedCall, needs: NeedsApproval) -> Question[bool]:
+    """Return the question whether a call needs an approval; it does if the question has no answer."""
+
+    def ask() -> MaybeAwaitable[bool]:
+        if isinstance(needs, bool):
+            return needs
+        try:
+            given: object = json.loads(call.arguments or "{}")
+        except (ValueError, RecursionError):
+            return True
+        if not isinstance(given, dict):  # a tool without parameters is called with any JSON
+            return True
+        return needs(context_of(run, call), cast("dict[str, Any]", given))
+
+    return Question(f"needs_approval of {call.name!r}", ask, bool)

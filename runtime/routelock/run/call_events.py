@@ -1,0 +1,88 @@
+"""The events of the calls of one reply, for streamed runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from routelock.run.events import (
+    ApprovalRequested,
+    HandoffFailed,
+    HandoffOccurred,
+    HandoffRequested,
+    RunEvent,
+    ToolCalled,
+    ToolOutput,
+)
+from routelock.run.routing import RoutedCall, RoutedCalls
+from routelock.run.run import Run
+
+__all__ = ["called_event", "decided_events", "handoff_event", "later_events"]
+
+
+def called_event(run: Run, call: RoutedCall) -> ToolCalled:
+    """Return the event of a tool that is about to run."""
+    name = run.frame.agent.name
+    return ToolCalled(agent=name, call_id=call.id, name=call.name, arguments=call.arguments)
+
+
+def decided_events(run: Run, reply: RoutedCalls) -> list[RunEvent]:
+    """Return the outputs of the tools, the handoffs that are not tried, and the one that is."""
+    done = [call for call in reply.calls if call.kind != "handoff" and not call.asks_handoff]
+    events = _outputs(run, done)
+    events += [_failed(run.active_name, call) for call in (*reply.skipped, *reply.refused)]
+    chosen = [] if reply.handoff is None else [reply.handoff]
+    events += [
+        HandoffRequested(
+            source=run.active_name,
+            target=call.attempt.edge.agent_name,
+            call_id=call.id,
+            arguments=call.arguments,
+        )
+        for call in (*reply.unknown_targets, *chosen)
+    ]
+    return events
+
+
+def later_events(run: Run, reply: RoutedCalls) -> list[RunEvent]:
+    """Return the outcome of the handoffs that tools asked for, and the calls that wait for approval."""
+    asked = [call for call in reply.tools if call.asks_handoff]
+    events = _outputs(run, sorted(asked, key=reply.unknown_targets.__contains__))  # those come last
+    events += [_failed(run.active_name, call) for call in reply.unknown_targets]
+    events += [
+        ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
+        for one in reply.waiting
+    ]
+    return events
+
+
+def _outputs(run: Run, calls: Sequence[RoutedCall]) -> list[RunEvent]:
+    agent = run.frame.agent.name
+    return [
+        ToolOutput(agent=agent, call_id=call.id, name=call.name, output=result.text, error=result.error)
+        for call in calls
+        if (result := call.result) is not None
+    ]
+
+
+def _failed(source: str, call: RoutedCall) -> HandoffFailed:
+    target, reason = call.attempt.target_name, call.attempt.error or ""
+    return HandoffFailed(source=source, target=target, call_id=call.id, reason=reason)
+
+
+def handoff_event(source: str, call: RoutedCall) -> HandoffOccurred | HandoffFailed:
+    """Return the event of the handoff that was tried: it was made, or it was not.
+
+    Args:
+        source: name of the agent or handler that was active before.
+        call: the call that asked for it.
+    """
+    attempt = call.attempt
+    if attempt.target is None:
+        return _failed(source, call)
+    return HandoffOccurred(
+        source=source,
+        target=attempt.target_name,
+        call_id=call.id,
+        reason=attempt.reason,
+        preserve_context=attempt.edge.preserve_context,
+    )

@@ -1,0 +1,154 @@
+"""Handoffs that tools ask for: each tool returned a `HandoffRequest`, which a declared handoff answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from routelock.agents.agent import Agent
+from routelock.errors import ConfigError, HandoffError
+from routelock.handoff_request import HandoffRequest
+from routelock.handoffs.handoff import Handoff
+from routelock.run.handler_selection import handlers_by_priority, load
+from routelock.run.handoff_attempt import HandoffAttempt, HandoffRefused
+from routelock.run.routing import Result, RoutedCall, RoutedCalls
+from routelock.run.run import Run
+from routelock.run.transfer import put_on_record
+from routelock.run.transfer_request import begin_attempt, cut_short
+
+__all__ = [
+    "edge_for",
+    "failed_handoff",
+    "note_cut_short",
+    "refuse_unknown_targets",
+    "requests_of",
+    "take_requests",
+]
+
+
+def requests_of(reply: RoutedCalls) -> list[tuple[RoutedCall, HandoffRequest]]:
+    """Return the requests that tools returned, with their calls."""
+    done = [(call, call.outcome) for call in reply.tools if call.outcome is not None]
+    return [(call, outcome.handoff) for call, outcome in done if outcome.handoff is not None]
+
+
+def take_requests(
+    run: Run, reply: RoutedCalls, requests: Sequence[tuple[RoutedCall, HandoffRequest]]
+) -> None:
+    """Put the handoffs that tools asked for among the model's own, and choose again."""
+    for call, request in requests:
+        found = _edge_or_problem(run, request)
+        if isinstance(found, Handoff):
+            call.ask_handoff(found, request)
+            continue
+        call.ask_handoff(Handoff(target=request.target_name), request)
+        call.attempt.fail(HandoffRefused(found))
+        reply.unknown_targets.append(call)
+    reply.choose(run.config.multiple_handoffs)
+
+
+def _edge_or_problem(run: Run, request: HandoffRequest) -> Handoff | str:
+    """Return the handoff to the target of a tool's request, or why there is none."""
+    try:
+        edge = edge_for(run.frame.agent, run.graph, request)
+    except ConfigError as error:
+        return str(error)
+    if edge is not None:
+        return edge
+    every = {*(each.name for each in handlers_by_priority(run.frame.agent, run.config)), *run.graph}
+    others = sorted(every - {run.frame.agent.name, run.frame.handler.name})
+    known = f"There are: {', '.join(others)}." if others else "There is no other."
+    return f"Handoff target {request.target_name!r} was not found. {known}"
+
+
+def refuse_unknown_targets(run: Run, reply: RoutedCalls) -> None:
+    """Answer, and put on record, the handoffs by tools to targets that the run does not have."""
+    for call in reply.unknown_targets:
+        begin_attempt(run, call.attempt)
+        stop = failed_handoff(run, call.attempt) if "failed_handoff" in run.config.raise_on else None
+        call.result = Result(call.attempt.answer, "handoff", problem="handoff", stop=stop)
+        put_on_record(run, call.attempt)
+
+
+def failed_handoff(run: Run, attempt: HandoffAttempt) -> HandoffError:
+    """Return the error that ends a run with a handoff that was not made, see ``RunConfig.raise_on``."""
+    error = HandoffError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {attempt.answer}")
+    error.__cause__ = attempt.exception
+    return error
+
+
+def note_cut_short(run: Run, reply: RoutedCalls, error: BaseException) -> None:
+    """Put on record the handoffs that were asked for and not decided when the turn ended."""
+    undecided = [] if reply.handoff is None else [reply.handoff]
+    for call, request in requests_of(reply):
+        if not call.asks_handoff:
+            call.ask_handoff(Handoff(target=request.target_name), request)
+        if call not in (reply.handoff, *reply.skipped):
+            undecided.append(call)
+    recorded = {one.call_id for one in run.handoffs.records}
+    for call in undecided:
+        if call.id not in recorded:
+            cut_short(run, call.attempt, error)
+            put_on_record(run, call.attempt)
+
+
+def edge_for(agent: Agent[Any], graph: Mapping[str, Agent[Any]], request: HandoffRequest) -> Handoff | None:
+    """Return the handoff to the target of a tool's request; None if there is no such target.
+
+    A handoff that the agent declares keeps its filter and callbacks, offered or not. A target that is given
+    as an object is never another one of the same name. The options of the request are added.
+
+    Args:
+        agent: the active agent.
+        graph: the agents of the run.
+        request: the request that the tool returned.
+
+    Raises:
+        ConfigError: the object is neither an agent nor a handler.
+    """
+    by_capability = request.to_agent is None
+    edge = _edge_to_capable(agent, request) if by_capability else _edge_to(agent, graph, request.to_agent)
+    if edge is None:
+        return None
+    more = [name for name in request.capabilities_required if name not in edge.capabilities_required]
+    options = {
+        "timeout": request.timeout,
+        "payload": request.payload,
+        # a tool cannot require less than the handoff declares
+        "capabilities_required": (*edge.capabilities_required, *more) if more else None,
+    }
+    own: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if not request.preserve_context and edge.preserve_context:
+        own |= {"preserve_context": False, "input_filter": None}
+    return replace(edge, **own) if own else edge
+
+
+def _edge_to_capable(agent: Agent[Any], request: HandoffRequest) -> Handoff:
+    """Return the handoff to any agent with the capabilities: the one declared for exactly these, if any."""
+    required = request.capabilities_required
+    for edge in agent.edges:
+        found_later = edge.target is None and edge.on_invoke_handoff is None
+        if found_later and set(edge.capabilities_required) == set(required):
+            return edge
+    return Handoff(capabilities_required=required)
+
+
+def _edge_to(agent: Agent[Any], graph: Mapping[str, Agent[Any]], target: Any) -> Handoff | None:
+    def leads(end: Any, name: str) -> bool:
+        if isinstance(target, str):
+            return target == name
+        return target is (graph.get(end) if isinstance(end, str) else end)
+
+    for edge in agent.edges:
+        if leads(edge.target, edge.agent_name):
+            return edge
+    for edge in agent.edges:  # one of several targets: the declared options hold, and only this one is asked
+        for one in edge.others:
+            if leads(one, one if isinstance(one, str) else one.name):
+                return replace(edge, target=one, others=(), agent_name="")
+    if not isinstance(target, str):
+        return Handoff(target=target)
+    if known := agent.registered.get(target):
+        return Handoff(target=load(known), scope=known.scope)
+    return Handoff(target=graph[target]) if target in graph else None
