@@ -117,18 +117,14 @@ async def run_all(
     return [results[index] for index in range(len(jobs))]
 
 
-async def call_in_time(
-    call: Callable[[], Awaitable[T]], seconds: float | None, late: Callable[[], Exception]
-) -> T:
+async def call_in_time(call: Callable[[], Awaitable[T]], seconds: float, late: Callable[[], Exception]) -> T:
     """Await a call and return its result, or raise an error if it takes too long.
 
     Args:
         call: makes what is awaited.
-        seconds: the time limit; None is no limit.
+        seconds: the time limit.
         late: makes the error that is raised when the limit has passed. The call is cancelled then.
     """
-    if seconds is None:
-        return await call()
     with anyio.move_on_after(seconds):
         return await call()
     raise late()

@@ -141,7 +141,7 @@ async def test_what_the_loop_guard_knows_is_the_same_in_every_process() -> None:
     """`hash` of a text is not: a state that holds such hashes would forget all that was done."""
     a = agent("A", call("look_up", {"order": 1}), tools=[look_up])
     state = (await run(a, max_turns=1, on_limit="return")).state()
-    assert state.document.progress.answers == {"13e72fa2ce5cf45793": "c31e94993b35f97334"}
+    assert state.document.progress.answers == {"61b354a9b8ded0aba3": "c31e94993b35f97334"}
 
 
 async def test_it_goes_on_after_the_loop_guard_ended_it() -> None:

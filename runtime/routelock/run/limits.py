@@ -181,7 +181,7 @@ before the default `max_turns`, whose error would say less."""
 
 _MOST_NAMES = 5
 
-_sorted_json = json.JSONEncoder(sort_keys=True).encode
+_read_sorted = json.JSONDecoder(object_pairs_hook=lambda pairs: sorted(dict(pairs).items())).decode
 
 _Result = tuple[str, str, str]
 """The name, arguments and output of a call."""
@@ -346,8 +346,8 @@ def _digest(text: str) -> str:
 
 
 def _normalized(arguments: str) -> str:
-    """Return JSON with sorted keys and without extra spaces; text that is not JSON stays as it is."""
+    """Return JSON in a form without spaces and order of keys; text that is not JSON stays as it is."""
     try:
-        return _sorted_json(json.loads(arguments))
+        return repr(_read_sorted(arguments))
     except (ValueError, RecursionError):
         return arguments

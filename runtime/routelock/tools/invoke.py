@@ -62,14 +62,12 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(inner)
 
 
-async def _run(call: Callable[[], Any], *, is_async: bool) -> Any:
-    """Call a function in this task if it is async, else in a worker thread with the same context variables.
+async def _run_in_thread(call: Callable[[], Any]) -> Any:
+    """Call a function that is not async in a worker thread with the same context variables.
 
     A cancelled call in a thread goes on by itself, because a thread cannot be stopped; the run does not wait
     for it.
     """
-    if is_async:
-        return await call()
 
     def boxed() -> tuple[Any]:
         return (call(),)  # trio refuses an awaitable that is not in a tuple
@@ -132,7 +130,9 @@ class PythonCall(ToolCallable):
         if self.signature.context is not None:
             context = _with_arguments(context, values)
         arguments, named = self.signature.arrange(values, context)
-        return await _run(functools.partial(self.function, *arguments, **named), is_async=self.is_async)
+        if self.is_async:
+            return await self.function(*arguments, **named)
+        return await _run_in_thread(functools.partial(self.function, *arguments, **named))
 
     async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
         """Parse the arguments and call the function; errors are raised as they are."""
@@ -174,7 +174,9 @@ class JsonCall(ToolCallable):
         """Call the function with what `read` returned."""
         text, parsed = values
         context = _with_arguments(context, parsed)
-        return await _run(functools.partial(self.function, context, text), is_async=self.is_async)
+        if self.is_async:
+            return await self.function(context, text)
+        return await _run_in_thread(functools.partial(self.function, context, text))
 
 
 # -- texts for the model --
@@ -209,7 +211,8 @@ def to_text(value: object, most: int | None = None) -> str:
 
 def _whole_text(value: object) -> str:
     if isinstance(value, str):
-        return sendable(str.__str__(value))  # of a string enum the value, not the name
+        text = str.__str__(value)  # of a string enum the value, not the name
+        return text if text.isascii() else sendable(text)
     if value is None:
         return ""
     from pydantic_core import PydanticSerializationError, to_json  # noqa: PLC0415 - see `routelock.tools.schema`

@@ -264,6 +264,8 @@ class Tool(Generic[Context]):
             raise
         except Exception as error:  # raised by a validator of the app
             return await self.failed(context, error)
+        if not (self.input_guardrails or self.output_guardrails):
+            return await self._run(context, values)
         records = [] if records is None else records
         answer = await self.screen_arguments(context, values, records)
         if answer is not None:
@@ -304,7 +306,11 @@ class Tool(Generic[Context]):
 
     async def _run(self, context: ToolContext[Any], values: Any) -> ToolOutcome:
         try:
-            value = await call_in_time(partial(self._call, context, values), self.timeout, self._timed_out)
+            if self.timeout is None:
+                value = await self._call(context, values)
+            else:
+                call = partial(self._call, context, values)
+                value = await call_in_time(call, self.timeout, self._timed_out)
             return outcome_of(value, self.max_result)
         except Exception as error:
             return await self.failed(context, error)
@@ -412,6 +418,8 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
     Raises:
         NoTextError: the value has no text form.
     """
+    if isinstance(value, str):
+        return ToolOutcome(output=to_text(value, most), value=value)
     content: object = value.content if isinstance(value, ToolResult) else value
     usage = value.usage if isinstance(value, ToolResult) else None
     if usage is not None and not is_usage(usage):
