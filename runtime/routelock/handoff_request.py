@@ -222,7 +222,8 @@ class HandoffRequest:
         _OF_A_REQUEST.check(self)
         if isinstance(self.priority, bool):
             raise _wrong_kind(self, "priority", "a whole number")
-        object.__setattr__(self, "capabilities_required", in_order(self.capabilities_required))
+        if not isinstance(self.capabilities_required, tuple):
+            object.__setattr__(self, "capabilities_required", in_order(self.capabilities_required))
         object.__setattr__(self, "metadata", dict(self.metadata))
 
     @property

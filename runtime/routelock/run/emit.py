@@ -62,8 +62,6 @@ class Moment:
     """Name of the method of `routelock.agents.AgentHooks`."""
     begins: ClassVar[bool] = False
     """Whether an operation starts. Its hooks come before the trace, which does not count their time."""
-    has_other_observers: ClassVar[bool] = False
-    """Whether the log, or hooks of an agent that is not active, get it too."""
 
     def hook_arguments(self) -> tuple[object, ...]:
         """Return the arguments of a run's hook after context and agent, as copies that it may change."""
@@ -171,7 +169,6 @@ class ToolEnds(Moment):
 class HandoffNoted(Moment):
     """A handoff is recorded, whether it was carried out or not."""
 
-    has_other_observers = True
     record: HandoffRecord
 
     def write_log(self, run: Run) -> None:
@@ -187,7 +184,6 @@ class HandoffMade(Moment):
 
     hook: ClassVar[str | None] = "on_handoff"
     agent_hook: ClassVar[str | None] = "on_handoff"
-    has_other_observers = True
     record: HandoffRecord
     source: Agent[Any]
     target: Agent[Any] | Handler
@@ -220,7 +216,6 @@ class HandoffMade(Moment):
 class HandoffReceived(Moment):
     """The target of a handoff is active."""
 
-    has_other_observers = True
     agent_hook: ClassVar[str | None] = "on_handoff"
     source: Agent[Any]
     target: Agent[Any]
@@ -230,7 +225,6 @@ class HandoffReceived(Moment):
 class AnswerReturned(Moment):
     """The output of an agent went back to its caller, which goes on."""
 
-    has_other_observers = True
     source: str
     target: str
 
@@ -263,7 +257,7 @@ class RunEnds(Moment):
 async def emit(run: Run, moment: Moment) -> None:
     """Call the hooks of a moment and wait for them, and pass it to the traces and the log.
 
-    Where only hooks and traces get a moment, make it only if ``run.is_observed``.
+    A moment is made only if ``run.is_observed``.
     """
     if not moment.begins:
         emit_now(run, moment)
@@ -277,7 +271,7 @@ def emit_now(run: Run, moment: Moment) -> None:
     """Pass a moment to the traces and the log, without hooks; this works in a cancelled run too."""
     if run.recorder is not None:
         run.recorder.write(moment)
-    if moment.has_other_observers and _handoff_log.isEnabledFor(logging.INFO):
+    if _handoff_log.isEnabledFor(logging.INFO):
         moment.write_log(run)
 
 

@@ -220,7 +220,8 @@ def return_answer(run: Run, output: str) -> None:
     run.add("handoff", answer_item(run, call, output, place=0).message)
     function = call["function"]
     run.progress.tool_results([(function["name"], function.get("arguments") or "", output)])
-    emit_now(run, AnswerReturned(source, run.active_name))
+    if run.is_observed:
+        emit_now(run, AnswerReturned(source, run.active_name))
     answered = HandoffReturned(source=source, target=run.active_name, call_id=call["id"], output=output)
     run.handoffs.events.append(answered)
 

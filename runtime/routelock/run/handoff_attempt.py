@@ -310,15 +310,16 @@ _values_of = attrgetter(*_FIELDS)
 class HandoffLog:
     """The handoffs of one run: records, what each target consumed, and the slots that targets hold."""
 
-    __slots__ = ("events", "records", "run_id", "slots", "spent")
+    __slots__ = ("events", "is_streamed", "records", "run_id", "slots", "spent")
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, *, is_streamed: bool) -> None:
         self.run_id: str = run_id
         self.records: list[HandoffRecord] = []
         self.spent: dict[str, Usage] = {}
         """What each target has consumed, by the id of its handoff."""
         self.slots: dict[str, Slot] = {}
         """The capacity slots that targets hold, by the id of their handoff; see ``RunConfig.capacity``."""
+        self.is_streamed: bool = is_streamed
         self.events: list[RunEvent] = []
         """What became of handoffs, as events that were not yielded yet."""
 
@@ -357,11 +358,8 @@ class HandoffLog:
             given: dict[str, Any] = dict(zip(_FIELDS, _values_of(one), strict=True))
             given |= {"status": status_now, "error": error, "ended": now, "usage": self.spent.get(one.id)}
             self.records[place] = HandoffRecord(**given)
-            self.events.append(
-                HandoffCompleted(
-                    source=one.source, target=one.target, call_id=one.call_id, status=status_now, error=error
-                )
-            )
+            if self.is_streamed:
+                self.events.append(_completed(self.records[place]))
 
     def close_all(self, now: float, status: HandoffStatus | None = None, error: str | None = None) -> None:
         """Record the end of all handoffs that have not ended, and give back all slots. Safe to call twice."""
@@ -384,3 +382,13 @@ class HandoffLog:
         """Give back the slot of a handoff, if it holds one. Safe to call twice."""
         if handoff_id is not None and (slot := self.slots.pop(handoff_id, None)) is not None:
             slot.release()
+
+
+def _completed(record: HandoffRecord) -> HandoffCompleted:
+    return HandoffCompleted(
+        source=record.source,
+        target=record.target,
+        call_id=record.call_id,
+        status=record.status,
+        error=record.error,
+    )

@@ -144,7 +144,8 @@ async def finish(run: Run) -> RunResult[Any]:
 
 async def _open(run: Run) -> LeftOver | None:
     """Start the trace, load the session and check the input; return what a resumed run left of its turn."""
-    emit_now(run, RunBegins())
+    if run.recorder is not None:
+        emit_now(run, RunBegins())
     if run.store is not None:
         await run.store.open(run)
     if run.turn:
@@ -272,7 +273,8 @@ async def _end_with_output(run: Run, output: Any) -> None:
     run.ending.final_output = output
     run.ending.stop_reason = "done"
     run.close_handoff(HandoffStatus.COMPLETED)
-    drop_standbys(run)
+    if run.callers:
+        drop_standbys(run)
     if run.is_observed:
         await emit(run, AgentEnds(output))
 
@@ -448,12 +450,14 @@ async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -
 
 async def _close(run: Run, raised: Exception | None) -> None:
     """Store what is left of a run and end its trace, for whatever reason it ended."""
-    keep_partial(run)
+    if run.model_call.request is not None:
+        keep_partial(run)
     run.close()
     if run.store is not None:
         await run.store.close(run)
     # a cancelled run may have been timed out, and then `_in_time` ends the trace
-    if run.config.timeout is None or run.ending.stop_reason != "unfinished":
+    is_over = run.config.timeout is None or run.ending.stop_reason != "unfinished"
+    if is_over and run.recorder is not None:
         emit_now(run, RunEnds(raised))
 
 

@@ -124,7 +124,8 @@ async def prepare_call(run: Run) -> PreparedCall:
     frame = run.frame
     offered = frame.offered or await offered_tools(run)
     system = await _system_message(run, offered)
-    messages, repairs = frame.view.messages(family_of(frame.handler), run.audience())
+    run.model_call.family = family = family_of(frame.handler)
+    messages, repairs = frame.view.messages(family, run.audience())
     if repairs:
         run.report.repairs += (*repairs,)
     shown = Shown(system=system, growing=messages, count=len(messages))
@@ -560,7 +561,7 @@ def _accept(run: Run, reply: MessageDone) -> tuple[MessageDone, Sequence[str]]:
     run.budget.in_flight = False
     run.count(reply.usage or Usage(requests=1, estimated=True))
     run.model_call.forget_reply()
-    run.add("model", done.message, origin=family_of(run.frame.handler))
+    run.add("model", done.message, origin=run.model_call.family)
     run.progress.empty_replies = run.progress.empty_replies + 1 if is_empty(done.message) else 0
     return done, repairs
 

@@ -6,6 +6,7 @@ default handler again, for whatever reason this one ended.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -47,6 +48,9 @@ __all__ = [
     "SubRuns",
     "Transcript",
 ]
+
+
+_log = logging.getLogger("routelock.handoff")
 
 
 class RunStore(Protocol):
@@ -142,12 +146,14 @@ class SharedMemory:
 class ModelCallState:
     """The model call that is in progress."""
 
-    __slots__ = ("error", "reply", "request", "shown", "text")
+    __slots__ = ("error", "family", "reply", "request", "shown", "text")
 
     def __init__(self) -> None:
         self.request: Request | None = None
         """None between model calls."""
         self.shown: Shown | None = None
+        self.family: str = ""
+        """The provider family of the handler that is called."""
         self.reply: MessageDone | None = None
         """The complete reply, until it is in the transcript."""
         self.text: list[str] = []
@@ -274,7 +280,7 @@ class Run:
     agent_started: bool = False
     """Whether the hooks and input guardrails of the active agent were called."""
     is_observed: bool = True
-    """Whether hooks or a trace may watch the active agent, so that moments are made for them."""
+    """Whether hooks, a trace or the log may watch the active agent, so that moments are made for them."""
     failed_handlers: frozenset[tuple[str, str]] = frozenset()
     """Names of the agents and their handlers that failed and were replaced."""
     current_context: RunContext[Any] | None = None
@@ -419,7 +425,8 @@ class Run:
             return False
         self.announced_agent = agent = self.frame.agent
         self.agent_started = False
-        self.is_observed = self.recorder is not None or bool(self.hooks) or agent.has_hooks
+        hooked = bool(self.hooks) or agent.has_hooks
+        self.is_observed = hooked or self.recorder is not None or _log.isEnabledFor(logging.INFO)
         return True
 
     def begin_turn(self) -> None:

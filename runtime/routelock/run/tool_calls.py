@@ -16,7 +16,7 @@ from routelock.run.routing import MOST_CALLS, Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
 from routelock.run.subrun import Events
 from routelock.run.tool_batch import ToolBatch, take_outcome
-from routelock.run.tool_handoffs import note_cut_short, refuse_unknown_targets, requests_of, take_requests
+from routelock.run.tool_handoffs import note_cut_short, refuse_unknown_targets, take_requests
 from routelock.run.transfer import put_on_record, take_over
 from routelock.run.transfer_request import begin_attempt, try_handoff
 from routelock.tools.approvals import NO_APPROVALS
@@ -151,8 +151,8 @@ async def _choose_handoff(run: Run, reply: RoutedCalls) -> None:
     if reply.tools:
         if run.config.detect_loops and reply.stop is None:
             _note_results(run, reply)
-        if requests := requests_of(reply):
-            take_requests(run, reply, requests)
+        if [call for call in reply.tools if call.outcome is not None and call.outcome.handoff is not None]:
+            take_requests(run, reply)
     if (chosen := reply.handoff) is None:
         return
     if why := _why_not_tried(run, reply):
@@ -178,7 +178,8 @@ def _why_not_tried(run: Run, reply: RoutedCalls) -> str | None:
 
 async def _decide_handoffs(run: Run, reply: RoutedCalls) -> None:
     """Refuse the handoffs by tools to unknown targets, and try the chosen one."""
-    refuse_unknown_targets(run, reply)
+    if reply.unknown_targets:
+        refuse_unknown_targets(run, reply)
     if reply.handoff is not None:
         await _try_handoff(run, reply.handoff)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,22 +22,19 @@ __all__ = [
     "failed_handoff",
     "note_cut_short",
     "refuse_unknown_targets",
-    "requests_of",
     "take_requests",
 ]
 
 
-def requests_of(reply: RoutedCalls) -> list[tuple[RoutedCall, HandoffRequest]]:
+def _requests(reply: RoutedCalls) -> list[tuple[RoutedCall, HandoffRequest]]:
     """Return the requests that tools returned, with their calls."""
     done = [(call, call.outcome) for call in reply.tools if call.outcome is not None]
     return [(call, outcome.handoff) for call, outcome in done if outcome.handoff is not None]
 
 
-def take_requests(
-    run: Run, reply: RoutedCalls, requests: Sequence[tuple[RoutedCall, HandoffRequest]]
-) -> None:
+def take_requests(run: Run, reply: RoutedCalls) -> None:
     """Put the handoffs that tools asked for among the model's own, and choose again."""
-    for call, request in requests:
+    for call, request in _requests(reply):
         found = _edge_or_problem(run, request)
         if isinstance(found, Handoff):
             call.ask_handoff(found, request)
@@ -81,7 +78,7 @@ def failed_handoff(run: Run, attempt: HandoffAttempt) -> HandoffError:
 def note_cut_short(run: Run, reply: RoutedCalls, error: BaseException) -> None:
     """Put on record the handoffs that were asked for and not decided when the turn ended."""
     undecided = [] if reply.handoff is None else [reply.handoff]
-    for call, request in requests_of(reply):
+    for call, request in _requests(reply):
         if not call.asks_handoff:
             call.ask_handoff(Handoff(target=request.target_name), request)
         if call not in (reply.handoff, *reply.skipped):

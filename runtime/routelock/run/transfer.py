@@ -53,7 +53,8 @@ def put_on_record(run: Run, attempt: HandoffAttempt) -> None:
         ended=None if attempt.target is not None else run.config.clock(),
     )
     records.append(record)
-    emit_now(run, HandoffNoted(record))
+    if run.is_observed:
+        emit_now(run, HandoffNoted(record))
 
 
 async def take_over(run: Run, attempt: HandoffAttempt) -> None:
@@ -79,7 +80,8 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
     except BaseException as error:
         _not_taken_over(run, attempt, error)
         raise
-    drop_standby(run, target)
+    if run.callers:
+        drop_standby(run, target)
     wait = _wait_of(run, attempt) if attempt.keeps_source else None
     frame = _frame_of(run, attempt, items, source_prompt)
     if wait is None:
@@ -89,11 +91,9 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
         run.add_agents(target)
     _share_payload(run, attempt)
     run.progress.handed_over(speaker, target.name, attempt.input_json())
-    record = run.handoffs.get(attempt.id)
-    assert record is not None
     try:
-        shaped_by = _shaped_by(run, attempt)
-        await emit(run, HandoffMade(record, source, target, shaped_by, len(seen), len(items)))
+        if run.is_observed:
+            await _announce(run, attempt, source, before=len(seen), after=len(items))
     finally:  # the handoff is made: a cancellation here leaves the target active
         if wait is None:
             run.replace_frame(frame)
@@ -102,6 +102,16 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
             run.push_frame(frame)
     if isinstance(target, Agent):
         await _call_hooks_of(run, source, target, attempt)
+
+
+async def _announce(
+    run: Run, attempt: HandoffAttempt, source: Agent[Any], *, before: int, after: int
+) -> None:
+    """Tell observers that the target takes over, and how its view was made."""
+    record, target = run.handoffs.get(attempt.id), attempt.target
+    assert record is not None
+    assert target is not None
+    await emit(run, HandoffMade(record, source, target, _shaped_by(run, attempt), before, after))
 
 
 def _wait_of(run: Run, attempt: HandoffAttempt) -> Wait:
@@ -177,7 +187,8 @@ def _share_payload(run: Run, attempt: HandoffAttempt) -> None:
 
 async def _call_hooks_of(run: Run, source: Agent[Any], target: Agent[Any], attempt: HandoffAttempt) -> None:
     """Call the target's own hooks."""
-    await emit(run, HandoffReceived(source, target))
+    if run.is_observed or target.has_hooks:
+        await emit(run, HandoffReceived(source, target))
     if target.on_handoff_received is not None:
         await _call_on_handoff_received(run, target, attempt)
 

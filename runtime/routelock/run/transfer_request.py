@@ -216,7 +216,8 @@ def _check_scope(run: Run, edge: Handoff, target: Target) -> None:
 
 def _is_permitted(run: Run, edge: Handoff, target: Target) -> bool:
     """Whether the scopes of the run permit both the handoff and its target."""
-    if not permits(edge.scope or "all", run.scopes):
+    scope = edge.scope or "all"
+    if scope != "all" and not permits(scope, run.scopes):
         return False
     if not isinstance(target, Agent):
         return run.frame.agent.registered.opens(target, run.scopes)
@@ -258,7 +259,7 @@ def _check_loop(run: Run, attempt: HandoffAttempt, target: Target) -> None:
 
 
 def _check_capabilities(edge: Handoff, target: Target) -> None:
-    if why := missing_capability(target, edge.capabilities_required):
+    if edge.capabilities_required and (why := missing_capability(target, edge.capabilities_required)):
         raise HandoffRefused(why)
 
 

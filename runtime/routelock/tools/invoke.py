@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import anyio.to_thread
 
-from routelock._callables import name_of, resolve, unbound
+from routelock._callables import name_of, unbound
 from routelock._json import sendable
 from routelock._redaction import redact_text
 from routelock._text import clip, clip_place
@@ -73,7 +73,7 @@ async def _run_in_thread(call: Callable[[], Any]) -> Any:
         return (call(),)  # trio refuses an awaitable that is not in a tuple
 
     (value,) = await anyio.to_thread.run_sync(boxed, abandon_on_cancel=True)
-    return await resolve(value)
+    return await value if inspect.isawaitable(value) else value
 
 
 def _with_arguments(context: ToolContext[Any], values: Mapping[str, Any]) -> ToolContext[Any]:
