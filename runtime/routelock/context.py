@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from typing_extensions import TypeVar
 
 from routelock._peer_names import CONTEXT, hint_attributes
-from routelock.usage import Usage
+from routelock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from routelock.handoffs.payload import HandoffPayload
@@ -24,7 +24,7 @@ T = TypeVar("T", default=Any)
 
 
 @hint_attributes(CONTEXT)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, init=False, kw_only=True)
 class RunContext(Generic[T]):
     """The state of a run at one moment, for instructions, tools, filters, hooks and ``is_enabled``.
 
@@ -48,6 +48,31 @@ class RunContext(Generic[T]):
     """The app's name for the user, as ``RunConfig.user_id`` says."""
     conversation_id: str | None = None
     """The app's name for the conversation, as ``RunConfig.conversation_id`` says."""
+
+    def __init__(
+        self,
+        *,
+        context: T,
+        run_id: str = "",
+        agent: str = "",
+        turn: int = 0,
+        usage: Usage = NO_USAGE,
+        shared_memory: dict[str, Any] | None = None,
+        scopes: frozenset[str] = frozenset(),
+        user_id: str | None = None,
+        conversation_id: str | None = None,
+    ) -> None:
+        self.__dict__.update(
+            context=context,
+            run_id=run_id,
+            agent=agent,
+            turn=turn,
+            usage=usage,
+            shared_memory={} if shared_memory is None else shared_memory,
+            scopes=scopes,
+            user_id=user_id,
+            conversation_id=conversation_id,
+        )
 
     @property
     def handoff_payload(self) -> HandoffPayload | None:

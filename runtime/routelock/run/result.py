@@ -41,7 +41,7 @@ approve or deny those in ``interruptions``. ``limit``: a limit ended it. ``error
 ``unfinished``: it was cancelled, its stream was closed early, or it still goes on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, init=False, kw_only=True)
 class HandoffRecord:
     """One handoff that the model or a tool asked for, made or not."""
 
@@ -85,6 +85,53 @@ class HandoffRecord:
     """What the run consumed while the target was active; None until the target's work is done. Failed
     attempts and agents that were called as tools count. The usage of all handoffs, and what was consumed
     before the first, add up to the usage of the run."""
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        source: str,
+        target: str,
+        tool_name: str,
+        call_id: str,
+        turn: int,
+        status: HandoffStatus,
+        tried: bool = True,
+        requested_by: Literal["model", "tool"] = "model",
+        reason: str | None = None,
+        input: Any = None,
+        error: str | None = None,
+        request: HandoffRequest | None = None,
+        response: HandoffResponse | None = None,
+        passed_over: Sequence[tuple[str, str]] = (),
+        parent_id: str | None = None,
+        depth: int = 1,
+        started: float | None = None,
+        ended: float | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        self.__dict__.update(
+            id=id,
+            source=source,
+            target=target,
+            tool_name=tool_name,
+            call_id=call_id,
+            turn=turn,
+            status=status,
+            tried=tried,
+            requested_by=requested_by,
+            reason=reason,
+            input=input,
+            error=error,
+            request=request,
+            response=response,
+            passed_over=passed_over,
+            parent_id=parent_id,
+            depth=depth,
+            started=started,
+            ended=ended,
+            usage=usage,
+        )
 
     @property
     def taken(self) -> bool:
@@ -142,7 +189,7 @@ class Shown:
         return shown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, init=False, kw_only=True)
 class ModelCall:
     """One model call: the exact request to the handler, and its reply."""
 
@@ -156,6 +203,29 @@ class ModelCall:
     reply: MessageDone | None = None
     """None when the call failed or was cut off."""
 
+    def __init__(
+        self,
+        *,
+        agent: str,
+        handler: str,
+        turn: int,
+        shown: Shown,
+        tools: Sequence[ToolSpec],
+        tool_choice: ToolChoice | None,
+        settings: Mapping[str, Any],
+        reply: MessageDone | None = None,
+    ) -> None:
+        self.__dict__.update(
+            agent=agent,
+            handler=handler,
+            turn=turn,
+            shown=shown,
+            tools=tools,
+            tool_choice=tool_choice,
+            settings=settings,
+            reply=reply,
+        )
+
     @property
     def messages(self) -> list[Message]:
         """The messages of the request, the system prompt first."""
@@ -163,7 +233,7 @@ class ModelCall:
 
 
 @hint_attributes(RESULT)
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, init=False, kw_only=True, repr=False)
 class RunResult(Generic[Output]):
     """Everything that a run did; a failed run has a partial result in ``error.result``."""
 
@@ -213,6 +283,53 @@ class RunResult(Generic[Output]):
     theirs; all other fields are about this run only."""
     capture: Callable[[], RunState] | None = field(default=None, compare=False)
     """Takes the state for `state`."""
+
+    def __init__(
+        self,
+        *,
+        final_output: Output,
+        last_agent: Agent[Any],
+        next_agent: Agent[Any],
+        items: Sequence[RunItem],
+        input_count: int,
+        usage: Usage,
+        usage_by_agent: dict[str, Usage],
+        handoffs: Sequence[HandoffRecord],
+        errors: Sequence[Problem],
+        repairs: Sequence[str],
+        guardrail_results: Sequence[GuardrailRecord] = (),
+        warnings: Sequence[str],
+        calls: Sequence[ModelCall],
+        context: RunContext[Any],
+        stop_reason: StopReason = "done",
+        last_handler: str = "",
+        pending: Sequence[ToolCall] = (),
+        interruptions: Sequence[Interruption] = (),
+        nested: Mapping[str, RunResult[Any]] | None = None,
+        capture: Callable[[], RunState] | None = None,
+    ) -> None:
+        self.__dict__.update(
+            final_output=final_output,
+            last_agent=last_agent,
+            next_agent=next_agent,
+            items=items,
+            input_count=input_count,
+            usage=usage,
+            usage_by_agent=usage_by_agent,
+            handoffs=handoffs,
+            errors=errors,
+            repairs=repairs,
+            guardrail_results=guardrail_results,
+            warnings=warnings,
+            calls=calls,
+            context=context,
+            stop_reason=stop_reason,
+            last_handler=last_handler,
+            pending=pending,
+            interruptions=interruptions,
+            nested={} if nested is None else nested,
+            capture=capture,
+        )
 
     def __repr__(self) -> str:
         # asyncio formats the value of a finished task: the whole history would take seconds
