@@ -8,7 +8,7 @@ import pytest
 
 from routelock import Agent, Handoff, RunConfig, RunContext, Runner, handoff
 from routelock.errors import CallbackError
-from routelock.run.model_call import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
+from routelock.run.prompt import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -36,7 +36,7 @@ from routelock.history.nesting import (
     set_conversation_history_wrappers,
 )
 from routelock.history.notes import PREAMBLE
-from routelock.run.model_call import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
+from routelock.run.prompt import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
 from routelock.testing import ScriptedHandler, call
 from routelock.tools.tool import FunctionTool
 

@@ -26,7 +26,7 @@ from routelock.run.events import (
     ToolOutput,
 )
 from routelock.run.executor import Call, Executor, InProcess, Outcome
-from routelock.run.model_call import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
+from routelock.run.prompt import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
 from routelock.run.result import HandoffRecord, ModelCall, Problem, RunResult, Shown, StopReason
 from routelock.run.stream import RunHandle, RunStream
 

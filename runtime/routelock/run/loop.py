@@ -16,22 +16,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from routelock._callables import call_user_code, error_text
-from routelock._concurrency import in_time
 from routelock._json import detached
 from routelock.agents.agent import Agent
 from routelock.errors import (
     CallbackError,
-    HandlerError,
-    HandoffTimeout,
-    LimitExceeded,
     LoopDetected,
     MaxHandoffsExceeded,
     ModelBehaviorError,
-    RoutelockError,
-    RunTimeout,
 )
 from routelock.guardrails import check_input, check_output
 from routelock.handlers.events import MessageDone
@@ -39,27 +33,24 @@ from routelock.handlers.port import json_in
 from routelock.handlers.replies import has_reasoning
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, calls_of, refusal_of, text_of
-from routelock.history.unfinished_turn import LeftOver, left_over
+from routelock.history.unfinished_turn import LeftOver
 from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, emit_now
-from routelock.run.events import AgentUpdated, HandoffFailed, Repaired, RunDone, RunEvent
+from routelock.run.events import AgentUpdated, Repaired, RunDone, RunEvent
+from routelock.run.failed_call import fall_back, keep_partial
+from routelock.run.failure import fail, fail_frame, in_run_time
 from routelock.run.frames import (
-    Frame,
-    answer_item,
     asking_caller,
     drop_standbys,
-    failure_of,
     is_for_caller,
     return_answer,
 )
 from routelock.run.handoff_attempt import HandoffAttempt
+from routelock.run.input_check import read_beside
 from routelock.run.model_call import (
     call_events,
-    fall_back,
-    keep_partial,
     note_event,
     offered_tools,
     prepare_call,
-    read_beside,
     take_reply,
 )
 from routelock.run.refusals import mistake_error
@@ -68,7 +59,6 @@ from routelock.run.routing import RoutedCalls
 from routelock.run.run import Run
 from routelock.run.tool_calls import answer_calls
 from routelock.run.tool_handoffs import failed_handoff
-from routelock.tools.invoke import NoTextError, to_text
 
 __all__ = ["finish", "loop", "run_events", "take_turn"]
 
@@ -80,8 +70,6 @@ _REPETITION_NUDGE = (
 )
 
 _EMPTY_REPLY_NUDGE = "Your reply was empty. Answer the user, or call a tool."
-
-_ABANDONED = "This call was not carried out: the agent had failed before."
 
 
 async def loop(run: Run) -> AsyncGenerator[RunEvent]:
@@ -105,7 +93,7 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
             except Exception as error:
                 if not is_for_caller(run.callers, error, run.config.raise_on):
                     raise
-                _fail_frame(run, error)
+                fail_frame(run, error)
             finally:
                 await turn.aclose()
             for event in run.handoffs.take_events():
@@ -113,7 +101,7 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
             if run.store is not None:
                 await run.store.append(run)
     except Exception as error:
-        raised = await _fail(run, error)
+        raised = await fail(run, error)
     finally:
         await _close(run, raised)
     for event in run.handoffs.take_events():
@@ -125,7 +113,7 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
 
 def run_events(run: Run) -> AsyncGenerator[RunEvent]:
     """Return the events of a run, which is cancelled after its ``timeout``."""
-    return loop(run) if run.config.timeout is None else _in_time(run, loop(run), run.config.timeout)
+    return loop(run) if run.config.timeout is None else in_run_time(run, loop(run), run.config.timeout)
 
 
 async def finish(run: Run) -> RunResult[Any]:
@@ -359,95 +347,6 @@ def _reject_output(run: Run, wrong: str) -> ModelBehaviorError | None:
     return None
 
 
-def _fail_frame(run: Run, error: Exception) -> None:
-    """Fail the active agent: a caller goes on, and the error is the result of its call.
-
-    Calls that the active agent has left are not carried out.
-
-    Args:
-        run: the run.
-        error: why the active agent failed; a `HandoffTimeout` names the caller whose wait is over.
-    """
-    if not _has_model_call(run):
-        run.turn -= 1
-    keep_partial(run, error)
-    _abandon_calls(run)
-    source = run.active_name
-    next_frame, text, reason = _frame_after(run, error)
-    call, stood_by = next_frame.waits_for, next_frame.stands_by
-    while True:
-        run.close_handoff(HandoffStatus.FAILED, reason)
-        has_result = run.callers[-1].stands_by
-        answered = run.pop_frame()
-        if not has_result:  # the callers in between get a result, too
-            run.add("handoff", answer_item(run, answered, text, place=0).message)
-        if run.frame is next_frame:
-            break
-    if stood_by:  # its call has a result already
-        run.add("nudge", {"role": "user", "content": f"{text}. Answer the user yourself."})
-    function = call["function"]
-    run.progress.target_failed(function["name"], function.get("arguments") or "", type(error).__name__)
-    run.problem("handoff", text, call_id=call["id"], error=error)
-    failed = HandoffFailed(source=run.active_name, target=source, call_id=call["id"], reason=text)
-    run.handoffs.events.append(failed)
-
-
-def _frame_after(run: Run, error: Exception) -> tuple[Frame, str, str]:
-    """Return the frame that goes on after an error, the text for its model, and the reason."""
-    if isinstance(error, HandoffTimeout):
-        late = next((each for each in run.callers if each.waits_for["id"] == error.call_id), None)
-        if late is not None:
-            return late, str(error), str(error)
-    asking = asking_caller(run.callers)
-    assert asking is not None
-    reason = failure_of(error)
-    return asking, f"{run.active_name!r} failed: {reason}", reason
-
-
-def _has_model_call(run: Run) -> bool:
-    """Whether this turn has a model call; a turn that failed before its call is not counted."""
-    calls = run.report.calls
-    if run.model_call.request is not None or (calls and calls[-1].turn == run.turn):
-        return True
-    return any(item.kind == "model" for item in run.transcript.items[run.first_of_turn :])
-
-
-def _abandon_calls(run: Run) -> None:
-    """Answer the open calls of an agent that failed, so that none of them waits for an approval."""
-    waiting = {frame.waits_for["id"] for frame in run.callers}
-    for call in left_over(run.transcript.items, run.first_of_turn, run.turn, waiting).calls:
-        run.add("tool", answer_item(run, call, _ABANDONED, place=0).message)
-    run.calls.interruptions = ()
-    run.sub_runs.waiting.clear()
-    run.sub_runs.to_resume.clear()
-
-
-async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
-    """Carry out a run and cancel it when its time is over, which ends it like any other limit."""
-    setting = run.budget.set_by("seconds", seconds, "RunConfig(timeout=...)")
-    late = RunTimeout(
-        f"The run that agent {run.first.name!r} began took longer than its timeout of {seconds:g} s. Raise "
-        f"{setting}, or use the partial result in error.result."
-    )
-    raised: Exception | None = None
-    try:
-        async with aclosing(in_time(events, seconds, late)) as limited:
-            async for event in limited:
-                yield event
-        return
-    except RunTimeout as error:
-        if error is not late:
-            raise
-        raised = await _fail(run, late)
-    finally:
-        emit_now(run, RunEnds(raised))
-    for event in run.handoffs.take_events():
-        yield event
-    if raised is not None:
-        raise raised
-    yield RunDone(run.result())
-
-
 async def _close(run: Run, raised: Exception | None) -> None:
     """Store what is left of a run and end its trace, for whatever reason it ended."""
     if run.model_call.request is not None:
@@ -455,71 +354,10 @@ async def _close(run: Run, raised: Exception | None) -> None:
     run.close()
     if run.store is not None:
         await run.store.close(run)
-    # a cancelled run may have been timed out, and then `_in_time` ends the trace
+    # a cancelled run may have been timed out, and then `in_run_time` ends the trace
     is_over = run.config.timeout is None or run.ending.stop_reason != "unfinished"
     if is_over and run.recorder is not None:
         emit_now(run, RunEnds(raised))
-
-
-async def _fail(run: Run, error: Exception) -> Exception | None:
-    """End the run with an error.
-
-    Returns:
-        the error to raise, with the partial result; None if a limit ended the run and is not to be raised.
-    """
-    keep_partial(run, error)
-    if run.store is not None:
-        await run.store.close(run, error)
-    run.ending.stop_reason, run.ending.failure = "error", f"{type(error).__name__}: {error_text(error)}"
-    is_own_limit = isinstance(error, LimitExceeded) and error.result is None  # not that of a sub-run
-    if is_own_limit:
-        run.close()
-    else:
-        run.close(HandoffStatus.FAILED, run.ending.failure)
-    if is_own_limit and run.config.on_limit != "raise":
-        return await _end_at_limit(run, cast(LimitExceeded, error))
-    if isinstance(error, RoutelockError):
-        error.result = run.result()
-        return error
-    if isinstance(error, AssertionError):  # a test failed within a callback: the handler did not
-        return error
-    raised = HandlerError(
-        f"Handler {run.frame.handler.name!r} of agent {run.frame.agent.name!r} raised {type(error).__name__} "
-        f"in turn {run.turn}: {error_text(error)}"
-    )
-    raised.result, raised.__cause__ = run.result(), error
-    return raised
-
-
-async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None:
-    """End the run at a limit without raising; an ``on_limit`` function gives the final output."""
-    run.ending.stop_reason = "limit"
-    run.problem("limit", str(error), error=error)
-    if not callable(run.config.on_limit):
-        return None
-    error.result = run.result()
-    try:
-        what = "The on_limit function of the run"
-        run.ending.final_output = await call_user_code(what, run.config.on_limit, error)
-        await _add_output(run, run.ending.final_output)
-    except RoutelockError as failed:
-        run.ending.stop_reason = "error"
-        failed.result = run.result()
-        return failed
-    return None
-
-
-async def _add_output(run: Run, output: object) -> None:
-    """Add the output of ``on_limit`` to the conversation: the user sees it."""
-    try:
-        text = to_text(output)
-    except NoTextError as error:
-        run.warn(f"the output of on_limit is not in the conversation: {error}")
-        return
-    if text.strip():
-        run.add("model", {"role": "assistant", "content": text}, final=True)
-        if run.store is not None:
-            await run.store.close(run)
 
 
 def _check_progress(run: Run, reply: RoutedCalls) -> None:

@@ -9,21 +9,16 @@ from functools import partial
 from math import inf, isinf
 from typing import Any, cast
 
-import anyio
-
-from routelock._callables import callback_errors, error_text, resolve, wants
-from routelock._concurrency import in_time, open_group
-from routelock._json import detached, recordable, sendable
+from routelock._callables import error_text
+from routelock._concurrency import in_time
+from routelock._json import detached, recordable
 from routelock.agents.offer import OfferedTools, offer_tools
-from routelock.agents.registry import PromptSection
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import (
     ContentRefused,
     HandlerError,
-    HandoffTimeout,
     ProviderError,
     ProviderTimeout,
-    RoutelockError,
 )
 from routelock.guardrails import check_input
 from routelock.handlers.events import (
@@ -42,7 +37,6 @@ from routelock.handlers.port import (
     copy_of,
     family_of,
     model_of,
-    written_name,
 )
 from routelock.handlers.replies import (
     filtered_out,
@@ -53,9 +47,6 @@ from routelock.handlers.replies import (
     with_unique_ids,
 )
 from routelock.handlers.retry import attempts
-from routelock.handlers.stream_assembler import join_surrogates
-from routelock.handoffs.handoff import Handoff
-from routelock.handoffs.payload import payload_of
 from routelock.history.messages import Message, calls_of
 from routelock.run.emit import (
     AgentBegins,
@@ -66,33 +57,34 @@ from routelock.run.emit import (
     emit_now,
     own_reply,
 )
-from routelock.run.events import EmptyReply, HandlerFallback, Repaired, RunEvent
+from routelock.run.events import EmptyReply, Repaired, RunEvent
 from routelock.run.executor import Call, Executor
 from routelock.run.frames import earliest_deadline, time_left
-from routelock.run.handler_selection import next_handler
+from routelock.run.prompt import (
+    instructions,
+    payload_note,
+    prompt_with_handoff_instructions,
+    sections_of,
+)
 from routelock.run.result import ModelCall, Shown
 from routelock.run.run import Run
-from routelock.scopes import permits
 from routelock.usage import Usage, is_usage
 
 __all__ = [
-    "RECOMMENDED_PROMPT_PREFIX",
+    "InputCheck",
     "PreparedCall",
+    "accept",
     "call_events",
-    "fall_back",
-    "has_own_payload",
-    "instructions",
-    "keep_partial",
+    "count_failed",
+    "end_call",
     "note_event",
     "offered_tools",
     "prepare_call",
-    "prompt_with_handoff_instructions",
-    "read_beside",
     "take_reply",
 ]
 
 
-_Check = Callable[[], Awaitable[None]]
+InputCheck = Callable[[], Awaitable[None]]
 """Checks the input of an agent while the model call is made; it raises if the input is refused."""
 
 _COMPLETE = ("stop", "tool_calls", None)
@@ -107,7 +99,7 @@ class PreparedCall:
     shown: Shown
     offered: OfferedTools
     repairs: Sequence[str]
-    check: _Check | None
+    check: InputCheck | None
     """The agent's input guardrails, if they run while the model call is made."""
 
 
@@ -135,7 +127,7 @@ async def prepare_call(run: Run) -> PreparedCall:
     return PreparedCall(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
 
 
-async def _start_agent(run: Run) -> _Check | None:
+async def _start_agent(run: Run) -> InputCheck | None:
     """Call the hooks and input guardrails of an agent that has become active.
 
     The agent counts as started once the guardrails have passed: a run that is resumed before runs them again.
@@ -218,105 +210,24 @@ def _tool_choice(run: Run, offered: OfferedTools, choice: ToolChoice | None) -> 
 
 # The system prompt
 
-RECOMMENDED_PROMPT_PREFIX = (
-    "# System context\n"
-    "You are one of several agents that work together on one conversation. When another agent is better "
-    "suited to the request, hand over by calling its transfer tool, named transfer_to_<agent>. Transfers "
-    "happen in the background: do not mention them to the user."
-)
-"""Prompt section that explains transfers to a model."""
-
-
-def prompt_with_handoff_instructions(prompt: str) -> str:
-    """Return ``prompt`` with the explanation of transfers in front."""
-    return f"{RECOMMENDED_PROMPT_PREFIX}\n\n{prompt}"
-
-
-async def instructions(run: Run) -> str:
-    """Return the active agent's instructions; a function is called with the context of now.
-
-    Raises:
-        CallbackError: the function raised or did not return text.
-    """
-    if run.frame.agent.instructions is None or isinstance(run.frame.agent.instructions, str):
-        return run.frame.agent.instructions or ""
-    what = f"The instructions of agent {run.frame.agent.name!r}"
-    with callback_errors(what):
-        prompt = await run.frame.agent.get_system_prompt(run.now())
-        if not isinstance(cast(object, prompt), str | None):
-            raise TypeError(f"they must be text, not {type(prompt).__name__}")
-    return prompt or ""
-
 
 async def _system_message(run: Run, offered: OfferedTools) -> Message | None:
     """Return the active agent's system prompt, with all sections that are added to it."""
     frame, agent = run.frame, run.frame.agent
-    prompt = agent.instructions if isinstance(agent.instructions, str) else await instructions(run)
+    prompt = "" if agent.instructions is None else agent.instructions
+    if not isinstance(prompt, str):
+        prompt = await instructions(run)
     if agent.sections:
-        prompt = "\n\n".join([part for part in (prompt, *await _sections(run, offered)) if part])
+        prompt = "\n\n".join([part for part in (prompt, *await sections_of(run, offered)) if part])
     if agent.output_prompt:
         prompt = f"{prompt}\n\n{agent.output_prompt}".lstrip()
     if offered.handoffs and run.config.handoff_prompt:
         prompt = prompt_with_handoff_instructions(prompt)
     if PAYLOAD_KEY in run.memory.shared:
-        prompt = "\n\n".join([part for part in (prompt, _payload_note(run)) if part])
+        prompt = "\n\n".join([part for part in (prompt, payload_note(run)) if part])
     if frame.source_prompt:
         prompt = f"{prompt}\n\n{frame.source_prompt}".strip()
     return {"role": "system", "content": prompt} if prompt else None
-
-
-def _payload_note(run: Run) -> str:
-    """Return the prompt section about the handoff payload, which is written once per handoff.
-
-    A payload that cannot be read has no section; tools find it in the shared memory. The agent that sent the
-    payload gets no section either.
-    """
-    if run.frame.payload_note is None:
-        payload, problem = payload_of(run.memory.shared)
-        markers = run.config.history_wrappers or ()
-        run.frame.payload_note = ""
-        mine = has_own_payload(run) and run.frame.agent.handoff_note
-        if payload is not None and mine and payload.source_agent != run.active_name:
-            note = payload.note(markers=markers)
-            run.frame.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
-        given = run.memory.shared[PAYLOAD_KEY]
-        if problem and isinstance(given, dict) and "handoff_type" in given:
-            run.warn(f"turn {run.turn}: the handoff payload cannot be read: {problem}")
-    return run.frame.payload_note
-
-
-def has_own_payload(run: Run) -> bool:
-    """Whether the payload came with a handoff of this run, and not of its outer run."""
-    if not run.sub_runs.depth:
-        return True
-    around = run.memory.scopes[0].outer if run.memory.scopes else run.memory.shared
-    return run.memory.shared.get(PAYLOAD_KEY) is not around.get(PAYLOAD_KEY)
-
-
-async def _sections(run: Run, offered: OfferedTools) -> list[str]:
-    """Return the prompt sections of the agent's skills and of its other handlers.
-
-    They do not depend on the active handler, because prompt caches need a constant prompt.
-    """
-    edges = [route for route in offered.routes.values() if isinstance(route, Handoff)]
-    reachable = {edge.to_handler.name for edge in edges if edge.to_handler}
-    reachable |= {each.name for each in run.frame.agent.registered.handlers} | {run.frame.handler.name}
-    reachable.discard(run.frame.default_handler)
-    return [
-        await _written(run, section)
-        for section in run.frame.agent.sections
-        if permits(section.scope, run.scopes) and (not section.of_handler or section.name in reachable)
-    ]
-
-
-async def _written(run: Run, section: PromptSection) -> str:
-    if isinstance(section.text, str):
-        return section.text
-    with callback_errors(f"A prompt of {section.name!r}, a skill of agent {run.frame.agent.name!r},"):
-        text = await resolve(section.text(*(run.now(), run.frame.agent)[: wants(section.text, 2)]))
-        if not isinstance(cast(object, text), str | None):
-            raise TypeError(f"it must be text, not {type(text).__name__}")
-    return text or ""
 
 
 # The call
@@ -420,50 +331,6 @@ def _step_arguments(run: Run, request: Request) -> dict[str, Any]:
     return args
 
 
-async def read_beside(
-    run: Run, events: AsyncGenerator[HandlerEvent], check: _Check
-) -> Sequence[HandlerEvent]:
-    """Run a check beside the model call; return the events to stream that arrived until it passed.
-
-    Only this task reads the events, because cancel scopes in their generator belong to the task that started
-    it. An error of the handler is kept for `take_reply`, because what arrived before it is streamed first.
-
-    Raises:
-        Exception: the error of the check.
-    """
-    held: list[HandlerEvent] = []
-    refusals: list[Exception] = []
-    checked = anyio.Event()
-    try:
-        async with open_group() as group:
-            group.start_soon(_check, check, checked, refusals, group.cancel_scope)
-            try:
-                while not checked.is_set() and (event := await anext(events, None)) is not None:
-                    held += [event] if note_event(run, event) else []
-            except Exception as error:  # the check goes on and may refuse the input
-                run.model_call.error = error
-                await events.aclose()  # it may come from `note_event`: then there are more events
-        if refusals:
-            raise refusals[0]
-    except BaseException:
-        if run.model_call.reply is not None:
-            _count_failed(run, None)
-        run.model_call.forget_reply()
-        raise
-    return held
-
-
-async def _check(
-    check: _Check, checked: anyio.Event, refusals: list[Exception], reading: anyio.CancelScope
-) -> None:
-    try:
-        await check()
-    except Exception as error:  # a task group would wrap it in an exception group
-        refusals.append(error)
-        reading.cancel()
-    checked.set()
-
-
 def note_event(run: Run, event: HandlerEvent) -> bool:
     """Note an event in the run, so that a cut-off call loses nothing; return whether it is streamed."""
     if isinstance(event, TextDelta):
@@ -535,7 +402,7 @@ def take_reply(run: Run) -> tuple[Iterable[RunEvent], MessageDone]:
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
     _check_choice(run, reply)
     shown = call.text.copy()
-    reply, repairs = _accept(run, reply)
+    reply, repairs = accept(run, reply)
     return _unseen_events(run, reply, shown, repairs) if run.stream else (), reply
 
 
@@ -552,12 +419,12 @@ def _unseen_events(
         yield EmptyReply(name)
 
 
-def _accept(run: Run, reply: MessageDone) -> tuple[MessageDone, Sequence[str]]:
+def accept(run: Run, reply: MessageDone) -> tuple[MessageDone, Sequence[str]]:
     """Add a complete reply to the transcript; return it with unique call ids, and what was repaired."""
     done, repairs = with_unique_ids(reply, run.turn, run.transcript.call_ids)
     if repairs:
         run.report.repairs += (*repairs,)
-    _end_call(run, done)
+    end_call(run, done)
     run.budget.in_flight = False
     run.count(reply.usage or Usage(requests=1, estimated=True))
     run.model_call.forget_reply()
@@ -566,34 +433,7 @@ def _accept(run: Run, reply: MessageDone) -> tuple[MessageDone, Sequence[str]]:
     return done, repairs
 
 
-def keep_partial(run: Run, error: BaseException | None = None) -> None:
-    """Add a partial reply to the transcript when the model call is cut off, and count the call."""
-    if run.model_call.request is None:
-        return
-    reply, text = run.model_call.reply, sendable(join_surrogates(run.model_call.text))
-    refused = isinstance(error, ContentRefused)  # vendors refuse a history with a refused reply in it
-    if reply is not None and not refused and not reply_problem(reply.message):
-        _accept(run, reply)
-        return
-    _end_call(run, reply if refused else None, error)
-    if run.budget.in_flight:
-        _count_failed(run, error)
-    if not text and run.model_call.text:
-        run.warn(f"turn {run.turn}: the reply was cut off before it had any text")
-    run.model_call.forget_reply()
-    if text:
-        run.add("model", {"role": "assistant", "content": text})
-        run.warn(f"turn {run.turn}: the reply was cut off after {len(text)} characters")
-
-
-def _discard_call(run: Run, error: HandoffTimeout) -> None:
-    """Remove a model call that was noted and never made."""
-    run.model_call.request, run.budget.in_flight = None, False
-    run.model_call.forget_reply()
-    emit_now(run, ModelCallEnds(None, error))
-
-
-def _end_call(run: Run, reply: MessageDone | None, error: BaseException | None = None) -> None:
+def end_call(run: Run, reply: MessageDone | None, error: BaseException | None = None) -> None:
     """Add the model call in progress to the report, with its reply if it has one."""
     request, shown = run.model_call.request, run.model_call.shown
     assert request is not None
@@ -621,13 +461,13 @@ def _void_attempt(run: Run, failed: AttemptFailed) -> None:
     Raises:
         BudgetExceeded: the budget does not allow another attempt.
     """
-    _count_failed(run, failed.error)
+    count_failed(run, failed.error)
     emit_now(run, ModelCallRetried(failed))
     run.model_call.forget_reply()
     run.budget.check(run.frame.agent.name)
 
 
-def _count_failed(run: Run, error: BaseException | None) -> None:
+def count_failed(run: Run, error: BaseException | None) -> None:
     """Count a call without a complete reply; it is free if the provider refused it."""
     run.budget.in_flight = False
     reply = run.model_call.reply
@@ -662,33 +502,3 @@ def _refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
         provider=model_of(run.frame.handler)["provider"] or "",
         model=reply.model or "",
     )
-
-
-def fall_back(run: Run, error: Exception) -> HandlerFallback:
-    """Replace a handler that failed before it showed anything with the agent's next one.
-
-    Raises:
-        Exception: the error itself, if the run does not allow a fallback or no handler is left.
-    """
-    if isinstance(error, HandoffTimeout) and not error.asked and error.result is None:
-        _discard_call(run, error)
-    from_handler = isinstance(error, HandlerError) or not isinstance(error, RoutelockError | AssertionError)
-    if isinstance(error, RoutelockError) and error.result is not None:
-        from_handler = True  # it ended another run, which the handler had started
-    arrived = run.model_call.reply is not None and not isinstance(error, ContentRefused)
-    began = run.model_call.request is None or run.model_call.text or arrived
-    if not from_handler or began or not run.config.fallback:
-        raise error
-    agent, failed = run.frame.agent, run.frame.handler.name
-    handler = next_handler(agent, failed, run.failed_of(agent), run.config)
-    if handler is None:
-        raise error
-    text = f"handler {written_name(run.frame.handler)!r} failed, {written_name(handler)!r} answers instead: "
-    text += f"{type(error).__name__}: {error_text(error)}"
-    run.problem("fallback", text, error=error)
-    _end_call(run, run.model_call.reply, error)
-    if run.budget.in_flight:
-        _count_failed(run, error)
-    run.model_call.forget_reply()
-    run.replace_handler(handler)
-    return HandlerFallback(agent=run.frame.agent.name, handler=failed, next_handler=handler.name, error=error)

@@ -34,7 +34,7 @@ from routelock.run.emit import HandoffMade, HandoffNoted, HandoffReceived, emit,
 from routelock.run.frames import Frame, Wait, answer_item, drop_standby
 from routelock.run.handler_selection import default_name
 from routelock.run.handoff_attempt import HandoffAttempt
-from routelock.run.model_call import has_own_payload, instructions
+from routelock.run.prompt import has_own_payload, instructions
 from routelock.run.run import Run
 
 __all__ = ["put_on_record", "take_over"]

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
-import math
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar, cast
 
-import anyio
-
-from routelock._callables import is_error, resolve
+from routelock._callables import resolve
 from routelock._json import unshared
 from routelock._text import clip
 from routelock.agents.agent import Agent, find_agent
-from routelock.context import RunContext, scoped
 from routelock.errors import ModelBehaviorError
-from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
+from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import (
     AT_MAXIMUM,
     NONE_AVAILABLE,
     NONE_CAPABLE,
-    CapabilityRouter,
     missing_capability,
 )
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import sent_by
-from routelock.run.emit import log
-from routelock.run.frames import earliest_deadline
+from routelock.run.consent import Deadline, check_availability, check_consent
 from routelock.run.handler_selection import handler_for
 from routelock.run.handoff_attempt import CANCELLED, LONGEST_REASON, HandoffAttempt, HandoffRefused, Target
 from routelock.run.run import Run
@@ -174,12 +166,14 @@ async def _check_candidate(run: Run, attempt: HandoffAttempt, candidate: object)
     _check_name(run, target)
     _check_loop(run, attempt, target)
     _check_capabilities(attempt.edge, target)
-    deadline = _Deadline.of(run, attempt.edge, target)
+    decides = isinstance(target, Agent) and target.on_handoff_request is not None
+    is_asked = decides or run.config.available is not None
+    deadline = Deadline(run, attempt.edge, target) if is_asked else None
     if deadline is not None:
-        await _check_availability(run, target, deadline)
+        await check_availability(run, target, deadline)
     _check_capacity(run, attempt, target)
     if deadline is not None:
-        await _check_consent(run, attempt, target, deadline)
+        await check_consent(run, attempt, target, deadline)
     return target
 
 
@@ -263,63 +257,6 @@ def _check_capabilities(edge: Handoff, target: Target) -> None:
         raise HandoffRefused(why)
 
 
-class _Deadline:
-    """The time by which a target has to accept; the check of its availability is within it."""
-
-    __slots__ = ("_callers_at", "_why", "at")
-
-    def __init__(self, run: Run, edge: Handoff, target: Target) -> None:
-        self._callers_at = earliest_deadline(run.callers)
-        seconds = math.inf if edge.timeout is None else edge.timeout
-        self.at = min(self._callers_at, anyio.current_time() + seconds)
-        self._why = f"{target.name!r} did not accept within {seconds:g} s"
-
-    @classmethod
-    def of(cls, run: Run, edge: Handoff, target: Target) -> _Deadline | None:
-        """Return the deadline of a target; None if no function is asked about it."""
-        asked = run.config.available is not None or _decides(target)
-        return cls(run, edge, target) if asked else None
-
-    async def ask(self, run: Run, target: Target, failed: str, function: Callable[[], Awaitable[T]]) -> T:
-        """Call a function of the app about a target.
-
-        Args:
-            run: the run.
-            target: the target.
-            failed: what is logged if the function raises, with ``%r`` for the name of the target.
-            function: calls the function.
-
-        Raises:
-            HandoffRefused: it raised its ``cause``; or the deadline has passed, interrupted or not.
-        """
-        with anyio.CancelScope(deadline=self.at):
-            try:
-                answer = await function()
-            except BaseException as error:
-                if not is_error(error):
-                    raise
-                log(run, _log, logging.ERROR, failed, target.name, error=error)
-                raise HandoffRefused(reason_of(error), cause=error) from error
-            if anyio.current_time() <= self.at:
-                return answer
-        over = f"the caller of {run.active_name!r} timed out"
-        raise HandoffRefused(self._why if self.at < self._callers_at else over, status=HandoffStatus.EXPIRED)
-
-
-def _decides(target: Target) -> bool:
-    return isinstance(target, Agent) and target.on_handoff_request is not None
-
-
-async def _check_availability(run: Run, target: Target, deadline: _Deadline) -> None:
-    """Ask ``RunConfig.available``; if it raises, the target counts as not available."""
-    if run.config.available is None:
-        return
-    router = CapabilityRouter((target,), cast(Any, run.config.available))
-    why = await deadline.ask(run, target, "available raised, asked about %r", lambda: router.check(target))
-    if why is not None:
-        raise HandoffRefused(why)
-
-
 def _check_capacity(run: Run, attempt: HandoffAttempt, target: Target) -> None:
     """Take a capacity slot of the target."""
     if run.config.capacity is None:
@@ -327,44 +264,6 @@ def _check_capacity(run: Run, attempt: HandoffAttempt, target: Target) -> None:
     attempt.slot = run.config.capacity.take(target)
     if attempt.slot is None:
         raise HandoffRefused(AT_MAXIMUM)
-
-
-async def _check_consent(run: Run, attempt: HandoffAttempt, target: Target, deadline: _Deadline) -> None:
-    """Ask the target's own ``on_handoff_request``, and keep its response."""
-    if not isinstance(target, Agent) or target.on_handoff_request is None:
-        return
-    call = partial(_call_on_handoff_request, run, attempt.edge, target, attempt.request_for(target.name))
-    try:
-        answer = await deadline.ask(run, target, "on_handoff_request of agent %r raised", call)
-    except HandoffRefused as refused:
-        if refused.cause is not None:
-            attempt.response = HandoffResponse(from_agent=target.name)
-        raise
-    if not isinstance(answer, HandoffResponse | None):
-        raise HandoffRefused(f"on_handoff_request must return a HandoffResponse or None, not {answer!r:.80}")
-    given = answer or HandoffResponse.accept()
-    response = replace(given, from_agent=target.name, metadata=unshared(dict(given.metadata)))
-    attempt.response = response
-    if not response.accepted:
-        status = response.status if response.status is HandoffStatus.EXPIRED else HandoffStatus.REJECTED
-        raise HandoffRefused(str(response.rejection_reason or f"{target.name!r} declined"), status=status)
-
-
-async def _call_on_handoff_request(
-    run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest
-) -> object:
-    hook: Any = target.on_handoff_request
-    if "on_handoff_request" not in target.hooks_with_context:
-        return cast(object, await resolve(hook(request)))
-    return cast(object, await resolve(hook(request, _context_for_target(run, edge))))
-
-
-def _context_for_target(run: Run, edge: Handoff) -> RunContext[Any]:
-    """Return the context with as much of the shared memory as the target would see, see ``Handoff.share``."""
-    now = run.now()
-    if edge.share is None:
-        return now
-    return replace(now, shared_memory=scoped(now.shared_memory, edge.share).inner)
 
 
 # -- acceptance --

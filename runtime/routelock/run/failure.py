@@ -1,0 +1,185 @@
+"""What a failure does: an agent fails and its caller goes on, or the run ends with what it has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import cast
+
+from routelock._callables import call_user_code, error_text
+from routelock._concurrency import in_time
+from routelock.errors import (
+    HandlerError,
+    HandoffTimeout,
+    LimitExceeded,
+    RoutelockError,
+    RunTimeout,
+)
+from routelock.handoff_request import HandoffStatus
+from routelock.history.unfinished_turn import left_over
+from routelock.run.emit import RunEnds, emit_now
+from routelock.run.events import HandoffFailed, RunDone, RunEvent
+from routelock.run.failed_call import keep_partial
+from routelock.run.frames import (
+    Frame,
+    answer_item,
+    asking_caller,
+    failure_of,
+)
+from routelock.run.run import Run
+from routelock.tools.invoke import NoTextError, to_text
+
+__all__ = ["fail", "fail_frame", "in_run_time"]
+
+
+_ABANDONED = "This call was not carried out: the agent had failed before."
+
+
+def fail_frame(run: Run, error: Exception) -> None:
+    """Fail the active agent: a caller goes on, and the error is the result of its call.
+
+    Calls that the active agent has left are not carried out.
+
+    Args:
+        run: the run.
+        error: why the active agent failed; a `HandoffTimeout` names the caller whose wait is over.
+    """
+    if not _has_model_call(run):
+        run.turn -= 1
+    keep_partial(run, error)
+    _abandon_calls(run)
+    source = run.active_name
+    next_frame, text, reason = _frame_after(run, error)
+    call, stood_by = next_frame.waits_for, next_frame.stands_by
+    while True:
+        run.close_handoff(HandoffStatus.FAILED, reason)
+        has_result = run.callers[-1].stands_by
+        answered = run.pop_frame()
+        if not has_result:  # the callers in between get a result, too
+            run.add("handoff", answer_item(run, answered, text, place=0).message)
+        if run.frame is next_frame:
+            break
+    if stood_by:  # its call has a result already
+        run.add("nudge", {"role": "user", "content": f"{text}. Answer the user yourself."})
+    function = call["function"]
+    run.progress.target_failed(function["name"], function.get("arguments") or "", type(error).__name__)
+    run.problem("handoff", text, call_id=call["id"], error=error)
+    failed = HandoffFailed(source=run.active_name, target=source, call_id=call["id"], reason=text)
+    run.handoffs.events.append(failed)
+
+
+def _frame_after(run: Run, error: Exception) -> tuple[Frame, str, str]:
+    """Return the frame that goes on after an error, the text for its model, and the reason."""
+    if isinstance(error, HandoffTimeout):
+        late = next((each for each in run.callers if each.waits_for["id"] == error.call_id), None)
+        if late is not None:
+            return late, str(error), str(error)
+    asking = asking_caller(run.callers)
+    assert asking is not None
+    reason = failure_of(error)
+    return asking, f"{run.active_name!r} failed: {reason}", reason
+
+
+def _has_model_call(run: Run) -> bool:
+    """Whether this turn has a model call; a turn that failed before its call is not counted."""
+    calls = run.report.calls
+    if run.model_call.request is not None or (calls and calls[-1].turn == run.turn):
+        return True
+    return any(item.kind == "model" for item in run.transcript.items[run.first_of_turn :])
+
+
+def _abandon_calls(run: Run) -> None:
+    """Answer the open calls of an agent that failed, so that none of them waits for an approval."""
+    waiting = {frame.waits_for["id"] for frame in run.callers}
+    for call in left_over(run.transcript.items, run.first_of_turn, run.turn, waiting).calls:
+        run.add("tool", answer_item(run, call, _ABANDONED, place=0).message)
+    run.calls.interruptions = ()
+    run.sub_runs.waiting.clear()
+    run.sub_runs.to_resume.clear()
+
+
+async def in_run_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
+    """Carry out a run and cancel it when its time is over, which ends it like any other limit."""
+    setting = run.budget.set_by("seconds", seconds, "RunConfig(timeout=...)")
+    late = RunTimeout(
+        f"The run that agent {run.first.name!r} began took longer than its timeout of {seconds:g} s. Raise "
+        f"{setting}, or use the partial result in error.result."
+    )
+    raised: Exception | None = None
+    try:
+        async with aclosing(in_time(events, seconds, late)) as limited:
+            async for event in limited:
+                yield event
+        return
+    except RunTimeout as error:
+        if error is not late:
+            raise
+        raised = await fail(run, late)
+    finally:
+        emit_now(run, RunEnds(raised))
+    for event in run.handoffs.take_events():
+        yield event
+    if raised is not None:
+        raise raised
+    yield RunDone(run.result())
+
+
+async def fail(run: Run, error: Exception) -> Exception | None:
+    """End the run with an error.
+
+    Returns:
+        the error to raise, with the partial result; None if a limit ended the run and is not to be raised.
+    """
+    keep_partial(run, error)
+    if run.store is not None:
+        await run.store.close(run, error)
+    run.ending.stop_reason, run.ending.failure = "error", f"{type(error).__name__}: {error_text(error)}"
+    is_own_limit = isinstance(error, LimitExceeded) and error.result is None  # not that of a sub-run
+    if is_own_limit:
+        run.close()
+    else:
+        run.close(HandoffStatus.FAILED, run.ending.failure)
+    if is_own_limit and run.config.on_limit != "raise":
+        return await _end_at_limit(run, cast(LimitExceeded, error))
+    if isinstance(error, RoutelockError):
+        error.result = run.result()
+        return error
+    if isinstance(error, AssertionError):  # a test failed within a callback: the handler did not
+        return error
+    raised = HandlerError(
+        f"Handler {run.frame.handler.name!r} of agent {run.frame.agent.name!r} raised {type(error).__name__} "
+        f"in turn {run.turn}: {error_text(error)}"
+    )
+    raised.result, raised.__cause__ = run.result(), error
+    return raised
+
+
+async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None:
+    """End the run at a limit without raising; an ``on_limit`` function gives the final output."""
+    run.ending.stop_reason = "limit"
+    run.problem("limit", str(error), error=error)
+    if not callable(run.config.on_limit):
+        return None
+    error.result = run.result()
+    try:
+        what = "The on_limit function of the run"
+        run.ending.final_output = await call_user_code(what, run.config.on_limit, error)
+        await _add_output(run, run.ending.final_output)
+    except RoutelockError as failed:
+        run.ending.stop_reason = "error"
+        failed.result = run.result()
+        return failed
+    return None
+
+
+async def _add_output(run: Run, output: object) -> None:
+    """Add the output of ``on_limit`` to the conversation: the user sees it."""
+    try:
+        text = to_text(output)
+    except NoTextError as error:
+        run.warn(f"the output of on_limit is not in the conversation: {error}")
+        return
+    if text.strip():
+        run.add("model", {"role": "assistant", "content": text}, final=True)
+        if run.store is not None:
+            await run.store.close(run)
