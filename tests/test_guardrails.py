@@ -21,7 +21,7 @@ from routelock.errors import (
 )
 from routelock.guardrails import Guardrail
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 

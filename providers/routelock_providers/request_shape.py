@@ -23,7 +23,7 @@ from pydantic_core import from_json
 from routelock._json import sendable, sendable_json
 from routelock.handlers.port import ToolChoice, ToolSpec
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
-from routelock.history.repair import says_nothing
+from routelock.history.validity import says_nothing
 from routelock_providers.vendors import VendorRules
 
 __all__ = [

@@ -37,7 +37,8 @@ from routelock.history.messages import Message, RunItem
 from routelock.history.nesting import nest_handoff_history
 from routelock.run.config import Limits, RunConfig
 from routelock.run.events import RunEvent
-from routelock.run.result import HandoffRecord, RunResult
+from routelock.run.records import HandoffRecord
+from routelock.run.result import RunResult
 from routelock.run.stream import RunHandle, RunStream
 from routelock.runner import Runner
 from routelock.tools.decorators import function_tool, tool

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
-from routelock._json import decode
+from routelock._json_document import decode
 
 __all__ = ["REDACTED", "is_secret_name", "redact", "redact_text"]
 

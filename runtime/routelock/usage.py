@@ -43,6 +43,7 @@ class Usage:
         cost: float | None = None,
         estimated: bool = False,
     ) -> None:
+        # in one step: to set frozen fields one by one takes twice as long
         self.__dict__.update(
             requests=requests,
             input_tokens=input_tokens,

@@ -27,7 +27,8 @@ from routelock.handoffs.context import (
     prepare_handoff_context,
     serialize_context,
 )
-from routelock.history.repair import problems, repair
+from routelock.history.repair import repair
+from routelock.history.validity import problems
 from routelock.testing import ScriptedHandler
 from routelock.testing import call as make_call
 

@@ -17,7 +17,7 @@ from routelock.handoffs.context import (
     serialize_context,
 )
 from routelock.history.messages import to_messages
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 
 
 def asks(*ids: str) -> dict[str, Any]:

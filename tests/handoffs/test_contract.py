@@ -31,7 +31,7 @@ from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.handoffs.context import HandoffContext, deserialize_context, serialize_context
 from routelock.history.filters import keep_last, remove_all_tools
 from routelock.history.messages import Message, text_of
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.run.events import HandoffOccurred, HandoffRequested
 from routelock.testing import ScriptedHandler, call, reply
 

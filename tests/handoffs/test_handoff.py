@@ -9,7 +9,7 @@ import pytest
 from scripted_agents import agent
 
 from routelock import Agent, Handoff, RunConfig, handoff
-from routelock.agents.agent import agent_problems
+from routelock.agents.agent_problems import agent_problems
 from routelock.errors import ConfigError
 from routelock.handoff_request import is_seconds
 from routelock.handoffs.handoff import is_list, target_name

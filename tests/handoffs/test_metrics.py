@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.metrics import HandoffMetrics, HandoffTally, HandoffTotals
-from routelock.run.result import HandoffRecord
+from routelock.run.records import HandoffRecord
 
 NAMES = st.sampled_from(["a", "b", "c"]) | st.text(max_size=5)
 

@@ -26,7 +26,7 @@ from routelock.history.filters import (
     tool_results_budget,
 )
 from routelock.history.messages import ItemKind, Message, RunItem, calls_of, text_of
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 
 pytestmark = pytest.mark.anyio
 

@@ -35,7 +35,7 @@ from routelock.history.nesting import (
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.history.view import View
 from routelock.testing import ScriptedHandler
 from routelock.testing import call as asked

@@ -17,7 +17,7 @@ from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import Request
 from routelock.history.filters import HandoffInputData, remove_all_tools
 from routelock.history.messages import Message
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
-from routelock.history.repair import NO_ANSWER, NOTHING_LEFT, problems, repair
+from routelock.history.repair import NO_ANSWER, NOTHING_LEFT, repair
+from routelock.history.validity import problems
 
 USER: Message = {"role": "user", "content": "Hi"}
 SYSTEM: Message = {"role": "system", "content": "Be kind."}

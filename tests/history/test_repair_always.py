@@ -30,7 +30,8 @@ from routelock.history.filters import (
 from routelock.history.messages import Message, RunItem, portable
 from routelock.history.nesting import nest_handoff_history
 from routelock.history.notes import Audience, with_notes
-from routelock.history.repair import problems, repair
+from routelock.history.repair import repair
+from routelock.history.validity import problems
 from routelock.history.view import View
 from routelock.testing import ScriptedHandler
 

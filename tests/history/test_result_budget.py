@@ -22,7 +22,7 @@ from routelock.history.filters import (
     tool_results_budget,
 )
 from routelock.history.messages import Message, RunItem, calls_of, text_of, to_messages
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 

@@ -27,7 +27,8 @@ from routelock.history.nesting import (
     nest_handoff_history,
     reset_conversation_history_wrappers,
 )
-from routelock.history.repair import problems, repair
+from routelock.history.repair import repair
+from routelock.history.validity import problems
 from routelock.history.view import View
 
 pytestmark = pytest.mark.anyio

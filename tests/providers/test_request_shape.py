@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from view_checks import MODELS
 
 from routelock.history.messages import Message, calls_of
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock_providers.litellm.request import as_sent
 from routelock_providers.request_shape import OutgoingMessages, prepare, tools_for
 from routelock_providers.vendors import VendorRules, vendor_rules

@@ -12,7 +12,7 @@ from thoroughness import examples
 from view_checks import MODELS
 
 from routelock.history.messages import Message, calls_of
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.testing import PROFILES, assert_valid
 from routelock_providers.litellm.request import as_sent
 from routelock_providers.request_shape import prepare

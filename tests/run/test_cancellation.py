@@ -17,7 +17,7 @@ from routelock.errors import RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import Handler, Request
 from routelock.history.messages import Message
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.run.events import HandoffOccurred, RunDone, ToolCalled
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage

@@ -24,7 +24,7 @@ from thoroughness import THOROUGH
 from routelock import Runner, RunResult
 from routelock.errors import RunTimeout
 from routelock.handlers.port import Request
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.run.events import RunDone
 from routelock.testing import ScriptedHandler
 

@@ -15,7 +15,7 @@ from routelock import Agent, Message, RunConfig, Runner, function_handler, hando
 from routelock.errors import LimitExceeded, LoopDetected, MaxTurnsExceeded
 from routelock.handlers.replies import is_empty
 from routelock.history.messages import calls_of, text_of
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.run.events import EmptyReply
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 from routelock.usage import Usage

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routelock import Agent, RunConfig, function_handler
-from routelock.agents.agent import check_model
+from routelock.agents.agent_problems import check_model
 from routelock.errors import ConfigError, NoHandlerError
 from routelock.run.handler_selection import handler_for, handlers_by_priority
 from routelock.testing import ScriptedHandler

@@ -24,8 +24,8 @@ from routelock.errors import (
 )
 from routelock.handlers.port import Request
 from routelock.history.messages import Message
-from routelock.history.repair import problems
-from routelock.run.result import Problem
+from routelock.history.validity import problems
+from routelock.run.records import Problem
 from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from routelock.errors import CallbackError, HandlerError, ModelBehaviorError
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import ModelSettings, OutputSchema, Request
 from routelock.history.messages import text_of
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.run.events import Repaired
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage

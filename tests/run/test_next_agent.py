@@ -22,7 +22,7 @@ from routelock import (
 )
 from routelock.errors import ConfigError, InvalidRequest, RoutelockError
 from routelock.handlers.port import Request
-from routelock.run.result import StopReason
+from routelock.run.records import StopReason
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio

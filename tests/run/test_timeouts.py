@@ -30,7 +30,7 @@ from routelock.errors import ConfigError, ConnectionFailed, ProviderTimeout, Rou
 from routelock.handlers.events import HandlerEvent, TextDelta
 from routelock.handlers.port import Request
 from routelock.history.filters import HandoffInputData
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.run.events import RunDone
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock.usage import Usage

@@ -9,7 +9,7 @@ import pytest
 
 from routelock import Agent, Runner
 from routelock.errors import SessionError
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler
 

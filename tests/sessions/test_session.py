@@ -31,7 +31,7 @@ from routelock.guardrails import GuardrailResult
 from routelock.handlers.events import TextDelta
 from routelock.handlers.port import Request
 from routelock.history.messages import last_user_text
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions
 from routelock.sessions.stores import Record
 from routelock.testing import ScriptedHandler, assert_valid, call, reply

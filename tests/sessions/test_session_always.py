@@ -16,7 +16,7 @@ from thoroughness import examples
 
 from routelock import Agent, Runner, RunResult
 from routelock.errors import SessionConflict
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler
 

@@ -14,7 +14,7 @@ from routelock.errors import RoutelockError
 from routelock.handlers.events import ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.handoff_request import HandoffStatus
 from routelock.run.events import HandoffCompleted, RunDone
-from routelock.run.result import ModelCall
+from routelock.run.records import ModelCall
 from routelock.run.start import start
 from routelock.run.stream import RunStream
 from routelock.testing import assert_valid

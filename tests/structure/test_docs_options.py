@@ -12,7 +12,7 @@ import pytest
 from paths import REPO
 
 from routelock import Agent, RunConfig, handoff
-from routelock.run.result import StopReason
+from routelock.run.records import StopReason
 
 DOCS = REPO / "docs"
 

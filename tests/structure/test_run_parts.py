@@ -15,14 +15,26 @@ from routelock.run.run import Run
 ROOM = REPO / "runtime" / "routelock"
 
 WRITERS = {
-    "budget": {"run/model_call.py", "run/subrun.py", "run/tool_batch.py", "run/tool_calls.py"},
+    "budget": {
+        "run/failed_call.py",
+        "run/model_call.py",
+        "run/subrun.py",
+        "run/tool_batch.py",
+        "run/tool_calls.py",
+    },
     "callers": set[str](),
-    "calls": {"run/approval_gate.py", "run/loop.py", "run/subrun.py", "sessions/session.py"},
-    "ending": {"run/loop.py"},
-    "frame": {"run/model_call.py", "run/transfer.py", "sessions/session.py"},
+    "calls": {
+        "run/approval_gate.py",
+        "run/failure.py",
+        "run/loop.py",
+        "run/subrun.py",
+        "sessions/session.py",
+    },
+    "ending": {"run/failure.py", "run/loop.py"},
+    "frame": {"run/model_call.py", "run/prompt.py", "run/transfer.py", "sessions/session.py"},
     "handoffs": set[str](),
     "memory": {"run/subrun.py", "run/transfer.py", "state/memory.py"},
-    "model_call": {"run/model_call.py"},
+    "model_call": {"run/failed_call.py", "run/input_check.py", "run/model_call.py"},
     "progress": {"run/loop.py", "run/model_call.py"},
     "recorder": {"tracing/recorder.py"},
     "report": {"run/model_call.py", "run/tool_batch.py", "sessions/session.py"},

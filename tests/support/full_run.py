@@ -25,7 +25,7 @@ from routelock.handlers.port import Request
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.filters import HandoffInputData, remove_all_tools
 from routelock.history.messages import Message
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.testing import ScriptedHandler, call, reply
 
 USER: Message = {"role": "user", "content": "Go on."}

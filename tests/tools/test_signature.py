@@ -18,7 +18,8 @@ from typing_extensions import TypedDict
 
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.tools.signature import Signature, signature_of
+from routelock.tools.invoke import Signature
+from routelock.tools.signature import signature_of
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from routelock.history.messages import Message, RunItem
-from routelock.run.result import Shown
+from routelock.run.records import Shown
 from routelock.tracing.message_numbers import MessageNumbers
 
 

@@ -21,7 +21,7 @@ from routelock.errors import (
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.stream_assembler import Assembler, why_incomplete
 from routelock.history.messages import calls_of
-from routelock.history.repair import says_nothing
+from routelock.history.validity import says_nothing
 from routelock.usage import Usage
 from routelock_providers.chat_completions.stream_reader import MISSHAPEN
 from routelock_providers.deadlines import Deadline

@@ -19,7 +19,7 @@ from routelock.handlers.events import (
 )
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
-from routelock.history.repair import says_nothing
+from routelock.history.validity import says_nothing
 
 __all__ = [
     "filtered_out",

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
-from routelock._json import (
+from routelock._json import detached, sendable
+from routelock._json_document import (
     MAX_BYTES,
     MAX_DEPTH,
     VERSION_KEY,
@@ -29,10 +30,8 @@ from routelock._json import (
     check_json,
     check_version,
     decode,
-    detached,
     encode,
     prefix_errors,
-    sendable,
 )
 from routelock._redaction import redact
 from routelock.handoffs.context_fields import (

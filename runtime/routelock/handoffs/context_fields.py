@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, cast
 
-from routelock._json import VERSION_KEY
+from routelock._json_document import VERSION_KEY
 from routelock.errors import ConfigError
 from routelock.history.messages import checked_message
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, cast
 
 from typing_extensions import TypedDict
 
-from routelock._json import misfit_text
+from routelock._json_document import misfit_text
 from routelock._redaction import REDACTED, is_secret_name, redact_text
 from routelock._text import fit, plain, preview, shares
 from routelock.context import PAYLOAD_KEY

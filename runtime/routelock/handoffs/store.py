@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 import anyio
 
 from routelock._callables import MaybeAwaitable, resolve
-from routelock._json import check_json
+from routelock._json_document import check_json
 from routelock.errors import ConfigError, HandoffStateError
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 

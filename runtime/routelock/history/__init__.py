@@ -44,7 +44,8 @@ from routelock.history.nesting import (
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
-from routelock.history.repair import problems, repair
+from routelock.history.repair import repair
+from routelock.history.validity import problems
 from routelock.history.view import View
 
 if TYPE_CHECKING:

@@ -133,6 +133,7 @@ class RunItem:
         whole: tuple[Annotated[Message, AnyObject()], ...] = (),
         asked_by: str | None = None,
     ) -> None:
+        # in one step: to set frozen fields one by one takes twice as long
         self.__dict__.update(
             id=id,
             kind=kind,

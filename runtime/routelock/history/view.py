@@ -15,7 +15,8 @@ from routelock.history.messages import (
     portable,
 )
 from routelock.history.notes import Audience, unforged, with_notes
-from routelock.history.repair import NOTHING_LEFT, repair, validate
+from routelock.history.repair import NOTHING_LEFT, repair
+from routelock.history.validity import validate
 
 __all__ = ["View"]
 

@@ -27,7 +27,8 @@ from routelock.run.events import (
 )
 from routelock.run.executor import Call, Executor, InProcess, Outcome
 from routelock.run.prompt import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
-from routelock.run.result import HandoffRecord, ModelCall, Problem, RunResult, Shown, StopReason
+from routelock.run.records import HandoffRecord, ModelCall, Problem, Shown, StopReason
+from routelock.run.result import RunResult
 from routelock.run.stream import RunHandle, RunStream
 
 __all__ = [

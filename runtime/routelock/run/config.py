@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from routelock._callables import MaybeAwaitable
 from routelock._peer_names import CONFIG_KEYWORDS, hint_keywords
-from routelock.agents.agent import Agent, guardrail_problems
+from routelock.agents.agent import Agent
+from routelock.agents.agent_problems import guardrail_problems
 from routelock.errors import ConfigError, LimitExceeded, ModelBehaviorError
 from routelock.guardrails import Guardrail
 from routelock.handlers.model_settings import settings_problems

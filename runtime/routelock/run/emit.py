@@ -21,7 +21,7 @@ from routelock.context import ToolContext
 from routelock.handlers.events import AttemptFailed, MessageDone
 from routelock.handlers.port import Handler, Request, copy_of
 from routelock.history.messages import ToolCall
-from routelock.run.result import HandoffRecord, Shown
+from routelock.run.records import HandoffRecord, Shown
 from routelock.tools.tool import Tool, ToolOutcome
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from routelock.agents.agent import Agent, check_model
+from routelock.agents.agent import Agent
+from routelock.agents.agent_problems import check_model
 from routelock.agents.registry import RegisteredHandler, register
 from routelock.errors import ConfigError, NoHandlerError
 from routelock.handlers.port import Handler, Priority

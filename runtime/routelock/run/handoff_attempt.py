@@ -18,7 +18,7 @@ from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import ToolCall
 from routelock.run.events import HandoffCompleted, RunEvent
-from routelock.run.result import HandoffRecord
+from routelock.run.records import HandoffRecord
 from routelock.tools.invoke import reason_of
 from routelock.usage import NO_USAGE, Usage
 

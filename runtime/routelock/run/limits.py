@@ -234,7 +234,7 @@ class Progress:
         self.over_limit: int = 0
         """Handoffs that were refused because of ``max_handoffs``; progress does not reset it."""
 
-    def tool_results(self, results: Iterable[_Result], requests: Iterable[_Result] = ()) -> None:
+    def tool_results(self, results: Collection[_Result], requests: Collection[_Result] = ()) -> None:
         """Note the calls that were answered in one turn.
 
         Args:
@@ -242,7 +242,6 @@ class Progress:
             requests: the same for calls that only requested a handoff: they can repeat, but a new one is no
                 progress.
         """
-        results, requests = list(results), list(requests)
         found, requested = _by_call(results), _by_call(requests)
         made = {*found, *requested}
         new = [call for call, answer in found.items() if self.answers.get(call) != answer]
@@ -322,7 +321,7 @@ class Progress:
         return ", ".join([*names[:_MOST_NAMES], *more])
 
 
-def _by_call(made: Iterable[_Result]) -> dict[str, str]:
+def _by_call(made: Collection[_Result]) -> dict[str, str]:
     """Return digests of the different calls and their results, in any order and number."""
     answers: dict[str, set[str]] = {}
     for name, arguments, output in made:

@@ -66,7 +66,7 @@ from routelock.run.prompt import (
     prompt_with_handoff_instructions,
     sections_of,
 )
-from routelock.run.result import ModelCall, Shown
+from routelock.run.records import ModelCall, Shown
 from routelock.run.run import Run
 from routelock.usage import Usage, is_usage
 

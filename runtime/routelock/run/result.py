@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from typing_extensions import TypeVar
 
@@ -15,225 +15,25 @@ from routelock.context import RunContext
 from routelock.errors import ConfigError, RunNotDone
 from routelock.guardrails import GuardrailRecord
 from routelock.handlers.events import MessageDone
-from routelock.handlers.port import ToolChoice, ToolSpec
-from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.history.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
 from routelock.history.repair import repair
+from routelock.run.records import HandoffRecord, ModelCall, Problem, StopReason
 from routelock.tools.approvals import Interruption
 from routelock.usage import Usage, total_by
 
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
 
-__all__ = ["HandoffRecord", "ModelCall", "Problem", "RunResult", "Shown", "StopReason", "is_output_of_app"]
+__all__ = ["RunResult", "is_output_of_app"]
 
 
 Output = TypeVar("Output", default=Any, covariant=True)
 
 U = TypeVar("U")
 
-StopReason = Literal["done", "requires_action", "limit", "error", "stopped", "unfinished"]
-"""Why a run ended.
-
-``done``: it has a final output. ``requires_action``: the caller has to answer the calls in ``pending``, or to
-approve or deny those in ``interruptions``. ``limit``: a limit ended it. ``error``: an error ended it.
-``stopped``: the app stopped it after a turn, with `RunStream.stop` or `RunHandle.stop`.
-``unfinished``: it was cancelled, its stream was closed early, or it still goes on."""
-
-
-@dataclass(frozen=True, init=False, kw_only=True)
-class HandoffRecord:
-    """One handoff that the model or a tool asked for, made or not."""
-
-    id: str
-    """``h-<run id>-<n>``."""
-    source: str
-    target: str
-    tool_name: str
-    call_id: str
-    turn: int
-    status: HandoffStatus
-    """``COMPLETED``: the target's work is done. ``ACCEPTED``: the target took over, and the run ended first.
-    ``FAILED``: a callback raised, the run ended before the handoff was decided, or the target failed while
-    it was active."""
-    tried: bool = True
-    """False if another handoff of the same reply came first, or the turn ended the run."""
-    requested_by: Literal["model", "tool"] = "model"
-    """``"model"``: the model called a transfer tool. ``"tool"``: a tool returned a `HandoffRequest`."""
-    reason: str | None = None
-    """The model's reason, or else that of the declaration."""
-    input: Any = None
-    """The input that was passed along, parsed by the handoff's ``input_type``."""
-    error: str | None = None
-    """Why the handoff was not made, or how it failed."""
-    request: HandoffRequest | None = field(default=None, repr=False)
-    """The request to the target."""
-    response: HandoffResponse | None = field(default=None, repr=False)
-    """The response to the request: whether it was accepted, by which target, and if not, why. ``status``
-    says how the target's work ended, and ``passed_over`` what other targets said."""
-    passed_over: Sequence[tuple[str, str]] = ()
-    """The targets that did not take over, each with the reason."""
-    parent_id: str | None = None
-    """The id of the handoff that made the source active."""
-    depth: int = 1
-    """The number of handoffs that the run had made, with this one."""
-    started: float | None = field(default=None, compare=False)
-    """The time of the request, in seconds of ``RunConfig.clock``."""
-    ended: float | None = field(default=None, compare=False)
-    """The time of the refusal, or of the end of the target's work; None while the target is active."""
-    usage: Usage | None = None
-    """What the run consumed while the target was active; None until the target's work is done. Failed
-    attempts and agents that were called as tools count. The usage of all handoffs, and what was consumed
-    before the first, add up to the usage of the run."""
-
-    def __init__(
-        self,
-        *,
-        id: str,
-        source: str,
-        target: str,
-        tool_name: str,
-        call_id: str,
-        turn: int,
-        status: HandoffStatus,
-        tried: bool = True,
-        requested_by: Literal["model", "tool"] = "model",
-        reason: str | None = None,
-        input: Any = None,
-        error: str | None = None,
-        request: HandoffRequest | None = None,
-        response: HandoffResponse | None = None,
-        passed_over: Sequence[tuple[str, str]] = (),
-        parent_id: str | None = None,
-        depth: int = 1,
-        started: float | None = None,
-        ended: float | None = None,
-        usage: Usage | None = None,
-    ) -> None:
-        self.__dict__.update(
-            id=id,
-            source=source,
-            target=target,
-            tool_name=tool_name,
-            call_id=call_id,
-            turn=turn,
-            status=status,
-            tried=tried,
-            requested_by=requested_by,
-            reason=reason,
-            input=input,
-            error=error,
-            request=request,
-            response=response,
-            passed_over=passed_over,
-            parent_id=parent_id,
-            depth=depth,
-            started=started,
-            ended=ended,
-            usage=usage,
-        )
-
-    @property
-    def taken(self) -> bool:
-        """Whether the target took over."""
-        accepted = (HandoffStatus.ACCEPTED, HandoffStatus.COMPLETED)
-        return self.status in accepted or (self.status is HandoffStatus.FAILED and self.usage is not None)
-
-    @property
-    def tokens(self) -> int | None:
-        """The tokens of ``usage``; None while the target is active, or if it never was."""
-        return None if self.usage is None else self.usage.total_tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """Something that went wrong without ending the run."""
-
-    kind: Literal[
-        "unknown_tool",
-        "bad_arguments",
-        "tool",
-        "handoff",
-        "hook",
-        "provider",
-        "fallback",
-        "output",
-        "refusal",
-        "loop",
-        "limit",
-        "session",
-    ]
-    agent: str
-    turn: int
-    message: str
-    call_id: str | None = None
-    error: BaseException | None = None
-
-
-@dataclass(slots=True)
-class Shown:
-    """Messages of a model call: a system prompt, and the first ``count`` of a list that only grows.
-
-    With a copy for each call, the memory of a long run would grow with the square of its length.
-    """
-
-    system: Message | None
-    growing: list[Message]
-    count: int
-
-    def messages(self) -> list[Message]:
-        """Return the messages, the system prompt first."""
-        shown = self.growing[: self.count]
-        if self.system is not None:
-            shown.insert(0, self.system)
-        return shown
-
-
-@dataclass(frozen=True, init=False, kw_only=True)
-class ModelCall:
-    """One model call: the exact request to the handler, and its reply."""
-
-    agent: str
-    handler: str
-    turn: int
-    shown: Shown = field(repr=False)
-    tools: Sequence[ToolSpec]
-    tool_choice: ToolChoice | None
-    settings: Mapping[str, Any]
-    reply: MessageDone | None = None
-    """None when the call failed or was cut off."""
-
-    def __init__(
-        self,
-        *,
-        agent: str,
-        handler: str,
-        turn: int,
-        shown: Shown,
-        tools: Sequence[ToolSpec],
-        tool_choice: ToolChoice | None,
-        settings: Mapping[str, Any],
-        reply: MessageDone | None = None,
-    ) -> None:
-        self.__dict__.update(
-            agent=agent,
-            handler=handler,
-            turn=turn,
-            shown=shown,
-            tools=tools,
-            tool_choice=tool_choice,
-            settings=settings,
-            reply=reply,
-        )
-
-    @property
-    def messages(self) -> list[Message]:
-        """The messages of the request, the system prompt first."""
-        return self.shown.messages()
-
 
 @hint_attributes(RESULT)
-@dataclass(frozen=True, init=False, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult(Generic[Output]):
     """Everything that a run did; a failed run has a partial result in ``error.result``."""
 
@@ -283,53 +83,6 @@ class RunResult(Generic[Output]):
     theirs; all other fields are about this run only."""
     capture: Callable[[], RunState] | None = field(default=None, compare=False)
     """Takes the state for `state`."""
-
-    def __init__(
-        self,
-        *,
-        final_output: Output,
-        last_agent: Agent[Any],
-        next_agent: Agent[Any],
-        items: Sequence[RunItem],
-        input_count: int,
-        usage: Usage,
-        usage_by_agent: dict[str, Usage],
-        handoffs: Sequence[HandoffRecord],
-        errors: Sequence[Problem],
-        repairs: Sequence[str],
-        guardrail_results: Sequence[GuardrailRecord] = (),
-        warnings: Sequence[str],
-        calls: Sequence[ModelCall],
-        context: RunContext[Any],
-        stop_reason: StopReason = "done",
-        last_handler: str = "",
-        pending: Sequence[ToolCall] = (),
-        interruptions: Sequence[Interruption] = (),
-        nested: Mapping[str, RunResult[Any]] | None = None,
-        capture: Callable[[], RunState] | None = None,
-    ) -> None:
-        self.__dict__.update(
-            final_output=final_output,
-            last_agent=last_agent,
-            next_agent=next_agent,
-            items=items,
-            input_count=input_count,
-            usage=usage,
-            usage_by_agent=usage_by_agent,
-            handoffs=handoffs,
-            errors=errors,
-            repairs=repairs,
-            guardrail_results=guardrail_results,
-            warnings=warnings,
-            calls=calls,
-            context=context,
-            stop_reason=stop_reason,
-            last_handler=last_handler,
-            pending=pending,
-            interruptions=interruptions,
-            nested={} if nested is None else nested,
-            capture=capture,
-        )
 
     def __repr__(self) -> str:
         # asyncio formats the value of a finished task: the whole history would take seconds

@@ -28,7 +28,8 @@ from routelock.run.config import RunConfig
 from routelock.run.frames import Frame, asking_caller
 from routelock.run.handoff_attempt import HandoffLog
 from routelock.run.limits import Budget, Progress
-from routelock.run.result import ModelCall, Problem, RunResult, Shown, StopReason
+from routelock.run.records import ModelCall, Problem, Shown, StopReason
+from routelock.run.result import RunResult
 from routelock.tools.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
 from routelock.usage import Usage
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 from routelock._callables import error_text
-from routelock._json import OrDefault, check_json, finite, is_utf8
+from routelock._json import OrDefault, finite, is_utf8
+from routelock._json_document import check_json
 from routelock.errors import ConfigError, RoutelockError, SessionConflict, SessionError
 from routelock.history.messages import (
     ItemKind,

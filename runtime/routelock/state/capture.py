@@ -15,7 +15,7 @@ from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import RunItem
 from routelock.run.frames import Frame
 from routelock.run.limits import Progress
-from routelock.run.result import HandoffRecord
+from routelock.run.records import HandoffRecord
 from routelock.run.run import Run
 from routelock.state.document import (
     FORMAT_VERSION,

@@ -15,18 +15,12 @@ from typing import Annotated, Any, ClassVar, cast
 import pydantic
 from pydantic_core import PydanticCustomError
 
-from routelock._json import (
-    AnyObject,
-    check_json,
-    check_version,
-    misfit_text,
-    sendable,
-    sendable_json,
-)
+from routelock._json import AnyObject, sendable, sendable_json
+from routelock._json_document import check_json, check_version, misfit_text
 from routelock.errors import ConfigError
 from routelock.guardrails import GuardrailRecord
 from routelock.history.messages import RunItem, ToolCall, calls_of, checked_message
-from routelock.run.result import HandoffRecord, Problem, StopReason
+from routelock.run.records import HandoffRecord, Problem, StopReason
 from routelock.tools.approvals import Decision, Interruption
 from routelock.usage import Usage
 

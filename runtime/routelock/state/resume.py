@@ -24,7 +24,7 @@ from routelock.run.frames import Frame, Wait
 from routelock.run.handler_selection import default_name, find_handler, handler_for, handlers_by_priority
 from routelock.run.handoff_attempt import HandoffLog
 from routelock.run.limits import Budget
-from routelock.run.result import HandoffRecord
+from routelock.run.records import HandoffRecord
 from routelock.run.run import Run, SharedMemory, Transcript
 from routelock.run.start import run_graph
 from routelock.state.document import (

@@ -18,16 +18,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, cast
 
-from routelock._json import (
-    MAX_BYTES,
-    MAX_DEPTH,
-    check_json,
-    decode,
-    detached,
-    encode,
-    prefix_errors,
-    sendable,
-)
+from routelock._json import detached, sendable
+from routelock._json_document import MAX_BYTES, MAX_DEPTH, check_json, decode, encode, prefix_errors
 from routelock._redaction import redact, redact_text
 from routelock.agents.agent import Agent
 from routelock.agents.offer import offer_tools
@@ -37,7 +29,7 @@ from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import Message, RunItem, ToolCall, checked_message
 from routelock.history.unfinished_turn import left_over
 from routelock.run.config import RunConfig
-from routelock.run.result import HandoffRecord
+from routelock.run.records import HandoffRecord
 from routelock.state.document import RunDocument, StoredDecision, read_document, write_document
 from routelock.tools.approvals import Decision, Interruption, rejection
 from routelock.usage import Usage

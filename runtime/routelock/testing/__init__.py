@@ -7,7 +7,7 @@ It imports `handlers` and `history`; in routelock only the command line imports 
 from __future__ import annotations
 
 from routelock.errors import CassetteMiss
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.testing.cassette import Cassette, RecordMode, UnplayedInteractions, use_cassette
 from routelock.testing.guards import ModelCallBlocked, NetworkBlocked, no_models, no_network
 from routelock.testing.profiles import PROFILES, Profile

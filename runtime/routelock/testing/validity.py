@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from routelock.errors import ConfigError
 from routelock.handlers.port import ToolSpec, tool_name
 from routelock.history.messages import Message, calls_of, text_of
-from routelock.history.repair import problems
+from routelock.history.validity import problems
 from routelock.testing.profiles import PROFILES, Profile
 
 __all__ = ["assert_valid", "refusals"]

@@ -8,7 +8,7 @@ import json
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
 
@@ -18,13 +18,16 @@ from routelock._redaction import redact_text
 from routelock._text import clip, clip_place
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolTimeout
-from routelock.tools.schema import describe_error
-from routelock.tools.signature import Signature
+from routelock.tools.schema import describe_error, misfit
+
+if TYPE_CHECKING:
+    import pydantic
 
 __all__ = [
     "JsonCall",
     "NoTextError",
     "PythonCall",
+    "Signature",
     "ToolCallable",
     "failure_text",
     "is_async",
@@ -79,6 +82,73 @@ async def _run_in_thread(call: Callable[[], Any]) -> Any:
 def _with_arguments(context: ToolContext[Any], values: Mapping[str, Any]) -> ToolContext[Any]:
     # a test of the app may pass a plain RunContext
     return replace(context, arguments=values) if isinstance(cast(object, context), ToolContext) else context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """A tool's function: the schema for the model, and the parser of the arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    strict: bool
+    context: str | None
+    """The parameter for the run's context; it is not in the schema."""
+    is_method: bool
+    """Whether the function is a method that is not bound to an instance."""
+    positional: tuple[tuple[str, Any], ...]
+    """Names and defaults of the parameters that must be passed by position."""
+    rest: str | None
+    """The name of the ``*args`` parameter."""
+    optional: frozenset[str]
+    """The optional arguments, by their names in the schema."""
+    validate: Callable[[str], dict[str, Any]]
+
+    def read(self, text: str) -> dict[str, Any]:
+        """Return the validated arguments by name. Empty text and ``null`` mean no arguments.
+
+        Raises:
+            ModelBehaviorError: the text is not JSON or does not match the schema; the message is for the
+                model.
+        """
+        try:
+            return self.validate(text or "{}")
+        except misfit() as error:
+            shortened = self._without_nulls(text, error)
+            if shortened is None:
+                raise ModelBehaviorError(describe_error(error, text, schema=self.schema)) from error
+        return self.read(shortened)
+
+    def _without_nulls(self, text: str, error: pydantic.ValidationError) -> str | None:
+        """Return the arguments without the nulls that mean a default; None if there are no such nulls.
+
+        The strict form makes a model send every argument, with null for an argument that it would leave out.
+        A null that the argument's type allows is an ordinary value and stays.
+        """
+        from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
+
+        if text.strip() in ("", "null"):
+            return "{}"
+        if error.error_count() > 100:  # errors() is slow, and each argument has at most one
+            return None
+        errors = error.errors(include_url=False, include_context=False)
+        refused = {each["loc"][0] for each in errors if each["loc"] and each["input"] is None}
+        if not refused & self.optional:
+            return None
+        sent: dict[str, Any] = from_json(text)
+        left_out = {key for key in self.optional & refused if sent.get(key, ...) is None}
+        kept = {key: each for key, each in sent.items() if key not in left_out}
+        return to_json(kept).decode() if left_out else None
+
+    def arrange(self, values: Mapping[str, Any], context: object) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments and keyword arguments for the call."""
+        named = dict(values)
+        if self.context is not None:
+            named[self.context] = context
+        arguments = [named.pop(name, default) for name, default in self.positional]
+        if self.rest is not None:
+            arguments += named.pop(self.rest, ())
+        return arguments, named
 
 
 class ToolCallable:

@@ -14,85 +14,19 @@ from typing_extensions import TypedDict
 from routelock._callables import declared_parameters, hint_of, is_method, name_of, types_in, unbound
 from routelock._text import clip
 from routelock.context import RunContext
-from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.tools.schema import default_as_json, describe_error, misfit, plain_schema, strict_schema
+from routelock.errors import ConfigError
+from routelock.tools.invoke import Signature
+from routelock.tools.schema import default_as_json, plain_schema, strict_schema
 
 if TYPE_CHECKING:
     import pydantic
 
-__all__ = ["Signature", "signature_of"]
+__all__ = ["signature_of"]
 
 
 _EMPTY: Any = inspect.Parameter.empty
 
 _ANNOTATED: Any = Annotated
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
-    """A tool's function: the schema for the model, and the parser of the arguments."""
-
-    name: str
-    description: str
-    schema: Mapping[str, Any]
-    strict: bool
-    context: str | None
-    """The parameter for the run's context; it is not in the schema."""
-    is_method: bool
-    """Whether the function is a method that is not bound to an instance."""
-    positional: tuple[tuple[str, Any], ...]
-    """Names and defaults of the parameters that must be passed by position."""
-    rest: str | None
-    """The name of the ``*args`` parameter."""
-    optional: frozenset[str]
-    """The optional arguments, by their names in the schema."""
-    validate: Callable[[str], dict[str, Any]]
-
-    def read(self, text: str) -> dict[str, Any]:
-        """Return the validated arguments by name. Empty text and ``null`` mean no arguments.
-
-        Raises:
-            ModelBehaviorError: the text is not JSON or does not match the schema; the message is for the
-                model.
-        """
-        try:
-            return self.validate(text or "{}")
-        except misfit() as error:
-            shortened = self._without_nulls(text, error)
-            if shortened is None:
-                raise ModelBehaviorError(describe_error(error, text, schema=self.schema)) from error
-        return self.read(shortened)
-
-    def _without_nulls(self, text: str, error: pydantic.ValidationError) -> str | None:
-        """Return the arguments without the nulls that mean a default; None if there are no such nulls.
-
-        The strict form makes a model send every argument, with null for an argument that it would leave out.
-        A null that the argument's type allows is an ordinary value and stays.
-        """
-        from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
-
-        if text.strip() in ("", "null"):
-            return "{}"
-        if error.error_count() > 100:  # errors() is slow, and each argument has at most one
-            return None
-        errors = error.errors(include_url=False, include_context=False)
-        refused = {each["loc"][0] for each in errors if each["loc"] and each["input"] is None}
-        if not refused & self.optional:
-            return None
-        sent: dict[str, Any] = from_json(text)
-        left_out = {key for key in self.optional & refused if sent.get(key, ...) is None}
-        kept = {key: each for key, each in sent.items() if key not in left_out}
-        return to_json(kept).decode() if left_out else None
-
-    def arrange(self, values: Mapping[str, Any], context: object) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments and keyword arguments for the call."""
-        named = dict(values)
-        if self.context is not None:
-            named[self.context] = context
-        arguments = [named.pop(name, default) for name, default in self.positional]
-        if self.rest is not None:
-            arguments += named.pop(self.rest, ())
-        return arguments, named
 
 
 def signature_of(function: Callable[..., Any], *, strict: bool = True) -> Signature:

@@ -9,7 +9,7 @@ from typing import Any
 from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message, RunItem, is_note, portable
 from routelock.history.notes import unforged
-from routelock.run.result import Shown
+from routelock.run.records import Shown
 from routelock.tracing.records import ItemTraced, Span, ToolsTraced, spans
 
 __all__ = ["CallMessages", "MessageNumbers"]

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
-from routelock._json import decode, sendable
+from routelock._json import sendable
+from routelock._json_document import decode
 from routelock._redaction import redact, redact_text
 from routelock.errors import MissingExtra
 from routelock.handlers.events import MessageDone

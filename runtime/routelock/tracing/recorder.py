@@ -43,7 +43,7 @@ from routelock.run.emit import (
     log,
 )
 from routelock.run.handler_selection import handlers_by_priority
-from routelock.run.result import HandoffRecord, Problem, Shown
+from routelock.run.records import HandoffRecord, Problem, Shown
 from routelock.run.run import Run
 from routelock.tools.tool import ToolOutcome
 from routelock.tracing.file import TraceFile

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pydantic
 
-from routelock._json import misfit_text
+from routelock._json_document import misfit_text
 from routelock.errors import ConfigError
 
 __all__ = ["OwnTransport", "Program", "ServerAddress", "ServerObject", "WebServer", "server_address"]

@@ -15,7 +15,7 @@ from routelock import HandoffRecord, RunResult
 from routelock.errors import RoutelockError
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import calls_of, portable
-from routelock.history.repair import says_nothing
+from routelock.history.validity import says_nothing
 from routelock.testing import assert_valid
 from routelock.usage import Usage
 

@@ -16,7 +16,7 @@ from pprint import pformat
 from typing import Any, cast
 
 from routelock import errors
-from routelock._json import decode
+from routelock._json_document import decode
 from routelock.agents.agent import Agent
 from routelock.run.config import RunConfig
 from routelock.run.start import DEFAULT_MAX_TURNS
