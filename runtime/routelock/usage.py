@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from operator import add, attrgetter
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from typing_extensions import TypeIs
@@ -66,8 +66,15 @@ class Usage:
             return self
         known = self.cost is not None and other.cost is not None
         cost = (self.cost or 0.0) + (other.cost or 0.0) if known else None
-        requests, given, written, cached, reasoning = map(add, _counts_of(self), _counts_of(other))
-        return Usage(requests, given, written, cached, reasoning, cost, self.estimated or other.estimated)
+        return Usage(
+            self.requests + other.requests,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            cost,
+            self.estimated or other.estimated,
+        )
 
 
 NO_USAGE = Usage()

@@ -71,7 +71,7 @@ def with_notes(items: Sequence[RunItem], audience: Audience) -> Sequence[RunItem
             shown.describe(item, *answered, item)
             continue
         calls = calls_of(item.message)
-        others = [call for call in calls if (place, call.get("id") or "") in foreign.calls]
+        others = [call for call in calls if (place, call.get("id") or "") in foreign.calls] if calls else ()
         if not others:
             shown.add(item)
             continue

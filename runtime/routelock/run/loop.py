@@ -187,8 +187,8 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     except Exception as error:
         yield fall_back(run, error)
         return
-    for event in unseen:
-        yield event
+    for each in unseen:
+        yield each
     if run.is_observed:
         await emit(run, ReplyTaken(reply))
     if not (calls := calls_of(reply.message)):

@@ -161,17 +161,16 @@ class RoutedCalls:
         """The chosen handoff, if it was not approved or is disabled by now."""
         self.unknown_targets: list[RoutedCall] = []
         """Handoffs by tools to a target that the run does not have; another handoff may still be tried."""
-        by_kind = {
-            "tool": self.tools,
-            "handoff": self.handoffs,
-            "external": self.external,
-            "unknown": self.unknown,
-        }
         for place, each in enumerate(calls):
             name = each["function"].get("name") or ""
             call = RoutedCall(each, offered.routes.get(name) if place < MOST_CALLS else None)
             self.calls.append(call)
-            by_kind[call.kind].append(call)
+            if call.kind == "tool":
+                self.tools.append(call)
+            elif call.kind == "handoff":
+                self.handoffs.append(call)
+            else:
+                (self.external if call.kind == "external" else self.unknown).append(call)
 
     @property
     def stop(self) -> RoutelockError | None:

@@ -450,9 +450,13 @@ class Run:
 
     def count(self, usage: Usage, agent: str | None = None) -> None:
         """Add usage to the run and to an agent: the active one, if none is named."""
-        warning = self.budget.count(usage, agent or self.frame.agent.name)
+        name, by_agent = agent or self.frame.agent.name, self.budget.usage_by_agent
+        before = by_agent.get(name)
+        warning = self.budget.count(usage, name)
         if (handoff_id := self.frame.handoff_id) is not None:
-            self.handoffs.spent[handoff_id] += usage
+            spent = self.handoffs.spent[handoff_id]
+            # an agent that took over once has consumed what its handoff has, so the sum is made once
+            self.handoffs.spent[handoff_id] = by_agent[name] if spent is before else spent + usage
         self.current_context = None
         if warning is not None and warning not in self.report.warnings:
             self.warn(warning)
