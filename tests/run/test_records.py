@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from routelock import RunContext
+from routelock import RunContext, RunResult
 from routelock.handlers.port import Request
 from routelock.history.messages import RunItem
-from routelock.run.records import ModelCall
+from routelock.run.records import HandoffRecord, ModelCall
 from routelock.usage import Usage
 
-FILLED = [ModelCall, Request, RunContext, RunItem, Usage]
+FILLED = [HandoffRecord, ModelCall, Request, RunContext, RunItem, RunResult, Usage]
 
 
 @pytest.mark.parametrize("kind", FILLED)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
-from operator import attrgetter
+from dataclasses import replace
 from typing import Any, Literal
 
 from routelock._callables import is_error
@@ -302,11 +301,6 @@ class HandoffAttempt:
         )
 
 
-_FIELDS = tuple(each.name for each in fields(HandoffRecord))
-
-_values_of = attrgetter(*_FIELDS)
-
-
 class HandoffLog:
     """The handoffs of one run: records, what each target consumed, and the slots that targets hold."""
 
@@ -355,9 +349,9 @@ class HandoffLog:
             if one.id != handoff_id or one.ended is not None:
                 continue
             status_now = one.status if status is None else one.status.to(status, one.id)
-            given: dict[str, Any] = dict(zip(_FIELDS, _values_of(one), strict=True))
-            given |= {"status": status_now, "error": error, "ended": now, "usage": self.spent.get(one.id)}
-            self.records[place] = HandoffRecord(**given)
+            usage = self.spent.get(one.id)
+            changes = {"status": status_now, "error": error, "ended": now, "usage": usage}
+            self.records[place] = HandoffRecord(**{**vars(one), **changes})
             if self.is_streamed:
                 self.events.append(_completed(self.records[place]))
 
