@@ -26,8 +26,6 @@ from routelock._peer_names import (
     RUN_KEYWORDS,
     STREAM,
     TOOL_KEYWORDS,
-    hint_attributes,
-    hint_keywords,
 )
 from routelock.testing import ScriptedHandler
 
@@ -149,16 +147,6 @@ def test_unknown_keyword_has_no_note() -> None:
     assert notes_of(Agent, name="A", nonsense=1) == []
 
 
-def test_type_error_from_within_has_no_note() -> None:
-    @hint_keywords({"deps": "context="})
-    def made(**given: Any) -> None:
-        raise TypeError("from within")
-
-    with pytest.raises(TypeError, match="from within") as raised:
-        made(deps=1)
-    assert not hasattr(raised.value, "__notes__")
-
-
 @pytest.mark.parametrize(
     ("function", "names"),
     [
@@ -252,17 +240,6 @@ def test_unknown_attribute_has_the_error_of_python() -> None:
         "final_outputs",
         "'RunResult' object has no attribute 'final_outputs'",
     )
-
-
-def test_error_of_a_property_is_not_hidden() -> None:
-    @hint_attributes({"data": "output"})
-    class Made:
-        @property
-        def broken(self) -> int:
-            raise AttributeError("from within")
-
-    with pytest.raises(AttributeError, match="from within"):
-        _ = Made().broken
 
 
 # -- imports --

@@ -6,11 +6,8 @@ import an ImportError. A note, or the end of the message, says the name that rou
 
 from __future__ import annotations
 
-import difflib
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Mapping
+from typing import Final
 
 __all__ = [
     "AGENT",
@@ -26,8 +23,6 @@ __all__ = [
     "RUN_KEYWORDS",
     "STREAM",
     "TOOL_KEYWORDS",
-    "hint_attributes",
-    "hint_keywords",
 ]
 
 
@@ -342,115 +337,3 @@ NAMES: Final[Mapping[str, str]] = {
     "TraceFile": "from routelock.tracing import TraceFile",
 }
 """Names that programs import from other libraries, or from the wrong room, each with what to write."""
-
-Named = TypeVar("Named", bound=Callable[..., Any])
-
-Class = TypeVar("Class", bound=type[Any])
-
-
-def hint_keywords(names: Mapping[str, str]) -> Callable[[Named], Named]:
-    """Return a decorator that adds a note to the TypeError of a wrong keyword.
-
-    The note says what to write in place of a keyword of another library. The signature stays as it is for
-    people and for type checkers, and the error is that of Python. Of a class, ``__init__`` is decorated.
-
-    Args:
-        names: the keywords of other libraries, each with what to write in its place.
-    """
-
-    def decorate(named: Named) -> Named:
-        note = _with_note_of_init if inspect.isclass(named) else _with_note
-        return cast("Named", note(named, names))
-
-    return decorate
-
-
-def _with_note_of_init(named: Any, names: Mapping[str, str]) -> Any:
-    """Decorate the ``__init__`` of a class, and return the class."""
-    named.__init__ = _with_note(named.__init__, names)
-    return named
-
-
-def _with_note(function: Callable[..., Any], names: Mapping[str, str]) -> Callable[..., Any]:
-    """Return a function that calls another, and adds the note if the call does not begin."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except TypeError as error:
-            _add_note(error, function, kwargs, names)
-            raise
-
-    return _AsyncCall(function, call) if inspect.iscoroutinefunction(function) else call
-
-
-class _AsyncCall:
-    """An async function with notes.
-
-    An ``async def`` around it would raise the error of a wrong keyword at the ``await``, and a plain function
-    would be no coroutine function. `inspect` takes any object with these attributes for a function.
-
-    Args:
-        function: the async function.
-        call: the same with notes.
-    """
-
-    def __init__(self, function: Callable[..., Any], call: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, function)
-        self._call = call
-        self._shown = repr(function)
-        self.__code__ = function.__code__
-        self.__defaults__ = function.__defaults__
-        self.__kwdefaults__ = function.__kwdefaults__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, and return its coroutine."""
-        return self._call(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        return self._shown
-
-
-def _add_note(
-    error: TypeError, function: Callable[..., Any], given: Iterable[str], names: Mapping[str, str]
-) -> None:
-    traceback = error.__traceback__
-    if traceback is None or traceback.tb_next is not None:  # the function has begun
-        return
-    ours = inspect.signature(function).parameters
-    for name in given:
-        if name in names:
-            error.add_note(_advice(name, names))
-        elif name not in ours:
-            for near in difflib.get_close_matches(name, [*ours, *names], n=1, cutoff=0.8):
-                if near in ours and "Did you mean" in str(error):
-                    continue  # Python 3.13 says it itself
-                error.add_note(f"Did you mean {near}=? {_advice(near, names)}".strip())
-
-
-def _advice(name: str, names: Mapping[str, str]) -> str:
-    return f"Instead of {name}=, write {names[name]}." if name in names else ""
-
-
-def hint_attributes(names: Mapping[str, str]) -> Callable[[Class], Class]:
-    """Return a decorator for a class: the error for an attribute of another library says what to write.
-
-    Type checkers do not see the ``__getattr__`` that it adds, and so report each name that is not there.
-
-    Args:
-        names: the attributes of other libraries, each with what to write in its place.
-    """
-
-    def decorate(named: Class) -> Class:
-        def missing(self: object, name: str) -> Any:
-            if name in names:
-                kind = type(self).__name__
-                raise AttributeError(f"{kind!r} object has no attribute {name!r}: write {names[name]}.")
-            return object.__getattribute__(self, name)  # raises the error of Python, or that of a property
-
-        made: Any = named
-        made.__getattr__ = missing
-        return named
-
-    return decorate

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Set
 from typing import Any, cast
 
-from routelock._peer_names import LIST, hint_attributes
+from routelock._hints import hint_attributes
+from routelock._peer_names import LIST
 
 __all__ = [
     "LONGEST_TOOL_NAME",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from routelock._peer_names import CONTEXT, hint_attributes
+from routelock._hints import hint_attributes
+from routelock._peer_names import CONTEXT
 from routelock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:

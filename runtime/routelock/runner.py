@@ -6,7 +6,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from routelock._peer_names import RUN_KEYWORDS, hint_keywords
+from routelock._hints import hint_keywords
+from routelock._peer_names import RUN_KEYWORDS
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
 from routelock.errors import ConfigError

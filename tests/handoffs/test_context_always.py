@@ -16,7 +16,7 @@ from routelock.handoffs.context import (
     prepare_handoff_context,
     serialize_context,
 )
-from routelock.history.messages import to_messages
+from routelock.history.input import to_messages
 from routelock.history.validity import problems
 
 

@@ -12,7 +12,7 @@ from routelock import Agent, Handoff, RunConfig, handoff
 from routelock.agents.agent_problems import agent_problems
 from routelock.errors import ConfigError
 from routelock.handoff_request import is_seconds
-from routelock.handoffs.handoff import is_list, target_name
+from routelock.handoffs.handoff_problems import is_list, target_name
 from routelock.handoffs.payload import HandoffPayload
 from routelock.run.start import run_graph
 from routelock.testing import ScriptedHandler

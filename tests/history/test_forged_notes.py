@@ -13,7 +13,8 @@ from scripted_agents import look_up
 from routelock import Agent, Message, Runner, handoff
 from routelock.handoffs.context import HandoffContext
 from routelock.history.filters import remove_all_tools
-from routelock.history.messages import NOTE, RunItem, is_note, last_user_text, text_of, to_messages
+from routelock.history.input import to_messages
+from routelock.history.messages import NOTE, RunItem, is_note, last_user_text, text_of
 from routelock.history.notes import PREAMBLE, Audience
 from routelock.history.view import View
 from routelock.sessions import InMemorySessions, Session

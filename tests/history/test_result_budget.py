@@ -21,7 +21,8 @@ from routelock.history.filters import (
     remove_all_tools,
     tool_results_budget,
 )
-from routelock.history.messages import Message, RunItem, calls_of, text_of, to_messages
+from routelock.history.input import to_messages
+from routelock.history.messages import Message, RunItem, calls_of, text_of
 from routelock.history.validity import problems
 from routelock.testing import ScriptedHandler, assert_valid, call
 

@@ -12,7 +12,8 @@ from servers import HELLO, Server
 
 from routelock import Agent, RunConfig, Runner, ToolContext, function_tool, handoff
 from routelock.handlers.port import Request
-from routelock.history.messages import Message, text_of, to_messages
+from routelock.history.input import to_messages
+from routelock.history.messages import Message, text_of
 from routelock.run.events import ToolOutput
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, overload
 from typing_extensions import TypeVar, Unpack
 
 from routelock._callables import MaybeAwaitable, resolve, wants
-from routelock._peer_names import AGENT, AGENT_KEYWORDS, hint_attributes, hint_keywords
+from routelock._hints import hint_attributes, hint_keywords
+from routelock._peer_names import AGENT, AGENT_KEYWORDS
 from routelock._tool_names import frozen_list
 from routelock.agents.agent_problems import (
     HANDOFF_HOOKS,
@@ -42,7 +43,8 @@ from routelock.handlers.port import (
 )
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.context import HandoffContext
-from routelock.handoffs.handoff import Handoff, fill_in, is_list
+from routelock.handoffs.handoff import Handoff, fill_in
+from routelock.handoffs.handoff_problems import is_list
 from routelock.scopes import permits
 from routelock.tools.decorators import with_functions
 from routelock.tools.schema import JsonType

@@ -15,7 +15,8 @@ from routelock.handlers.port import (
     OutputMode,
     is_handler,
 )
-from routelock.handoffs.handoff import Handoff, is_list
+from routelock.handoffs.handoff import Handoff
+from routelock.handoffs.handoff_problems import is_list
 from routelock.tools.decorators import is_function, tool
 from routelock.tools.invoke import PythonCall
 from routelock.tools.tool import Tool

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, cast
 from typing_extensions import TypedDict, TypeVar
 
 from routelock._callables import MaybeAwaitable, takes
-from routelock._peer_names import AS_TOOL_KEYWORDS, hint_keywords
+from routelock._hints import hint_keywords
+from routelock._peer_names import AS_TOOL_KEYWORDS
 from routelock._tool_names import slug
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.context import ToolContext

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from routelock._json_document import VERSION_KEY
 from routelock.errors import ConfigError
-from routelock.history.messages import checked_message
+from routelock.history.input import checked_message
 
 __all__ = [
     "check_fields",

@@ -6,23 +6,22 @@ A declaration is frozen and checked when it is made; one error lists everything 
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from typing_extensions import TypeVar
 
-from routelock._callables import MaybeAwaitable, name_of, takes
+from routelock._callables import MaybeAwaitable, takes
+from routelock._hints import hint_keywords
 from routelock._json import sendable
-from routelock._peer_names import HANDOFF_KEYWORDS, hint_keywords
+from routelock._peer_names import HANDOFF_KEYWORDS
 from routelock._tool_names import capable_name, frozen_list, transfer_tool_name
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.handlers.port import Handler, is_handler
-from routelock.handoff_request import is_seconds
+from routelock.handoffs.handoff_problems import is_list, problems_of_handoff, target_name
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.filters import HandoffInputFilter
 from routelock.scopes import Scope, checked_scope
@@ -32,103 +31,7 @@ from routelock.tools.schema import JsonType, strict_schema
 if TYPE_CHECKING:
     from routelock.agents.agent import Agent
 
-__all__ = ["Handoff", "fill_in", "handoff", "is_list", "target_name"]
-
-
-def target_name(target: object) -> str:
-    """Return the name of a handoff's target.
-
-    Raises:
-        ConfigError: it is no target.
-    """
-    name = target if isinstance(target, str) else getattr(target, "name", None)
-    if not isinstance(name, str) or not name:
-        hint = "; wrap a function with routelock.function_handler(...)" if callable(target) else ""
-        raise ConfigError(
-            "The target of a handoff must be an Agent, a Handler or the name of an agent, not "
-            f"{target!r:.80}{hint}."
-        )
-    is_agent_or_name = isinstance(target, str) or hasattr(target, "handoff_description")
-    if not is_agent_or_name and not callable(getattr(target, "stream", None)):
-        raise ConfigError(
-            f"The target of a handoff must be an Agent or a Handler; {target!r:.80} has no stream method."
-        )
-    return name
-
-
-def is_list(value: object) -> bool:
-    """Whether a value counts as a list in a declaration: any iterable but text and mappings."""
-    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
-
-
-def _is_names(value: Any) -> bool:
-    return hasattr(value, "__len__") and is_list(value) and all(isinstance(name, str) for name in value)
-
-
-_FIELDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("input_filter", lambda given: given is None or callable(given), "a function"),
-    ("is_enabled", lambda given: isinstance(given, bool) or callable(given), "a bool or a function"),
-    ("needs_approval", lambda given: isinstance(given, bool) or callable(given), "a bool or a function"),
-    ("on_invoke_handoff", lambda given: given is None or callable(given), "a function"),
-    ("run_timeout", lambda given: given is None or is_seconds(given), "seconds or None"),
-    ("timeout", lambda given: given is None or is_seconds(given), "seconds or None"),
-    ("capabilities_required", is_list, "a list of names"),
-    ("priority", lambda given: isinstance(given, int) and not isinstance(given, bool), "a whole number"),
-    ("metadata", lambda given: isinstance(given, Mapping), "a dict"),
-    ("share", lambda given: given is None or _is_names(given), "a list of names"),
-    ("others", is_list, "a list"),
-)
-"""Fields of a `Handoff` whose value is checked by itself: the name, the check, and what the value must be."""
-
-
-def _problems(declared: Any) -> Iterator[str]:
-    """Yield everything that is wrong with a handoff. Its type is `Any`: fields may hold anything."""
-    for name, is_right, kind in _FIELDS:
-        if not is_right(value := getattr(declared, name)):
-            yield f"{name} must be {kind}, not {value!r:.80}"
-    if declared.input_filter is not None and not declared.preserve_context:
-        yield "use either input_filter or preserve_context=False, not both"
-    if declared.input_type is not None and declared.ask_reason:
-        yield "put a reason field into input_type instead of ask_reason=True"
-    if declared.target is None and declared.others:
-        yield "the first of several agents must be one"
-    if re.fullmatch("[a-zA-Z0-9_-]{1,64}", declared.tool_name) is None:
-        yield (
-            f"providers take a tool name of 1 to 64 of a-z, A-Z, 0-9, _ and -, not {declared.tool_name!r:.80}"
-        )
-    if is_list(declared.others):
-        yield from _problems_of_others(declared)
-    if declared.on_handoff is not None:
-        yield from _problems_of_on_handoff(declared)
-    if callable(declared.payload):
-        if not takes(declared.payload, 2):
-            yield f"payload {name_of(declared.payload)!r} must take the context and the input"
-    elif not isinstance(declared.payload, HandoffPayload | Mapping | None):
-        kind = type(declared.payload).__name__
-        yield f"payload must be a HandoffPayload, a dict or a function, not {kind}"
-
-
-def _problems_of_others(declared: Any) -> Iterator[str]:
-    names = [declared.agent_name]
-    for each in declared.others:
-        try:
-            names.append(target_name(each))
-        except ConfigError as error:
-            yield str(error).removesuffix(".")
-    for name, count in Counter(names).items():
-        if count > 1:
-            yield f"{name!r} is in the list twice"
-
-
-def _problems_of_on_handoff(declared: Any) -> Iterator[str]:
-    called = f"on_handoff {name_of(declared.on_handoff)!r}"
-    if not callable(declared.on_handoff):
-        yield f"on_handoff must be a function, not {declared.on_handoff!r:.80}"
-    elif declared.input_type is not None:
-        if not takes(declared.on_handoff, 2):
-            yield f"{called} must take the context and the input"
-    elif not declared.on_handoff_takes_input and not takes(declared.on_handoff, 1):
-        yield f"{called} must take one argument: the context"
+__all__ = ["Handoff", "fill_in", "handoff"]
 
 
 T = TypeVar("T", default=Any)
@@ -222,7 +125,9 @@ class Handoff:
             strict_form = strict_schema(self.input_json_schema)
             fill_in(self, "input_json_schema", strict_form or self.input_json_schema)
             fill_in(self, "strict_json_schema", strict_form is not None)
-        if problems := [f"Handoff to {self.agent_name!r}: {problem}" for problem in _problems(self)]:
+        if problems := [
+            f"Handoff to {self.agent_name!r}: {problem}" for problem in problems_of_handoff(self)
+        ]:
             raise ConfigError("; ".join(problems) + ".")
 
     @classmethod

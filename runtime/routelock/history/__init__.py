@@ -19,6 +19,7 @@ from routelock.history.filters import (
     remove_all_tools,
     tool_results_budget,
 )
+from routelock.history.input import to_messages
 from routelock.history.messages import (
     FunctionCall,
     ItemKind,
@@ -34,7 +35,6 @@ from routelock.history.messages import (
     last_user_text,
     refusal_of,
     text_of,
-    to_messages,
 )
 from routelock.history.nesting import (
     HandoffHistoryMapper,

@@ -16,15 +16,8 @@ from routelock._callables import MaybeAwaitable, error_text, is_error, name_of, 
 from routelock._json import detached
 from routelock.context import RunContext
 from routelock.errors import ConfigError, HandoffFilterError
-from routelock.history.messages import (
-    Message,
-    RunItem,
-    calls_of,
-    checked_message,
-    is_of_user,
-    item_of,
-    portable,
-)
+from routelock.history.input import checked_message
+from routelock.history.messages import Message, RunItem, calls_of, is_of_user, item_of, portable
 from routelock.history.trim import newest, within_budget
 
 __all__ = [

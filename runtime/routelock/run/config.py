@@ -10,7 +10,8 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from routelock._callables import MaybeAwaitable
-from routelock._peer_names import CONFIG_KEYWORDS, hint_keywords
+from routelock._hints import hint_keywords
+from routelock._peer_names import CONFIG_KEYWORDS
 from routelock.agents.agent import Agent
 from routelock.agents.agent_problems import guardrail_problems
 from routelock.errors import ConfigError, LimitExceeded, ModelBehaviorError

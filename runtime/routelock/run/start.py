@@ -14,7 +14,8 @@ from routelock._json import unshared
 from routelock.agents.agent import Agent, checked_graph
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.errors import ConfigError
-from routelock.history.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages
+from routelock.history.input import to_messages
+from routelock.history.messages import Message, RunInput, RunItem, call_ids, item_of
 from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame

@@ -8,7 +8,8 @@ from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
-from routelock._peer_names import STREAM, hint_attributes
+from routelock._hints import hint_attributes
+from routelock._peer_names import STREAM
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.history.messages import Message

@@ -10,7 +10,7 @@ from routelock._tool_names import transfer_tool_name
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.handlers.port import ToolSpec, tool_name
-from routelock.handoffs.handoff import is_list
+from routelock.handoffs.handoff_problems import is_list
 from routelock.run.config import RunConfig
 from routelock.run.start import run_graph
 from routelock.serving.errors import Refusal

@@ -16,7 +16,8 @@ from routelock._json import finite
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.handlers.port import ModelSettings, ToolSpec
-from routelock.history.messages import Message, ToolCall, to_messages
+from routelock.history.input import to_messages
+from routelock.history.messages import Message, ToolCall
 from routelock.run.config import RunConfig
 from routelock.run.handler_selection import named
 from routelock.run.result import RunResult

@@ -13,7 +13,8 @@ from typing import Any, cast
 from routelock._json import detached
 from routelock.errors import ConfigError
 from routelock.history.content import chat_part
-from routelock.history.messages import Message, checked_message
+from routelock.history.input import checked_message
+from routelock.history.messages import Message
 
 __all__ = ["messages_of", "readable"]
 

@@ -13,16 +13,8 @@ from routelock._callables import error_text
 from routelock._json import OrDefault, finite, is_utf8
 from routelock._json_document import check_json
 from routelock.errors import ConfigError, RoutelockError, SessionConflict, SessionError
-from routelock.history.messages import (
-    ItemKind,
-    Message,
-    RunItem,
-    calls_of,
-    checked_message,
-    item_of,
-    marked,
-    shown_later,
-)
+from routelock.history.input import checked_message
+from routelock.history.messages import ItemKind, Message, RunItem, calls_of, item_of, marked, shown_later
 from routelock.sessions.import_messages import messages_of, readable
 from routelock.sessions.stores import Record, SessionStore
 

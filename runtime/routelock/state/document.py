@@ -19,7 +19,8 @@ from routelock._json import AnyObject, sendable, sendable_json
 from routelock._json_document import check_json, check_version, misfit_text
 from routelock.errors import ConfigError
 from routelock.guardrails import GuardrailRecord
-from routelock.history.messages import RunItem, ToolCall, calls_of, checked_message
+from routelock.history.input import checked_message
+from routelock.history.messages import RunItem, ToolCall, calls_of
 from routelock.run.records import HandoffRecord, Problem, StopReason
 from routelock.tools.approvals import Decision, Interruption
 from routelock.usage import Usage

@@ -26,7 +26,8 @@ from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
 from routelock.errors import ConfigError, JournalError, RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone
-from routelock.history.messages import Message, RunInput, to_messages
+from routelock.history.input import to_messages
+from routelock.history.messages import Message, RunInput
 from routelock.run.config import RunConfig
 from routelock.run.events import RunDone, RunEvent
 from routelock.run.executor import Call, InProcess, Outcome

@@ -26,7 +26,8 @@ from routelock.agents.offer import offer_tools
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.handoffs.handoff import Handoff
-from routelock.history.messages import Message, RunItem, ToolCall, checked_message
+from routelock.history.input import checked_message
+from routelock.history.messages import Message, RunItem, ToolCall
 from routelock.history.unfinished_turn import left_over
 from routelock.run.config import RunConfig
 from routelock.run.records import HandoffRecord

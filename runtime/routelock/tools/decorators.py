@@ -9,7 +9,8 @@ from typing import Any, Concatenate, Protocol, TypeGuard, overload
 
 from typing_extensions import ParamSpec, TypeIs, TypeVar
 
-from routelock._peer_names import FUNCTION_TOOL_KEYWORDS, TOOL_KEYWORDS, hint_keywords
+from routelock._hints import hint_keywords
+from routelock._peer_names import FUNCTION_TOOL_KEYWORDS, TOOL_KEYWORDS
 from routelock._tool_names import frozen_list
 from routelock.context import ToolContext
 from routelock.errors import ConfigError

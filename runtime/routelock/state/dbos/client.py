@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, c
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.handlers.events import AttemptFailed, HandlerEvent
-from routelock.history.messages import Message, RunInput, to_messages
+from routelock.history.input import to_messages
+from routelock.history.messages import Message, RunInput
 from routelock.run.executor import Call, Outcome
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.state.dbos.database import EVENTS, engine, queued_as, running_client
