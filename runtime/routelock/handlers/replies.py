@@ -114,7 +114,7 @@ def with_unique_ids(reply: MessageDone, turn: int, used: set[str]) -> tuple[Mess
     try:
         if ",_" in f",{','.join(message)}":
             message = cast(Message, {key: each for key, each in message.items() if not key.startswith("_")})
-        if calls := calls_of(message):
+        if calls := message.get("tool_calls"):
             whole = [_completed(call, index, turn, used, repairs) for index, call in enumerate(calls)]
             if not all(map(operator.is_, whole, calls)):
                 message = cast(Message, {**message, "tool_calls": whole})

@@ -28,7 +28,7 @@ from routelock.errors import (
     RoutelockError,
     SessionError,
 )
-from routelock.handlers.port import Handler, ToolSpec, tool_name
+from routelock.handlers.port import Handler
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, RunItem, ToolCall
 from routelock.history.notes import Audience
@@ -36,7 +36,6 @@ from routelock.history.view import View
 from routelock.run.emit import AnswerReturned, emit_now
 from routelock.run.events import HandoffReturned
 from routelock.tools.invoke import reason_of
-from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:
     from routelock.run.run import Run
@@ -110,11 +109,6 @@ class Frame:
     """Cached reader of the history, see `Run.audience`."""
 
     @property
-    def active_name(self) -> str:
-        """Name of the agent, or of the handler that a handoff put in its place."""
-        return self.handler.name if self.handler_override else self.agent.name
-
-    @property
     def stands_by(self) -> bool:
         """Whether this caller goes on only if the agent above it is too slow."""
         return self.wait is not None and self.wait.stands_by
@@ -135,14 +129,6 @@ class Frame:
         wait, self.wait = self.wait, None
         assert wait is not None
         return wait
-
-    def can_call(self, external_tools: Sequence[Tool | ToolSpec]) -> Collection[str]:
-        """Return the names of the agent's tools and handoffs, and of the external tools."""
-        names = {tool.name for tool in self.agent.all_tools}
-        for edge in self.agent.edges:
-            if edge.to_handler is None or edge.to_handler.name != self.handler.name:
-                names.add(edge.tool_name)
-        return names.union(map(tool_name, external_tools))
 
 
 def asking_caller(callers: Sequence[Frame]) -> Frame | None:

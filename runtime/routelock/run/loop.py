@@ -32,7 +32,7 @@ from routelock.handlers.events import MessageDone
 from routelock.handlers.port import json_in
 from routelock.handlers.replies import has_reasoning
 from routelock.handoff_request import HandoffStatus
-from routelock.history.messages import Message, calls_of, refusal_of, text_of
+from routelock.history.messages import Message, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver
 from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, emit_now
 from routelock.run.events import AgentUpdated, Repaired, RunDone, RunEvent
@@ -191,7 +191,7 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
         yield each
     if run.is_observed:
         await emit(run, ReplyTaken(reply))
-    if not (calls := calls_of(reply.message)):
+    if not (calls := reply.message.get("tool_calls")):
         await _take_output(run, reply)
         return
     routed = RoutedCalls(calls, call.offered)

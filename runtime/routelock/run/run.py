@@ -7,7 +7,7 @@ default handler again, for whatever reason this one ended.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +19,7 @@ from routelock.agents.hooks import RunHooks
 from routelock.context import PAYLOAD_KEY, MemoryScope, RunContext, scoped
 from routelock.guardrails import GuardrailRecord
 from routelock.handlers.events import MessageDone
-from routelock.handlers.port import Handler, Request, family_of
+from routelock.handlers.port import Handler, Request, family_of, tool_name
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import Audience
@@ -306,7 +306,8 @@ class Run:
     @property
     def active_name(self) -> str:
         """Name of the active agent, or of the handler that a handoff put in its place."""
-        return self.frame.active_name
+        frame = self.frame
+        return frame.handler.name if frame.handler_override else frame.agent.name
 
     # The transcript and the view
 
@@ -321,10 +322,19 @@ class Run:
             self.frame.audience = Audience(
                 agent=self.frame.agent.name,
                 stands_in=self.frame.handler_override,
-                can_call=self.frame.can_call(self.config.external_tools),
+                can_call=self._callable_names(),
                 transfers={each.call_id: (each.target, each.taken) for each in self.handoffs.records},
             )
         return self.frame.audience
+
+    def _callable_names(self) -> Collection[str]:
+        """Return the names of the active agent's tools and handoffs, and of the external tools."""
+        agent, handler = self.frame.agent, self.frame.handler.name
+        names = {tool.name for tool in agent.all_tools}
+        for edge in agent.edges:
+            if edge.to_handler is None or edge.to_handler.name != handler:
+                names.add(edge.tool_name)
+        return names.union(map(tool_name, self.config.external_tools))
 
     def shown_next(self) -> list[Message]:
         """Return copies of the messages for the next model call, without the system prompt."""
