@@ -350,8 +350,8 @@ class HandoffLog:
                 continue
             status_now = one.status if status is None else one.status.to(status, one.id)
             usage = self.spent.get(one.id)
-            changes = {"status": status_now, "error": error, "ended": now, "usage": usage}
-            self.records[place] = HandoffRecord(**{**vars(one), **changes})
+            given: dict[str, Any] = {**vars(one), "status": status_now, "error": error}
+            self.records[place] = HandoffRecord(**{**given, "ended": now, "usage": usage})
             if self.is_streamed:
                 self.events.append(_completed(self.records[place]))
 
