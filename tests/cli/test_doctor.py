@@ -31,6 +31,13 @@ def test_doctor_names_keys_and_never_shows_them(
     assert re.search(r"  cli: rich \d", shown)
 
 
+def test_doctor_leaves_out_the_extras_of_maintainers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    listed = re.findall(r"^  (\w+): ", capsys.readouterr().out.partition("extras\n")[2], re.MULTILINE)
+    assert "serve" in listed
+    assert not {"browser", "docs", "lint", "release", "test"} & {*listed}
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_doctor_shows_the_destination_of_a_model(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

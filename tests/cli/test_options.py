@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from routelock import Agent, ConfigError
+from routelock import Agent, ConfigError, RunConfig
 from routelock.cli.main import main
-from routelock.cli.options import load_agents
+from routelock.cli.options import RunOptions, load_agents, needs_litellm
+from routelock.testing import ScriptedHandler
+from routelock_providers import LiteLLM
 
 APP = """
 from routelock import Agent
@@ -37,6 +39,18 @@ class holder:
     agent = agent
 """
 
+RUNS = """
+import asyncio
+from routelock import Agent, Runner
+from routelock.testing import ScriptedHandler
+
+agent = Agent("A", model=ScriptedHandler([RuntimeError("no key")]))
+
+async def main():
+    await Runner.run(agent, "Hi")
+
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
@@ -45,6 +59,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / f"{name}.py").write_text(APP)
     (tmp_path / f"{name}_broken.py").write_text("import nothing_of_that_name")
     (tmp_path / f"{name}_wrong.py").write_text("x = (")
+    (tmp_path / f"{name}_runs.py").write_text(f"{RUNS}Runner.run_sync(agent, 'Hi')\n")
+    (tmp_path / f"{name}_awaits.py").write_text(f"{RUNS}asyncio.run(main())\n")
     (tmp_path / f"{name}_ends.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -90,6 +106,20 @@ def test_a_wrong_spec_is_an_error_of_one_line(
     assert shown.startswith("routelock: ")
     assert said in shown
     assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize(("module", "line"), [("runs", 11), ("awaits", 9)])
+def test_file_that_runs_an_agent_is_told_where_to_do_that(folder: str, module: str, line: int) -> None:
+    place = rf"no key \(.*{folder}_{module}\.py, line {line}\)"
+    with pytest.raises(ConfigError, match=place + r"\. It runs an agent: do that below `if __name__ =="):
+        load_agents(f"{folder}_{module}:agent")
+
+
+@pytest.mark.parametrize(("spec", "needed"), [("made", True), ("written", True), ("scripted", False)])
+def test_litellm_is_needed_for_names_and_its_handlers(spec: str, needed: bool) -> None:
+    models = {"made": LiteLLM("openai/m"), "written": "openai/m", "scripted": ScriptedHandler([])}
+    options = RunOptions(agent=Agent("A", model=models[spec]), config=RunConfig(), context=None, max_turns=1)
+    assert needs_litellm(options) is needed
 
 
 def test_the_error_is_one_of_routelocks() -> None:

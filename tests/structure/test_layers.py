@@ -73,6 +73,7 @@ NEEDED_BY_FEW = {
     # is making dataclasses
     "routelock.cli.markdown",  # it needs an extra
     "routelock.handoffs.payload_types",
+    "routelock.sessions",
     "routelock.state.capture",
     "routelock.serving.dev.routes",  # they need an extra
     "routelock.serving.routes",
@@ -80,6 +81,7 @@ NEEDED_BY_FEW = {
     "routelock.state.resume",
     "routelock.state.run_state",
     "routelock.tracing.recorder",
+    "routelock_providers",  # by commands whose agents have models of litellm
 }
 
 VENDORS = {"aiohttp", "litellm", "openai"}
@@ -126,22 +128,20 @@ def _targets(node: ast.AST, known: dict[str, Any]) -> Iterator[str]:
 
 def _edges(modules: dict[str, Any]) -> Iterator[Edge]:
     for module in modules.values():
-        inside = {
-            id(node)
-            for function in ast.walk(module.tree)
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            for node in ast.walk(function)
-        }
-        typing = {
-            id(node)
-            for condition in ast.walk(module.tree)
-            if isinstance(condition, ast.If) and ast.unparse(condition.test) == "TYPE_CHECKING"
-            for node in ast.walk(condition)
-        }
-        for node in ast.walk(module.tree):
+        for node, lazy, typing in _statements(module.tree):
             for target in _targets(node, modules):
-                line = getattr(node, "lineno", 0)
-                yield Edge(module.name, target, line, id(node) in inside, id(node) in typing)
+                yield Edge(module.name, target, getattr(node, "lineno", 0), lazy, typing)
+
+
+def _statements(
+    node: ast.AST, lazy: bool = False, typing: bool = False
+) -> Iterator[tuple[ast.AST, bool, bool]]:
+    """Yield each node below one, with whether it is in a function, and whether it is for types alone."""
+    lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    typing = typing or (isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING")
+    for child in ast.iter_child_nodes(node):
+        yield child, lazy, typing
+        yield from _statements(child, lazy, typing)
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,13 @@ import os
 import sys
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE, FAILED, INTERRUPTED, WAITS
 from routelock.cli.options import (
     RunOptions,
+    close_litellm,
     declare_agent,
     declare_run,
     declare_trace,
@@ -40,11 +41,12 @@ from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.run.stream import RunStream
 from routelock.runner import Runner
-from routelock.sessions import Session, SQLiteSessions
-from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
 from routelock.usage import Usage
-from routelock_providers.litellm.library import close_litellm
+
+if TYPE_CHECKING:
+    from routelock.sessions import Session
+    from routelock.state.run_state import RunState
 
 __all__ = ["chat_command"]
 
@@ -240,6 +242,8 @@ def _declare(command: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> int:
     options, session = run_options(given), None
     if given.session is not None:
+        from routelock.sessions import Session, SQLiteSessions  # noqa: PLC0415 - only this option needs them
+
         session = Session(_NAME, SQLiteSessions(given.session))
         if given.config is None:  # the active agent answers the next message
             options = replace(options, config=replace(options.config, next_agent="sticky"))

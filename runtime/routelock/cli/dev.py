@@ -28,7 +28,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
 
 def _dev(given: argparse.Namespace) -> int:
     options = run_options(given)
-    ready_litellm(options)
+    ready_litellm(options, piped=True)
     serve_dev(
         options.agent,
         port=given.port,

@@ -33,7 +33,7 @@ _SPEC = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 _ADDRESSES = ("_BASE_URL", "_API_BASE", "_PROXY", "_proxy")
 
-_DEVELOPMENT = ("browser", "docs", "lint", "test")
+_DEVELOPMENT = ("browser", "docs", "lint", "release", "test")
 """Extras for the development of routelock."""
 
 

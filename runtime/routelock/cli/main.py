@@ -3,46 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
-from routelock.cli.cassettes import record_command, replay_command
-from routelock.cli.chat import chat_command
-from routelock.cli.command import Command
-from routelock.cli.dev import dev_command
-from routelock.cli.doctor import doctor_command
 from routelock.cli.exit_codes import INTERRUPTED, PIPE_CLOSED, code_of, exit_code_help
-from routelock.cli.graph import graph_command
-from routelock.cli.run import run_command
 from routelock.cli.screen import error_line
-from routelock.cli.serve import serve_command
-from routelock.cli.trace import trace_command
 
 if TYPE_CHECKING:
+    from routelock.cli.command import Command
+
     _Adds = argparse._SubParsersAction[Any]  # pyright: ignore[reportPrivateUsage]
 
 __all__ = ["main"]
 
 
-_COMMANDS: tuple[Command, ...] = (
-    chat_command,
-    run_command,
-    serve_command,
-    dev_command,
-    graph_command,
-    record_command,
-    replay_command,
-    trace_command,
-    doctor_command,
-)
-"""All commands, in the order of the help."""
+_COMMANDS: Mapping[str, str] = {
+    "chat": "chat",
+    "run": "run",
+    "serve": "serve",
+    "dev": "dev",
+    "graph": "graph",
+    "record": "cassettes",
+    "replay": "cassettes",
+    "trace": "trace",
+    "doctor": "doctor",
+}
+"""The module of each command, in the order of the help. Only that of the given command is loaded: all of them
+take as long as routelock itself."""
 
 _THREAD_END_SECONDS = 0.2
 """How long the end of a thread is waited for."""
@@ -74,7 +69,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     given = argparse.Namespace(verbose=False)
     try:
         try:
-            given = _parser().parse_args(arguments)
+            given = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
             return cast(int, given.run(given))
         finally:  # Python flushes at its end as well, but an error then has no exit code of ours
             _flush()
@@ -103,7 +98,8 @@ class _Parser(argparse.ArgumentParser):
         return given, unknown
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser with the command of these arguments, or with all commands if they name none."""
     parser = _Parser(
         prog="routelock",
         description="Agents on the command line.",
@@ -112,9 +108,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"routelock {_version()}")
     commands = parser.add_subparsers(required=True, metavar="command", title="commands")
-    for each in _COMMANDS:
-        _add(commands, each)
+    for name in arguments[:1] if arguments[:1] and arguments[0] in _COMMANDS else _COMMANDS:
+        _add(commands, _command(name))
     return parser
+
+
+def _command(name: str) -> Command:
+    module = importlib.import_module(f"routelock.cli.{_COMMANDS[name]}")
+    command: Command = getattr(module, f"{name}_command")
+    return command
 
 
 def _add(commands: _Adds, each: Command) -> None:

@@ -21,12 +21,12 @@ from routelock.errors import ConfigError
 from routelock.run.config import RunConfig, listed
 from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.start import DEFAULT_MAX_TURNS
-from routelock_providers.litellm.library import load_litellm
 
 __all__ = [
     "CONFIG",
     "RunOptions",
     "agent_of",
+    "close_litellm",
     "config_of",
     "declare_agent",
     "declare_run",
@@ -143,12 +143,23 @@ def _result_of(spec: str, function: Callable[..., object]) -> object:
 
 
 def _load_error(what: str, error: BaseException) -> ConfigError:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    why, file, line = str(error), last.filename, last.lineno
+    places = [
+        (frame.f_globals.get("__name__", ""), frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    modules = [module for module, _, _ in places]
+    runs = _RUNNER in modules
+    if runs:  # the place to change is that which calls the runner
+        places = places[: modules.index(_RUNNER)]
+        while places[-1][0].startswith("routelock."):
+            places.pop()
+    _, file, line = places[-1]
+    why = str(error)
     if isinstance(error, SyntaxError):  # its file has no frame
         why, file, line = error.msg, error.filename or file, error.lineno or line
     why = f"{type(error).__name__}: {why}".partition("\n")[0]
-    return ConfigError(f"{what} raised {why} ({file}, line {line})")
+    advice = '. It runs an agent: do that below `if __name__ == "__main__":`' if runs else ""
+    return ConfigError(f"{what} raised {why} ({file}, line {line}){advice}")
 
 
 def _hint(module: Any) -> str:
@@ -164,6 +175,11 @@ _CONTEXT = "the context of the run, or a function that returns it"
 CONFIG = "a RunConfig with all other settings"
 
 _LAST_PORT = 65535
+
+_RUNNER = "routelock.runner"
+
+_LITELLM = "routelock_providers.litellm.handler"
+"""The module of `LiteLLM`: to import it takes as long as the rest of a command."""
 
 _TURNS = "model calls (default: %(default)s)"
 
@@ -273,11 +289,11 @@ def run_options(given: argparse.Namespace) -> RunOptions:
 
 
 def needs_litellm(options: RunOptions) -> bool:
-    """Return whether a model is a string, which litellm answers for."""
+    """Return whether litellm answers for a model: one that is a string, or a `LiteLLM`."""
     graphs = (one.graph.values() for one in (options.agent, *options.config.agents))
     members = (member for graph in graphs for member in graph)
     return any(
-        isinstance(each.handler, str)
+        isinstance(each.handler, str) or type(each.handler).__module__ == _LITELLM
         for member in members
         for each in handlers_by_priority(member, options.config)
     )
@@ -290,8 +306,19 @@ def written_names(options: RunOptions) -> Mapping[str, str]:
     return {each.name: each.written for each in handlers}
 
 
-def ready_litellm(options: RunOptions) -> None:
-    """Load litellm if a run needs it. That takes seconds, so it is shown."""
+def ready_litellm(options: RunOptions, *, piped: bool = False) -> None:
+    """Load litellm if a run needs it. That takes seconds, so it is shown.
+
+    Args:
+        options: those of the run.
+        piped: whether to show it also if stderr is not a terminal.
+    """
     if needs_litellm(options):
-        with Waiting("loading litellm, once"):
-            load_litellm()
+        with Waiting("loading litellm, once", piped=piped):
+            importlib.import_module("routelock_providers").load_litellm()
+
+
+async def close_litellm() -> None:
+    """Close the connections of litellm if it was loaded."""
+    if "litellm" in sys.modules:
+        await importlib.import_module("routelock_providers").close_litellm()

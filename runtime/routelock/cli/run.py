@@ -17,6 +17,7 @@ from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE, WAITS, code_of
 from routelock.cli.options import (
     RunOptions,
+    close_litellm,
     declare_agent,
     declare_run,
     declare_trace,
@@ -29,7 +30,6 @@ from routelock.errors import ConfigError, RoutelockError
 from routelock.run.events import AgentUpdated, RunEvent, ToolCalled
 from routelock.run.result import RunResult
 from routelock.runner import Runner
-from routelock_providers.litellm.library import close_litellm
 
 __all__ = ["run_command"]
 

@@ -315,21 +315,22 @@ _SHOWN_AFTER = 1.0
 class Waiting:
     """Prints one line on stderr if an activity takes more than a second.
 
-    It prints only if stderr is a terminal. The line stays: an animated line that is erased would erase what
-    the app prints into the same terminal. A thread prints it, because the activity may block the main thread,
-    as an import does.
+    The line stays: an animated line that is erased would erase what the app prints into the same terminal. A
+    thread prints it, because the activity may block the main thread, as an import does.
 
     Args:
         what: the activity, such as "loading litellm".
+        piped: whether to print it also if stderr is not a terminal.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, piped: bool = False) -> None:
         self._what = what
+        self._piped = piped
         self._timer = threading.Timer(_SHOWN_AFTER, self._show)
         self._timer.daemon = True
 
     def __enter__(self) -> Waiting:
-        if sys.stderr.isatty():
+        if self._piped or sys.stderr.isatty():
             self._timer.start()
         return self
 
