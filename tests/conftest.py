@@ -7,6 +7,7 @@ import importlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import coverage
 import pytest
@@ -30,6 +31,8 @@ _SETTINGS = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
     "AWS_REGION_NAME": "us-east-1",
+    # each client loads its authorities; those of certifi take 20 ms of CPU time
+    "SSL_CERT_FILE": str(Path(__file__).parent / "support" / "authority.pem"),
 }
 _VENDORS = (
     "ANTHROPIC AZURE CEREBRAS COHERE DEEPSEEK GEMINI GROQ HUGGINGFACE MISTRAL OLLAMA OPENAI OPENROUTER "

@@ -18,7 +18,10 @@ def _assigned(node: ast.stmt) -> Iterator[str]:
 
 
 def _is_type_variable(value: ast.expr) -> bool:
-    return isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] in ("TypeVar", "ParamSpec")
+    return isinstance(value, ast.Call) and getattr(value.func, "attr", getattr(value.func, "id", "")) in (
+        "TypeVar",
+        "ParamSpec",
+    )
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -90,14 +93,14 @@ def test_exports_exist_and_are_the_modules_own(modules: dict[str, Any]) -> None:
     for module in modules.values():
         if not module.is_public or "__all__" not in module.text:
             continue
-        loaded = importlib.import_module(module.name)
+        loaded, defined = importlib.import_module(module.name), _defined(module)
         missing = [name for name in loaded.__all__ if not hasattr(loaded, name)]
         borrowed = [
             name
             for name in loaded.__all__
-            if _defined(module)  # what defines nothing hands out what others do
+            if defined  # what defines nothing hands out what others do
             and str(getattr(getattr(loaded, name, None), "__module__", "")).startswith("routelock")
-            and name not in _defined(module)
+            and name not in defined
         ]
         if missing or borrowed:
             wrong.append(f"{module.path}: missing {missing}, defined elsewhere {borrowed}")

@@ -19,7 +19,7 @@ from servers import HELLO, Reply, Server
 from waiting import until
 
 from routelock.testing import use_cassette
-from routelock_providers.http.client import HttpClient
+from routelock_providers.http.client import HttpClient, tls_context
 from routelock_providers.http.httpx_transport import AiohttpTransport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
@@ -177,3 +177,22 @@ async def test_timeout_applies_to_one_request_only() -> None:
             assert (await one.post(server.url, json={}, timeout=0.4)).text == "1"
             assert (await one.post(server.url, json={}, timeout=None)).text == "2"
     assert server.connections == 1
+
+
+# certificates
+
+
+def authorities(context: ssl.SSLContext) -> int:
+    return len(context.get_ca_certs())
+
+
+async def test_authorities_are_those_of_certifi(monkeypatch: pytest.MonkeyPatch) -> None:
+    certifi = pytest.importorskip("certifi")
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert authorities(tls_context()) == authorities(ssl.create_default_context(cafile=certifi.where())) > 1
+
+
+async def test_authorities_of_the_environment_come_first() -> None:
+    (only,) = tls_context().get_ca_certs()
+    assert ("commonName", "routelock tests") in [pair for pairs in only["subject"] for pair in pairs]
