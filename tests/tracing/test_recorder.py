@@ -12,7 +12,9 @@ from manager_agents import ask, manager
 from scripted_agents import agent as made
 
 from routelock import Agent, Retry, RunConfig, Runner, RunState, function_tool
-from routelock.errors import ConnectionFailed, HandlerError
+from routelock.errors import ConnectionFailed, HandlerError, SessionError
+from routelock.sessions import InMemorySessions, Session
+from routelock.sessions.stores import Record
 from routelock.testing import ScriptedHandler, call
 from routelock.tracing.reader import read_trace
 
@@ -180,3 +182,30 @@ async def test_retries_and_errors_are_on_the_call(tmp_path: Path) -> None:
     assert (each.end.error.type, each.end.error.message) == ("ConnectionFailed", "still down")
     assert run.end is not None
     assert run.end.error == each.end.error
+
+
+async def test_a_run_in_a_session_begins_with_its_messages_and_its_agent(tmp_path: Path) -> None:
+    session = Session("u7", InMemorySessions())
+    back = Agent("Back", model=ScriptedHandler(["Here.", "Still here."]))
+    front = Agent("Front", model=ScriptedHandler([call("transfer_to_back")]), handoffs=[back])
+    for text in ("Hi", "More"):
+        config = RunConfig(trace=tmp_path / f"{text}.jsonl", next_agent="sticky")
+        await Runner.run(front, text, session=session, run_config=config)
+    [run] = read_trace(tmp_path / "More.jsonl").runs
+    given = run.transcript[: run.start.input_count]
+    assert run.start.agent == "Back"
+    assert [each.message["role"] for each in given] == ["user", "assistant", "tool", "assistant", "user"]
+    assert [each.message["content"] for each in (given[0], given[-1])] == ["Hi", "More"]
+
+
+async def test_a_run_whose_session_cannot_be_loaded_has_a_beginning_and_an_end(tmp_path: Path) -> None:
+    class Broken(InMemorySessions):
+        async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
+            raise OSError("no disk")
+
+    config = RunConfig(trace=tmp_path / "t.jsonl")
+    with pytest.raises(SessionError):
+        await Runner.run(looking(), "Hi", session=Session("u7", Broken()), run_config=config)
+    [run] = read_trace(tmp_path / "t.jsonl").runs
+    assert run.end is not None
+    assert run.end.error is not None

@@ -131,11 +131,13 @@ async def finish(run: Run) -> RunResult[Any]:
 
 
 async def _open(run: Run) -> LeftOver | None:
-    """Start the trace, load the session and check the input; return what a resumed run left of its turn."""
-    if run.recorder is not None:
-        emit_now(run, RunBegins())
-    if run.store is not None:
-        await run.store.open(run)
+    """Load the session, start the trace and check the input; return what a resumed run left of its turn."""
+    try:
+        if run.store is not None:  # it has the first messages, and may know the agent
+            await run.store.open(run)
+    finally:
+        if run.recorder is not None:
+            emit_now(run, RunBegins())
     if run.turn:
         return await _restore(run)
     if run.config.input_guardrails:

@@ -323,9 +323,9 @@ class _RunRecorder:
         for place, trace in enumerate(self.traces):
             parent = None if self.outer is None else self.outer.writer_for(self.given[place])
             self.writers[place] = self._safely(partial(trace.begin, start, parent), place)
-        # the problems, repairs and handoffs of a resumed run were written before
-        self.problems, self.repairs = len(self.run.report.errors), len(self.run.report.repairs)
-        self.handoffs = {one.id: one for one in self.run.handoffs.records}
+        if start.resumed:  # these were written before
+            self.problems, self.repairs = len(self.run.report.errors), len(self.run.report.repairs)
+            self.handoffs = {one.id: one for one in self.run.handoffs.records}
         self._catch_up()
 
     def _catch_up(self) -> None:
