@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from paths import REPO
 from terminals import PATIENCE
 
+from routelock import ConfigError
+from routelock.cli.dev import session_at
 from routelock.cli.main import main
 
 APP = """
@@ -49,3 +52,28 @@ def test_the_help_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["dev", "--help"])
     assert "what each model call was shown" in " ".join(capsys.readouterr().out.split())
+
+
+SESSIONS = """
+from routelock.sessions import InMemorySessions, Session
+
+session = Session("u7", InMemorySessions())
+
+def make():
+    return session
+"""
+
+
+@pytest.mark.parametrize("name", ["session", "make"])
+def test_the_session_is_one_or_a_function(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = f"sessions_{name}_of_dev"
+    (tmp_path / f"{module}.py").write_text(SESSIONS)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    found: Any = session_at(f"{module}:{name}")
+    assert (found() if name == "make" else found).name == "u7"
+
+
+def test_another_object_is_no_session() -> None:
+    with pytest.raises(ConfigError, match=r"--session sys:path must be a Session or a function, not \["):
+        session_at("sys:path")

@@ -7,6 +7,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +194,7 @@ class _Chat:
             except (EOFError, KeyboardInterrupt) as stopped:
                 self._interrupted = isinstance(stopped, KeyboardInterrupt)
                 self.waits = True
-                self._screen.print_line("The call was not made.")
+                self._screen.print_line(_not_made(result.interruptions))
                 return None
         return state
 
@@ -228,6 +229,14 @@ class _Chat:
         elif text == "/help":
             self._screen.print_line(_HELP)
         return text in ("/new", "/help")
+
+
+def _not_made(calls: Sequence[Interruption]) -> str:
+    """Return what is said if the user leaves a call undecided: no other call that waits is made either."""
+    if len(calls) == 1:
+        return "The call was not made."
+    named = [f"{bounded(each.name, 80)}({call_arguments(each.arguments, 80)})" for each in calls]
+    return f"None of these calls was made: {', '.join(named)}."
 
 
 def _declare(command: argparse.ArgumentParser) -> None:

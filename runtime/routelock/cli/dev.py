@@ -5,16 +5,23 @@ from __future__ import annotations
 import argparse
 
 from routelock.cli.command import Command
-from routelock.cli.options import declare_agent, declare_run, port, ready_litellm, run_options
+from routelock.cli.options import declare_agent, declare_run, find_object, port, ready_litellm, run_options
+from routelock.errors import ConfigError
 from routelock.serving.dev import serve_dev
+from routelock.serving.dev.conversations import MakeSession
+from routelock.sessions.session import Session
 
-__all__ = ["dev_command"]
+__all__ = ["dev_command", "session_at"]
+
+
+_SESSION = "a Session that keeps what is said, or a function that makes one for each conversation"
 
 
 def _declare(command: argparse.ArgumentParser) -> None:
     declare_agent(command)
     declare_run(command)
     add = command.add_argument
+    add("--session", metavar="module:object", help=_SESSION)
     add("--port", type=port, default=8001, help="0 takes any free one (default: %(default)s)")
     add(
         "--trace",
@@ -38,10 +45,23 @@ def _dev(given: argparse.Namespace) -> int:
         traces=given.trace,
         run_config=options.config,
         context=None if given.context is None else lambda: options.context,
+        session=None if given.session is None else session_at(given.session),
         max_turns=options.max_turns,
         log_level=given.log_level,
     )
     return 0
+
+
+def session_at(spec: str) -> Session | MakeSession:
+    """Return the session, or the function that makes sessions, at the place of ``--session``.
+
+    Raises:
+        ConfigError: the place does not exist, or is neither.
+    """
+    found: Session | MakeSession = find_object(spec, "app:session")
+    if not (isinstance(found, Session) or callable(found)):
+        raise ConfigError(f"--session {spec} must be a Session or a function, not {found!r:.80}.")
+    return found
 
 
 dev_command: Command = Command(

@@ -19,6 +19,7 @@ from routelock import Agent, Retry, RunConfig, function_tool, handoff
 from routelock.errors import ConnectionFailed
 from routelock.handlers.events import HandlerEvent, TextDelta
 from routelock.handlers.port import Request
+from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, call, reply
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -275,6 +276,31 @@ def test_a_call_that_waits_is_approved_or_declined(browser: Any) -> None:
         assert tab.locator("#approvals fieldset").count() == 0
         assert tab.locator(".message").count() == 2
         assert "goes on" in tab.locator("#rows .run").last.inner_text()
+
+
+def test_a_message_while_a_call_waits_stays_and_the_page_says_why(browser: Any) -> None:
+    @function_tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    model = ScriptedHandler([call("pay", {"amount": 1}), "Done."])
+    with opened(browser, Agent("clerk", model=model, tools=[pay])) as tab:
+        say(tab, "Pay me")
+        tab.get_by_label("Your message").fill("Never mind.")
+        tab.keyboard.press("Enter")
+        assert "Not sent: calls wait for you." in tab.locator("#composer-status").inner_text()
+        tab.get_by_role("heading", name="A call waits for you").and_(tab.locator(":focus")).wait_for()
+        tab.get_by_role("button", name="Approve").click()
+        tab.locator(".message.agent", has_text="Done.").wait_for()
+        assert tab.locator("#composer-status").inner_text() == ""
+        assert tab.get_by_label("Your message").input_value() == "Never mind."
+
+
+def test_an_empty_page_names_the_session(browser: Any) -> None:
+    session = Session("user-7", InMemorySessions())
+    with opened(browser, Agent("a", model=ScriptedHandler([])), session=session) as tab:
+        tab.get_by_text("The session 'user-7' is new.").wait_for()
 
 
 @pytest.mark.parametrize("key", ["Enter", " ", "Escape"])

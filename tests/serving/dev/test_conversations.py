@@ -20,6 +20,7 @@ from routelock.handlers.port import Request
 from routelock.serving.dev import create_dev_app
 from routelock.serving.dev.conversations import DevConversations
 from routelock.serving.errors import Refusal
+from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.tracing.reader import read_trace
 
@@ -293,14 +294,69 @@ def test_each_call_needs_one_decision() -> None:
     assert paid == [1]
 
 
-def test_another_message_is_not_an_approval() -> None:
-    clerk, paid = _clerk(call("pay", {"amount": 40}), "As you like.")
+def test_a_message_while_calls_wait_is_refused_and_they_wait_on() -> None:
+    clerk, paid = _clerk(call("pay", {"amount": 40}), "Paid.")
     with dev_page(clerk) as page:
         conversation = page.begin()
         page.say(conversation, "Pay me")
-        assert _texts(page.say(conversation, "Never mind.")) == "As you like."
-        assert page.post(f"/talks/{conversation}/messages", {"words": [{"approve": True}]}).status_code == 409
-    assert paid == []
+        refused = page.post(f"/talks/{conversation}/messages", {"text": "Never mind."})
+        assert refused.status_code == 409
+        assert refused.json()["error"] == "Calls wait for you: approve or decline each of them first."
+        assert paid == []
+        assert _texts(page.decide(conversation, {"approve": True})) == "Paid."
+    assert paid == [40]
+
+
+def test_a_conversation_is_kept_in_the_session_of_the_app() -> None:
+    store = InMemorySessions()
+    model = ScriptedHandler(["One.", "Two."])
+    with dev_page(Agent("a", model=model), session=Session("u7", store)) as page:
+        begun = page.post("/talks", {}).json()
+        assert begun["session"] == "The session 'u7' is new."
+        page.say(begun["id"], "First")
+        again = page.post("/talks", {}).json()
+        assert again["session"] == "The session 'u7' goes on after 2 messages."
+        page.say(again["id"], "Second")
+    assert [each.get("content") for each in model.requests[1].messages] == ["First", "One.", "Second"]
+    assert len(anyio.run(Session("u7", store).load).messages) == 4
+
+
+def test_a_session_is_made_for_each_conversation() -> None:
+    model, store = ScriptedHandler(["One.", "Two."]), InMemorySessions()
+    names = iter(["u1", "u2"])
+
+    async def make() -> Session:
+        return Session(next(names), store)
+
+    with dev_page(Agent("a", model=model), session=make) as page:
+        page.say(page.begin(), "First")
+        page.say(page.begin(), "Second")
+    assert len(model.requests[1].messages) == 1
+
+
+def test_calls_that_wait_are_made_in_a_session() -> None:
+    clerk, paid = _clerk(call("pay", {"amount": 40}), "Paid.")
+    session = Session("u7", InMemorySessions())
+    with dev_page(clerk, session=session) as page:
+        conversation = page.begin()
+        page.say(conversation, "Pay me")
+        page.decide(conversation, {"approve": True})
+    assert paid == [40]
+    assert [each["role"] for each in anyio.run(session.load).messages] == [
+        *("user", "assistant", "tool", "assistant")
+    ]
+
+
+def test_a_session_that_cannot_be_made_is_an_error_that_is_shown() -> None:
+    def broken() -> Session:
+        raise OSError("no disk")
+
+    with dev_page(Agent("a", model=ScriptedHandler([])), session=broken) as page:
+        response = page.post("/talks", {})
+    assert (response.status_code, response.json()["error"]) == (
+        500,
+        "CallbackError: The session of the dev page raised OSError: no disk",
+    )
 
 
 def test_stopping_without_a_run_is_allowed(quiet: Page) -> None:

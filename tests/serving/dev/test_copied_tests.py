@@ -27,6 +27,7 @@ import anyio.lowlevel
 from routelock import Agent, GuardrailResult, Retry, RunConfig, ToolContext, function_tool, handoff
 from routelock.errors import ConnectionFailed
 from routelock.handlers.events import TextDelta
+from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, call
 
 
@@ -68,6 +69,7 @@ def make_config():
     return places.config
 
 
+session = Session("u7", InMemorySessions())
 speech = script("Refunded.", call("transfer_to_front"), "Hello again.")
 refunds = Agent("refunds", model=speech, tools=[owner], handoffs=["front"])
 front = Agent(
@@ -240,6 +242,13 @@ CASES: Mapping[str, tuple[str, Mapping[str, Any], Sequence[str | Decided]]] = {
     "an_async_context": ("front", {"context": "make_shop_later"}, ["Hi"]),
     "a_context_and_a_config": ("front", STICKY, ["Hi"]),
     "another_agent_in_charge": ("front", STICKY, ["Hi", "More"]),
+    "a_session": ("front", {**SHOP, "session": "session"}, ["Hi", "More"]),
+    "another_agent_in_charge_of_a_session": ("front", {**STICKY, "session": "session"}, ["Hi", "More"]),
+    "a_call_that_was_approved_in_a_session": (
+        "giver",
+        {**SHOP, "session": "session"},
+        ["Give", [True, True], "More", [True], [True]],
+    ),
     "agents_of_the_config": ("by_name", {"config": "more_agents"}, ["Hi"]),
     "an_agent_of_the_config_in_charge": ("by_name", {"config": "more_agents"}, ["Hi", "More"]),
     "a_call_that_waits": ("waits", SHOP, ["Pay"]),
@@ -282,6 +291,8 @@ def _code_of(name: str, given: Mapping[str, Any], said: Sequence[str | Decided])
 
 def _options(app: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     options = {key: value for key, value in given.items() if key == "max_turns"}
+    if "session" in given:
+        options["session"] = getattr(app, given["session"])
     if "context" in given:
         found = getattr(app, given["context"])
         options |= {"context": found, "context_spec": f"copied_app:{given['context']}"}

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ from routelock.errors import ConfigError, MissingExtra
 from routelock.run.config import RunConfig
 from routelock.run.start import DEFAULT_MAX_TURNS, run_graph
 from routelock.serving.auth import is_loopback
-from routelock.serving.dev.conversations import DevConversations
+from routelock.serving.dev.conversations import DevConversations, MakeSession
 from routelock.serving.dev.pytest_export import Source
+from routelock.sessions.session import Session
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -36,6 +38,7 @@ def create_dev_app(
     traces: Sequence[str | PathLike[str]] = (),
     run_config: RunConfig | None = None,
     context: Callable[[], MaybeAwaitable[Any]] | None = None,
+    session: Session | MakeSession | None = None,
     max_turns: int | None = DEFAULT_MAX_TURNS,
 ) -> Starlette:
     """Return an ASGI app with a page to chat with agents, for this machine only.
@@ -49,6 +52,7 @@ def create_dev_app(
             same name by their paths, as given here.
         run_config: the settings of every run.
         context: makes the object that is passed as ``context=`` to each run.
+        session: keeps what is said on the page; or a function that makes a session for each conversation.
         max_turns: most model calls of one run; None for no limit.
 
     Raises:
@@ -72,7 +76,9 @@ def create_dev_app(
         has_context=context is not None,
         run_config=config,
     )
-    return dev_app(listed, DevConversations(config, context, max_turns=max_turns), source, traces)
+    made = (lambda: session) if isinstance(session, Session) else session
+    conversations = DevConversations(config, context, session=made, max_turns=max_turns)
+    return dev_app(listed, conversations, source, traces)
 
 
 def serve_dev(
@@ -86,6 +92,7 @@ def serve_dev(
     traces: Sequence[str | PathLike[str]] = (),
     run_config: RunConfig | None = None,
     context: Callable[[], MaybeAwaitable[Any]] | None = None,
+    session: Session | MakeSession | None = None,
     max_turns: int | None = DEFAULT_MAX_TURNS,
     log_level: str = "warning",
 ) -> None:
@@ -101,6 +108,7 @@ def serve_dev(
         traces: see `create_dev_app`.
         run_config: see `create_dev_app`.
         context: see `create_dev_app`.
+        session: see `create_dev_app`.
         max_turns: see `create_dev_app`.
         log_level: of the server.
 
@@ -113,10 +121,8 @@ def serve_dev(
             f"The dev page runs tools for every caller, so it does not listen on {host}. To reach it "
             "from elsewhere, forward a port: ssh -L 8001:127.0.0.1:8001 thismachine."
         )
-    try:
-        import uvicorn  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise MissingExtra(_NEEDS) from error
+    if find_spec("uvicorn") is None:
+        raise MissingExtra(_NEEDS)
     app = create_dev_app(
         agents,
         spec=spec,
@@ -125,8 +131,15 @@ def serve_dev(
         traces=traces,
         run_config=run_config,
         context=context,
+        session=session,
         max_turns=max_turns,
     )
+    _serve(app, host, port, log_level)
+
+
+def _serve(app: Starlette, host: str, port: int, log_level: str) -> None:
+    import uvicorn  # noqa: PLC0415 - an extra
+
     with _listening(host, port) as listener, suppress(KeyboardInterrupt):
         name = f"[{host}]" if ":" in host else host
         sys.stderr.write(f"The dev page is at http://{name}:{listener.getsockname()[1]} until Ctrl-C.\n")

@@ -25,19 +25,24 @@ from routelock.run.events import RunEvent
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.runner import Runner
 from routelock.serving.errors import Refusal
+from routelock.sessions.session import Session
 from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
 from routelock.tracing.file import as_line
 from routelock.tracing.recorder import TraceWriter
 from routelock.tracing.records import RunStarted, TraceRecord
 
-__all__ = ["DevConversation", "DevConversations", "DevDecision", "Said", "SendLine"]
+__all__ = ["DevConversation", "DevConversations", "DevDecision", "MakeSession", "Said", "SendLine"]
 
 
 _logger = logging.getLogger("routelock.dev")
 
 SendLine = Callable[[Mapping[str, Any] | str], None]
 """Sends a line, as JSON text or as a value that becomes JSON. It does not wait."""
+
+
+MakeSession = Callable[[], MaybeAwaitable[Session]]
+"""Makes the session of a new conversation; it may return the same one each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,8 @@ class DevConversation:
     agent: Agent[Any]
     """The agent that answers the next message."""
     messages: list[Message] = field(default_factory=lambda: [])
+    session: Session | None = None
+    """Has the messages, if the app has sessions, and may know the agent that answers next."""
     running: anyio.CancelScope | None = None
     """The scope of the run, if one is running."""
     waiting: tuple[Agent[Any], RunState] | None = None
@@ -85,6 +92,7 @@ class DevConversations:
     Args:
         run_config: the settings of every run.
         context: makes the object that is passed as ``context=`` to each run.
+        session: makes the session of each conversation; None keeps conversations in memory.
         max_turns: most model calls of one run.
         most: the largest number of conversations.
     """
@@ -94,11 +102,13 @@ class DevConversations:
         run_config: RunConfig,
         context: Callable[[], MaybeAwaitable[Any]] | None = None,
         *,
+        session: MakeSession | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
         most: int = 50,
     ) -> None:
         self._config = run_config
         self._context = context
+        self._session = session
         self._max_turns = max_turns
         self._most = most
         self._conversations: dict[str, DevConversation] = {}
@@ -110,6 +120,25 @@ class DevConversations:
         conversation = DevConversation(secrets.token_urlsafe(12), agent, agent)
         self._conversations[conversation.id] = conversation
         return conversation
+
+    async def open_session(self, conversation: DevConversation) -> str:
+        """Give a new conversation its session, and return a sentence about it; empty if the app has none.
+
+        Raises:
+            Refusal: 500, the session cannot be made or loaded.
+        """
+        if self._session is None:
+            return ""
+        try:
+            session = await call_user_code("The session of the dev page", self._session)
+            stored = await session.load()
+        except Exception as error:
+            raise Refusal(500, _error_text(error), "session") from error
+        conversation.session, count = session, len(stored.messages)
+        if count == 0:
+            return f"The session {session.name!r:.80} is new."
+        agent = f"; {stored.next_agent!r:.80} answers" if stored.next_agent else ""
+        return f"The session {session.name!r:.80} goes on after {count} message{'s' * (count > 1)}{agent}."
 
     def find(self, conversation_id: object) -> DevConversation:
         """Return a conversation.
@@ -127,7 +156,7 @@ class DevConversations:
         """Run the next message of the user. The last line says how the run ended.
 
         Raises:
-            Refusal: 409, a run is running already, or these calls do not wait.
+            Refusal: 409, a run is running already, calls wait for a decision, or these calls do not wait.
         """
         if conversation.running is not None:
             raise Refusal(409, "A run of this conversation is running already. Stop it first.", "busy")
@@ -167,7 +196,12 @@ class DevConversations:
             agents=(*self._config.agents, conversation.root),
         )
         stream = Runner.run_streamed(
-            agent, given, context=context, max_turns=self._max_turns, run_config=config
+            agent,
+            given,
+            context=context,
+            max_turns=self._max_turns,
+            run_config=config,
+            session=conversation.session,
         )
         try:
             async with stream:
@@ -175,8 +209,9 @@ class DevConversations:
                     _send_delta(event, send_line)
         finally:
             result = stream.result
-            conversation.messages = result.to_input_list()
-            conversation.agent = result.next_agent
+            if conversation.session is None:
+                conversation.messages = result.to_input_list()
+                conversation.agent = result.next_agent
             conversation.waiting = (agent, result.state()) if result.interruptions else None
 
 
@@ -187,6 +222,8 @@ def _begin_with(conversation: DevConversation, said: Said) -> tuple[Agent[Any], 
         Refusal: 409.
     """
     if isinstance(said, str):
+        if conversation.waiting is not None:
+            raise Refusal(409, "Calls wait for you: approve or decline each of them first.", "waiting")
         return conversation.agent, [*conversation.messages, {"role": "user", "content": said}]
     if conversation.waiting is None or len(said) != len(conversation.interruptions):
         raise Refusal(409, "These calls do not wait for approval any more.", "not_waiting")

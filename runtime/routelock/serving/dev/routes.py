@@ -284,8 +284,9 @@ class DevRoutes:
         if agent is None:
             raise Refusal(404, f"There is no agent {name!r:.80}.", "no_agent")
         conversation = self._conversations.begin(agent)
+        session = await self._conversations.open_session(conversation)
         picture = outline_svg(self._outline(agent), active=agent.name)
-        return AsciiJSON({"id": conversation.id, "agent": agent.name, "graph": picture})
+        return AsciiJSON({"id": conversation.id, "agent": agent.name, "graph": picture, "session": session})
 
     def _outline(self, agent: Agent[Any]) -> Outline:
         """Return the graph of an agent, with the model of the settings if they have one."""

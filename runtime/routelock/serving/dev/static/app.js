@@ -72,6 +72,7 @@ async function begin() {
   $("composer").hidden = false;
   $("chat-title").textContent = "Conversation";
   $("start-agent").textContent = given.agent;
+  fill($("start-session"), given.session);
   graph.show(given.graph);
   graph.activate(given.agent);
   $("text").focus();
@@ -81,6 +82,7 @@ async function send() {
   const text = $("text").value;
   if (!text.trim()) return;
   if ($("send").disabled) return fill($("composer-status"), "Not sent: a run goes on. Send it when the run has ended, or stop the run.");
+  if (approvals.focus()) return fill($("composer-status"), "Not sent: calls wait for you. Approve or decline each of them first.");
   if (conversation) $("text").value = "";
   await say(text);
 }
