@@ -1,4 +1,4 @@
-"""The handlers of OpenAI's chat API against a real server on a real socket, well-behaved and not.
+"""The handlers of OpenAI's chat API before answers of respx, and real servers where the socket is the point.
 
 There are two: one lets the openai library send, the other aiohttp, on asyncio alone. They do the same.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -16,6 +16,7 @@ from urllib.parse import parse_qs
 
 import anyio
 import pytest
+from answers import Answers, answering
 from servers import (
     HELLO,
     HELLO_STREAM,
@@ -58,6 +59,12 @@ WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"t
 BOTH = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _answers() -> Iterator[None]:
+    with answering():
+        yield
+
+
 def request(*, stream: bool = False, **more: Any) -> Request:
     return Request(messages=[{"role": "user", "content": "Hi"}], stream=stream, **more)
 
@@ -97,7 +104,7 @@ async def handler_at(url: str, **settings: Any) -> AsyncGenerator[EITHER]:
         await handler.aclose()
 
 
-async def ask(server: Server, asked: Request | None = None, **settings: Any) -> list[HandlerEvent]:
+async def ask(server: Server | Answers, asked: Request | None = None, **settings: Any) -> list[HandlerEvent]:
     async with handler_at(server.url, **settings) as handler:
         return [event async for event in handler.stream(asked or request())]
 
@@ -120,7 +127,7 @@ def call(arguments: str, **more: Any) -> dict[str, Any]:
 
 
 async def test_a_whole_reply() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         events = await ask(server)
     assert events == [
         MessageDone(
@@ -135,7 +142,7 @@ async def test_a_whole_reply() -> None:
 
 
 async def test_a_streamed_reply_says_the_same() -> None:
-    with Server(HELLO_STREAM, HELLO) as server:
+    with Answers(HELLO_STREAM, HELLO) as server:
         async with handler_at(server.url) as handler:
             *deltas, done = [event async for event in handler.stream(request(stream=True))]
             whole = [event async for event in handler.stream(request())]
@@ -152,7 +159,7 @@ async def test_streamed_tool_calls() -> None:
         chunk({"tool_calls": [{"index": 0, **call('"Bonn"}')}]}),
         chunk({}, finish="tool_calls"),
     )
-    with Server(reply) as server:
+    with Answers(reply) as server:
         *deltas, done = await ask(server, request(stream=True, tools=[WEATHER]))
     assert deltas[0] == ReasoningDelta("hm")
     assert deltas[1:] == [ToolCallDelta(0, "a", "weather", piece) for piece in ("", '{"city":', '"Bonn"}')]
@@ -174,14 +181,14 @@ async def test_a_stream_in_the_smallest_pieces() -> None:
     line = "data: " + json.dumps({"choices": [{"delta": {"content": "é\u2028😀"}}]}, ensure_ascii=False)
     body = f": ping\r\n\r\n{line}\r\n\r\ndata: [DONE]".encode()
     pieces = [body[i : i + 1] for i in range(len(body))]
-    with Server(Reply(pieces, content_type=SSE)) as server:
+    with Answers(Reply(pieces, content_type=SSE)) as server:
         done = (await ask(server, request(stream=True)))[-1]
     assert isinstance(done, MessageDone)
     assert done.message.get("content") == "é\u2028😀"
 
 
 async def test_an_endpoint_that_does_not_stream() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         events = await ask(server, request(stream=True))
     assert [type(event) for event in events] == [MessageDone]
 
@@ -189,7 +196,7 @@ async def test_an_endpoint_that_does_not_stream() -> None:
 @pytest.mark.parametrize("first", [b"\xef\xbb\xbf", b"id: 1\n", b"retry: 9\n\n", b": alive\n\n"])
 async def test_a_stream_under_a_wrong_name(first: bytes) -> None:
     body = first + b"".join(HELLO_STREAM.pieces)
-    with Server(Reply((body,))) as server:
+    with Answers(Reply((body,))) as server:
         events = await ask(server, request(stream=True))
     assert events[:2] == [TextDelta("Hel"), TextDelta("lo")]
 
@@ -203,7 +210,7 @@ async def test_unreadable_usage_keeps_the_reply(usage: Any, watched: bool) -> No
     reply = (
         streamed(chunk({"content": "Hi"}), event(last)) if watched else Reply((json.dumps(body).encode(),))
     )
-    with Server(reply) as server:
+    with Answers(reply) as server:
         done = (await ask(server, request(stream=watched)))[-1]
     assert isinstance(done, MessageDone)
     assert done.message.get("content") == "Hi"
@@ -219,7 +226,7 @@ async def test_cost_of_the_server_is_used(watched: bool) -> None:
     reply = (
         streamed(chunk({"content": "Hi"}), event(last)) if watched else Reply((json.dumps(body).encode(),))
     )
-    with Server(reply) as server:
+    with Answers(reply) as server:
         done = (await ask(server, request(stream=watched)))[-1]
     assert isinstance(done, MessageDone)
     assert done.usage == Usage(requests=1, input_tokens=3, output_tokens=1, cost=0.25)
@@ -227,14 +234,14 @@ async def test_cost_of_the_server_is_used(watched: bool) -> None:
 
 @BOTH
 async def test_a_completion_labelled_as_text(watched: bool) -> None:
-    with Server(Reply(HELLO.pieces, content_type="text/plain")) as server:
+    with Answers(Reply(HELLO.pieces, content_type="text/plain")) as server:
         events = await ask(server, request(stream=watched))
     assert [type(event) for event in events] == [MessageDone]
 
 
 async def test_a_stream_labelled_as_json_may_begin_with_a_mark() -> None:
     pieces = (b"\xef\xbb\xbf", *HELLO_STREAM.pieces)
-    with Server(Reply(pieces, content_type="application/json")) as server:
+    with Answers(Reply(pieces, content_type="application/json")) as server:
         events = await ask(server, request(stream=True))
     assert isinstance(events[-1], MessageDone)
 
@@ -255,7 +262,7 @@ async def test_the_body() -> None:
             "extra_body": {"safe": True},
         },
     )
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server, asked)
     assert server.requests[0].path == "/v1/chat/completions"
     assert server.requests[0].body == {
@@ -270,7 +277,7 @@ async def test_the_body() -> None:
 
 
 async def test_a_schema() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server, request(output_schema=OutputSchema("city", {"type": "object"})))
     assert server.requests[0].body["response_format"] == {
         "type": "json_schema",
@@ -281,7 +288,7 @@ async def test_a_schema() -> None:
 async def test_a_schema_beside_tools_elsewhere_is_a_tool_too() -> None:
     """Most vendors cannot do both at once, so the answer comes as a call and reads as text."""
     call_it = {"tool_calls": [{"index": 0, "id": "a", **call('{"city": "Bonn"}', name="final_answer")}]}
-    with Server(streamed(chunk(call_it), chunk({}, finish="tool_calls"))) as server:
+    with Answers(streamed(chunk(call_it), chunk({}, finish="tool_calls"))) as server:
         asked = request(stream=True, tools=[WEATHER], output_schema=OutputSchema("city", {"type": "object"}))
         delta, done = await ask(server, asked)
     assert delta == TextDelta('{"city": "Bonn"}')
@@ -296,7 +303,7 @@ async def test_keys_that_openai_does_not_know_are_not_sent() -> None:
 
     said_before: Any = {"role": "assistant", "content": "a", "provider_specific_fields": {"x": 1}}
     user: Any = {"role": "user", "content": "Hi"}
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         client = AsyncOpenAI(api_key="k")
         handler = OpenAI("m", client=client)
         client.base_url = server.url
@@ -309,19 +316,19 @@ async def test_keys_that_openai_does_not_know_are_not_sent() -> None:
 
 @pytest.mark.parametrize("choice", ["auto", "required", "none"])
 async def test_tool_choices_that_are_not_names(choice: str) -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server, request(tools=[WEATHER], tool_choice=choice))
     assert server.requests[0].body["tool_choice"] == choice
 
 
 async def test_no_tool_settings_without_tools() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server, request(tool_choice="required", settings={"parallel_tool_calls": False}))
     assert set(server.requests[0].body) == {"model", "messages"}
 
 
 async def test_extra_headers() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server, request(settings={"extra_headers": {"x-trace": "1"}}))
     assert server.requests[0].headers["x-trace"] == "1"
 
@@ -337,13 +344,13 @@ async def test_key_that_cannot_be_sent_is_not_shown(key: str) -> None:
 
 
 async def test_stream_options_can_be_left_out() -> None:
-    with Server(HELLO_STREAM) as server:
+    with Answers(HELLO_STREAM) as server:
         await ask(server, request(stream=True, settings={"stream_options": None}))
     assert "stream_options" not in server.requests[0].body
 
 
 async def test_the_key() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server, api_key="k-1")
         await ask(server)
     first, second = [seen.headers.get("authorization", "Bearer none") for seen in server.requests]
@@ -352,7 +359,7 @@ async def test_the_key() -> None:
 
 
 async def test_a_key_that_was_read_from_a_file_may_end_with_a_newline() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server, api_key="k-1\n")
     assert server.requests[0].headers["authorization"] == "Bearer k-1"
 
@@ -372,7 +379,7 @@ async def test_key_that_cannot_be_sent_is_not_in_the_chain() -> None:
     "address", ["", "/", "/chat/completions", "/chat/completions/", "/chat/completions?a=1"]
 )
 async def test_address_may_hold_the_path(address: str) -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         async with handler_at(server.url + address) as handler:
             assert [each async for each in handler.stream(request())]
     assert server.requests[0].path.partition("?")[0] == "/v1/chat/completions"
@@ -385,7 +392,7 @@ def test_text_that_is_not_an_address_is_refused() -> None:
 
 
 async def test_a_query_in_the_address_stays_at_its_end() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         async with handler_at(f"{server.url}?api-version=1&x=a%20b") as handler:
             _ = [event async for event in handler.stream(request())]
     path, _, query = server.requests[0].path.partition("?")
@@ -397,7 +404,7 @@ async def test_organization_is_sent_to_openai_only(monkeypatch: pytest.MonkeyPat
     """The library sends what it finds in the environment to every endpoint."""
     monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server)
     assert not {"openai-organization", "openai-project"} & set(server.requests[0].headers)
 
@@ -413,7 +420,7 @@ async def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch)
 async def test_client_of_the_app_is_used_and_not_closed() -> None:
     from openai import AsyncOpenAI
 
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         client = AsyncOpenAI(base_url=server.url, api_key="mine")
         handler = OpenAI("m", client=client)
         assert [type(event) async for event in handler.stream(request())] == [MessageDone]
@@ -426,7 +433,7 @@ async def test_client_of_the_app_is_used_and_not_closed() -> None:
 async def test_azures_client_finds_the_deployment_in_the_body() -> None:
     from openai import AsyncAzureOpenAI
 
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         where = server.url.removesuffix("/v1")
         async with AsyncAzureOpenAI(azure_endpoint=where, api_version="2024-10-21", api_key="mine") as client:
             assert [each async for each in OpenAI("m", client=client).stream(request())]
@@ -435,7 +442,7 @@ async def test_azures_client_finds_the_deployment_in_the_body() -> None:
 
 
 async def test_library_encodes_values_that_are_not_json() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         handler = OpenAI("m", base_url=server.url, api_key="k")
         asked = request(settings={"extra_body": {"until": datetime(2027, 1, 1, tzinfo=UTC)}})
         assert [each async for each in handler.stream(asked)]
@@ -444,7 +451,7 @@ async def test_library_encodes_values_that_are_not_json() -> None:
 
 
 async def test_request_has_a_json_content_type() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server, request(tools=[WEATHER]))
     assert server.requests[0].headers["content-type"] == "application/json"
 
@@ -472,7 +479,7 @@ async def test_request_has_a_json_content_type() -> None:
 async def test_error_statuses(
     reply: Reply, kind: type[ProviderError], retryable: bool, watched: bool
 ) -> None:
-    with Server(reply) as server:
+    with Answers(reply) as server:
         error = await failure(server.url, watched=watched)
     assert type(error) is kind
     assert error.status == reply.status
@@ -482,7 +489,7 @@ async def test_error_statuses(
 
 @BOTH
 async def test_an_address_without_a_version_is_named(watched: bool) -> None:
-    with Server(failed(404, "Not Found")) as server:
+    with Answers(failed(404, "Not Found")) as server:
         error = await failure(server.url.removesuffix("/v1"), watched=watched)
     assert type(error) is InvalidRequest
     assert f"sent to {server.url.removesuffix('/v1')}/chat/completions. Most servers" in str(error)
@@ -491,7 +498,7 @@ async def test_an_address_without_a_version_is_named(watched: bool) -> None:
 
 async def test_server_stopped_inside_a_stream() -> None:
     said = {"message": "The server is shutting down.", "type": "server_error", "code": "shutting_down"}
-    with Server(streamed(chunk({"content": "Once"}), event({"error": said}))) as server:
+    with Answers(streamed(chunk({"content": "Once"}), event({"error": said}))) as server:
         error = await failure(server.url, watched=True)
     assert (type(error), error.status, error.retryable) == (ServerFailed, 503, True)
     assert "answered 503 for model 'm': The server is shutting down." in str(error)
@@ -499,7 +506,7 @@ async def test_server_stopped_inside_a_stream() -> None:
 
 @BOTH
 async def test_retry_after(watched: bool) -> None:
-    with Server(failed(429, retry_after="7")) as server:
+    with Answers(failed(429, retry_after="7")) as server:
         error = await failure(server.url, watched=watched)
     assert error.retry_after == 7
 
@@ -517,7 +524,7 @@ async def test_retry_after(watched: bool) -> None:
     ],
 )
 async def test_answers_without_a_reply(reply: Reply, watched: bool) -> None:
-    with Server(reply) as server:
+    with Answers(reply) as server:
         error = await failure(server.url, watched=watched)
     assert type(error) is UnreadableResponse
 
@@ -529,21 +536,21 @@ async def test_answers_without_a_reply(reply: Reply, watched: bool) -> None:
     [{"error": {"message": "no", "code": 429}}, {"error": {"message": "no", "code": 429}, "choices": []}],
 )
 async def test_an_error_inside_a_success(body: Any, watched: bool) -> None:
-    with Server(Reply((json.dumps(body).encode(),))) as server:
+    with Answers(Reply((json.dumps(body).encode(),))) as server:
         error = await failure(server.url, watched=watched)
     assert type(error) is RateLimited
 
 
 @BOTH
 async def test_a_completion_without_a_reply(watched: bool) -> None:
-    with Server(Reply((b'{"choices": []}',))) as server:
+    with Answers(Reply((b'{"choices": []}',))) as server:
         error = await failure(server.url, watched=watched)
     assert type(error) is IncompleteResponse
 
 
 async def test_an_error_in_a_stream() -> None:
     broken = event({"error": {"message": "overloaded", "type": "server_error"}})
-    with Server(streamed(chunk({"content": "Hel"}), broken)) as server:
+    with Answers(streamed(chunk({"content": "Hel"}), broken)) as server:
         error = await failure(server.url, watched=True)
     assert type(error) is ServerFailed
 
@@ -551,7 +558,7 @@ async def test_an_error_in_a_stream() -> None:
 @pytest.mark.parametrize(("code", "kind"), [(429, RateLimited), (504, ProviderTimeout)])
 async def test_an_error_after_the_finish_reason(code: int, kind: type[ProviderError]) -> None:
     late = event({"error": {"message": "too late", "code": code}})
-    with Server(streamed(chunk({"content": "Hel"}, finish="stop"), late)) as server:
+    with Answers(streamed(chunk({"content": "Hel"}, finish="stop"), late)) as server:
         error = await failure(server.url, watched=True)
     assert type(error) is kind
     assert "too late" in str(error)
@@ -563,13 +570,13 @@ async def test_a_choice_that_failed(watched: bool) -> None:
     choice = {"finish_reason": "error", "error": {"message": "no", "code": 429}, "delta": {}, "message": {}}
     body = {"choices": [choice]}
     reply = streamed(event(body)) if watched else Reply((json.dumps(body).encode(),))
-    with Server(reply) as server:
+    with Answers(reply) as server:
         error = await failure(server.url, watched=watched)
     assert type(error) is RateLimited
 
 
 async def test_junk_in_a_stream() -> None:
-    with Server(streamed(event(b'{"choices": ['))) as server:
+    with Answers(streamed(event(b'{"choices": ['))) as server:
         error = await failure(server.url, watched=True)
     assert type(error) is UnreadableResponse
 
@@ -601,7 +608,7 @@ WHOLE_CALL = {"tool_calls": [{"index": 0, "id": "a", **call("{}", name="f")}]}
     ],
 )
 async def test_streams_that_end_too_early(reply: Reply) -> None:
-    with Server(reply) as server:
+    with Answers(reply) as server:
         error = await failure(server.url, watched=True)
     assert type(error) is IncompleteResponse
     assert error.retryable
@@ -612,7 +619,7 @@ async def test_a_stream_cut_anywhere_is_never_taken_for_complete() -> None:
     """A truncated stream must not look like a complete one."""
     whole = b"".join([chunk({"content": "Hel"}), chunk(CUT_CALL), chunk({"content": "lo"}), event(b"[DONE]")])
     cuts = range(0, len(whole) - 2, 5)
-    with Server(*[Reply((whole[:cut],) if cut else (), content_type=SSE) for cut in cuts]) as server:
+    with Answers(*[Reply((whole[:cut],) if cut else (), content_type=SSE) for cut in cuts]) as server:
         async with handler_at(server.url) as handler:
             for _ in cuts:
                 with pytest.raises(IncompleteResponse):
@@ -634,14 +641,14 @@ async def test_a_stream_cut_anywhere_is_never_taken_for_complete() -> None:
     ],
 )
 async def test_streams_that_are_complete(reply: Reply) -> None:
-    with Server(reply) as server:
+    with Answers(reply) as server:
         events = await ask(server, request(stream=True))
     assert isinstance(events[-1], MessageDone)
 
 
 @BOTH
 async def test_a_whole_reply_that_is_cut(watched: bool) -> None:
-    with Server(Reply((b'{"choi',), ending="cut")) as server:
+    with Answers(Reply((b'{"choi',), ending="cut")) as server:
         error = await failure(server.url, watched=watched)
     assert isinstance(error, IncompleteResponse)
 
@@ -688,7 +695,7 @@ async def test_a_trickling_stream_meets_the_deadline_of_the_call() -> None:
 
 
 async def test_without_limits() -> None:
-    with Server(HELLO_STREAM) as server:
+    with Answers(HELLO_STREAM) as server:
         events = await ask(server, request(stream=True), timeout=None, chunk_timeout=None)
     assert isinstance(events[-1], MessageDone)
 
@@ -729,7 +736,7 @@ async def test_a_connection_is_used_again() -> None:
 async def test_two_calls_at_once_do_not_mix() -> None:
     replies = [said({"content": text}) for text in ("a", "b")]
     texts: list[Any] = []
-    with Server(*replies) as server:
+    with Answers(*replies) as server:
         async with handler_at(server.url) as handler, anyio.create_task_group() as tasks:
 
             async def one() -> None:
@@ -798,7 +805,7 @@ def test_name_of_the_app() -> None:
 @pytest.mark.parametrize("end", [b"data: [DONE] \n\n", b"data:[DONE]\r\n\r\n", b"data: \n\ndata: [DONE]\n\n"])
 async def test_the_end_mark_and_signs_of_life_may_have_spaces(end: bytes) -> None:
     alive = b"data:\n\n"
-    with Server(
+    with Answers(
         streamed(alive, chunk({"content": "Hel"}), b"data: \n\n", chunk({"content": "lo"}), end, done=False)
     ) as server:
         *_, done = await ask(server, request(stream=True))
@@ -826,13 +833,13 @@ async def test_an_answer_that_is_all_error_is_that_error(error: Any, words: str,
         if watched
         else Reply((json.dumps(error).encode(),))
     )
-    with Server(reply) as server:
+    with Answers(reply) as server:
         assert words in str(failed := await failure(server.url, watched=watched))
     assert type(failed) is ServerFailed
 
 
 async def test_object_that_is_not_a_completion_is_quoted() -> None:
-    with Server(Reply((b'{"detail": "No such route"}',))) as server:
+    with Answers(Reply((b'{"detail": "No such route"}',))) as server:
         error = await failure(server.url)
     assert type(error) is UnreadableResponse
     assert "No such route" in str(error)
