@@ -87,13 +87,6 @@ def test_litellm_is_not_loaded_for_a_misspelt_provider(bare: dict[str, str]) -> 
     assert error["text"] == "No provider is known for model 'opnai/gpt-4o': write 'openai/gpt-4o'."
 
 
-def test_gemini_without_a_provider_is_told_of_the_other_key(bare: dict[str, str]) -> None:
-    """LiteLLM sends it to Vertex AI, which has other credentials."""
-    error = outcome("""print(json.dumps(run("gemini-2.5-pro")))""", bare)
-    assert error["error"] == "AuthenticationFailed"
-    assert "With a GEMINI_API_KEY, write 'gemini/gemini-2.5-pro'." in error["text"]
-
-
 def test_the_direct_handlers_say_the_same(bare: dict[str, str]) -> None:
     program = """print(json.dumps([run(OpenAI("m")), run(OpenAICompatible("m"))]))"""
     for error, name in zip(outcome(program, bare), ("OpenAI", "OpenAICompatible"), strict=True):
@@ -116,6 +109,7 @@ WAYS = {
         {"OPENROUTER_API_BASE": "{url}", "OR_API_KEY": "k"},
     ),
     "none": ("""'azure/x'""", {"AZURE_API_BASE": "http://127.0.0.1:1"}),
+    "none of Vertex AI": ("""'gemini-2.5-pro'""", {}),
 }
 """By what it is: the model, and the variables that are set."""
 
@@ -146,7 +140,7 @@ def by_way(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return outcome(f"WAYS = {ways!r}{_EACH}", nothing_set(tmp_path_factory.mktemp("home")))
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "none"])
+@pytest.mark.parametrize("way", [way for way in WAYS if not way.startswith("none")])
 def test_another_way_than_the_variable_works(way: str, by_way: Any) -> None:
     assert by_way[way] == {"said": "Hello"}
 
@@ -156,6 +150,13 @@ def test_key_missed_by_litellm_is_the_same_error(by_way: Any) -> None:
     assert error["error"] == "AuthenticationFailed"
     assert error["tracebacks"] == 1
     assert "AZURE_API_KEY" in error["text"]
+
+
+def test_gemini_without_a_provider_is_told_of_the_other_key(by_way: Any) -> None:
+    """LiteLLM sends it to Vertex AI, which has other credentials."""
+    error = by_way["none of Vertex AI"]
+    assert error["error"] == "AuthenticationFailed"
+    assert "With a GEMINI_API_KEY, write 'gemini/gemini-2.5-pro'." in error["text"]
 
 
 _INTERRUPTED = """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paths import REPO
@@ -14,25 +17,60 @@ PROGRAMS = {*(REPO / "examples").glob("*.py"), *(REPO / "examples" / "ports").gl
 EXAMPLES = sorted(PROGRAMS - {REPO / "examples" / "support_desk.py"})
 
 _RUN = """
-import os, runpy, sys
+import json, os, runpy, sys, tempfile
+import pydantic
+import routelock.runner
 from routelock.testing import no_network
-sys.argv = sys.argv[1:]  # this and the path are as Python sets them for a script
-sys.path.insert(0, os.path.dirname(sys.argv[0]))
-with no_network():
-    runpy.run_path(sys.argv[0], run_name="__main__")
+
+def run(example):
+    sys.argv = [example]  # this and the path are as Python sets them for a script
+    sys.path.insert(0, os.path.dirname(example))
+    os.chdir(tempfile.mkdtemp(dir="."))
+    with no_network():
+        runpy.run_path(example, run_name="__main__")
+
+told = {}
+for example in sys.argv[1:]:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        if not (child := os.fork()):
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            run(example)
+            sys.exit()
+        _, status = os.waitpid(child, 0)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode())
+        told[example] = [os.waitstatus_to_exitcode(status), *texts]
+print(json.dumps(told))
 """
+"""Runs each example in a fork, because importing takes longer than most of them do."""
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs(example: Path, tmp_path: Path, offline_env: dict[str, str]) -> None:
+@pytest.fixture(scope="module")
+def ended(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, offline_env: dict[str, str]
+) -> Mapping[str, tuple[int, str, str]]:
+    """The exit code, the output and the errors of the examples that are asked for."""
+    items: list[Any] = request.session.items
+    asked = [str(item.callspec.params["example"]) for item in items if item.path == Path(__file__)]
     done = subprocess.run(
-        [sys.executable, "-c", _RUN, str(example)],
-        cwd=tmp_path,
+        [sys.executable, "-c", _RUN, *asked],
+        cwd=tmp_path_factory.mktemp("examples"),
         env=offline_env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout.strip(), "an example shows something"
+    told: dict[str, tuple[int, str, str]] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(example: Path, ended: Mapping[str, tuple[int, str, str]]) -> None:
+    code, shown, errors = ended[str(example)]
+    assert code == 0, errors[-4000:]
+    assert shown.strip(), "an example shows something"
