@@ -3,7 +3,8 @@
     python benchmarks/measure_extras.py [--turns N] [--rounds N] [--quick]
 
 The same run of many calls of a tool, with a model that is a function: plain, and with each of the extras.
-They take turns, and each figure is a median. What is written goes to a folder for temporary files.
+They take turns, and each figure is a median. What is written goes to a folder for temporary files. With a
+thousand tools, the bytes of the tools in a request are shown too, all of them and with a tool search.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import sys
 import tempfile
 import time
@@ -27,7 +29,7 @@ from speed.ours import Scripted  # noqa: E402
 from speed.scene import ANSWER, SPECIALIST, lookup  # noqa: E402
 from speed.server import marker  # noqa: E402
 
-from routelock import Agent, RunConfig, RunHooks, Runner, function_tool  # noqa: E402
+from routelock import Agent, RunConfig, RunHooks, Runner, Tool, function_tool  # noqa: E402
 from routelock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions  # noqa: E402
 from routelock.state.journal import Journal  # noqa: E402
 from routelock.tracing.file import TraceFile  # noqa: E402
@@ -90,6 +92,41 @@ async def _finished(run: Awaitable[Any]) -> Any:
     return (await run).final_output
 
 
+def thousand(*, deferred: bool) -> Agent[Any]:
+    """Return an agent with a thousand tools, of which the model calls one."""
+    things = ["invoice", "order", "customer", "ticket", "meeting"]
+    tools = [
+        Tool(
+            name=f"{thing}_{number}",
+            description=f"Change the {thing} with the number {number} and tell what has changed.",
+            params_json_schema={"type": "object", "properties": {"text": {"type": "string"}}},
+            on_invoke_tool=lambda context, arguments: "",
+            deferred=deferred,
+        )
+        for number in range(200)
+        for thing in things
+    ]
+    return Agent("specialist", SPECIALIST, model=Scripted(), tools=[function_tool(lookup), *tools[1:]])
+
+
+def by(agent: Agent[Any]) -> Way:
+    """Run another agent."""
+
+    def way(_: Agent[Any], text: str) -> Awaitable[Any]:
+        return plain(agent, text)
+
+    return way
+
+
+def tool_bytes() -> tuple[int, int]:
+    """Return the bytes of a thousand tools in a request, and of those with a search that found five."""
+    agent = thousand(deferred=True)
+    deferral = agent.deferrals.own
+    assert deferral is not None
+    specs = [route.spec for route in deferral.routes.values()]
+    return len(json.dumps(specs)), len(json.dumps([deferral.tool.spec, *specs[:5]]))
+
+
 def ways(folder: Path) -> Mapping[str, Way]:
     """Return what is measured, by name; what is not installed is left out."""
     found: dict[str, Way] = {
@@ -100,6 +137,8 @@ def ways(folder: Path) -> Mapping[str, Way]:
         "session in SQLite": kept_in(SQLiteSessions(folder / "sessions.db")),
         "trace in a file": traced(TraceFile(folder / "trace.jsonl")),
         "journal": journaled(folder / "journal.db"),
+        "a thousand tools": by(thousand(deferred=False)),
+        "a thousand tools to search for": by(thousand(deferred=True)),
     }
     try:
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - an extra
@@ -141,6 +180,8 @@ def main(arguments: list[str]) -> None:
     print("| | CPU per turn | more than plain |\n|---|---:|---:|")
     for name, took in figures.items():
         print(f"| {name} | {took:.0f} µs | {took - figures['plain']:+.0f} µs |")
+    whole, searched = tool_bytes()
+    print(f"\nA thousand tools: {whole:,} bytes in a request; with a search that found five: {searched:,}.")
 
 
 if __name__ == "__main__":

@@ -114,6 +114,7 @@ RUN_KEYWORDS: Final[Mapping[str, str]] = {
 """Keywords of the methods that start a run."""
 
 TOOL_KEYWORDS: Final[Mapping[str, str]] = {
+    "defer_loading": "deferred=",
     "description_override": "description=",
     "failure_error_function": "on_error=",
     "name_override": "name=",
@@ -122,6 +123,7 @@ TOOL_KEYWORDS: Final[Mapping[str, str]] = {
 """Keywords of ``function_tool`` where ``tool`` has its own names."""
 
 FUNCTION_TOOL_KEYWORDS: Final[Mapping[str, str]] = {
+    "deferred": "defer_loading=",
     "description": "description_override=",
     "name": "name_override=",
     "on_error": "failure_error_function=",

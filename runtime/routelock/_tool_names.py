@@ -17,6 +17,7 @@ __all__ = [
     "frozen_list",
     "in_order",
     "litellm_name",
+    "name_words",
     "odd_tool_name",
     "slug",
     "transfer_tool_name",
@@ -26,6 +27,8 @@ __all__ = [
 TRANSFER_PREFIX = "transfer_to_"
 
 LONGEST_TOOL_NAME = 64  # OpenAI, Anthropic and Gemini refuse longer ones
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
 
 def slug(name: str, *, longest: int = LONGEST_TOOL_NAME) -> str:
@@ -59,6 +62,11 @@ def capable_name(capabilities: Collection[str]) -> str:
 def litellm_name(model: str) -> str:
     """Return the name of the bundled handler for a model string."""
     return f"litellm_{model.replace('/', '_')}"
+
+
+def name_words(name: str) -> list[str]:
+    """Return the words of a name or a text in lower case; it is split at underscores and in camelCase."""
+    return [word.lower() for word in _WORD.findall(name)]
 
 
 def odd_tool_name(name: str) -> str:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from routelock import Agent, RunConfig
+from routelock import Agent, RunConfig, tool
 from routelock.errors import ConfigError
 from routelock.serving.catalog import Catalog
 from routelock.serving.errors import Refusal
 from routelock.testing import ScriptedHandler
+from routelock.tools import ToolSearch
 
 
 def agent(name: str, **options: Any) -> Agent[Any]:
@@ -34,6 +35,23 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 def test_agents_that_cannot_be_served_are_errors(agents: Any) -> None:
     with pytest.raises(ConfigError):
         Catalog(agents, RunConfig())
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "name"),
+    [
+        ({"tools": [tool(str.upper, name="horn", deferred=True)]}, RunConfig(), "search_tools"),
+        ({"tool_search": ToolSearch(name="find", defer_over=1)}, RunConfig(), "find"),
+        ({}, RunConfig(tool_search=ToolSearch(name="find", defer_over=1)), "find"),
+    ],
+)
+def test_a_client_tool_with_the_name_of_a_tool_search_is_refused(
+    options: dict[str, Any], config: RunConfig, name: str
+) -> None:
+    served = Catalog(agent("A", **options), config).find("A")
+    theirs: Any = {"type": "function", "function": {"name": name, "parameters": {}}}
+    with pytest.raises(Refusal, match="give it another name"):
+        served.check_tools([theirs], allowed=True)
 
 
 def test_a_client_tool_with_a_name_of_the_graph_is_refused() -> None:

@@ -18,6 +18,7 @@ from routelock.run import events
 from routelock.run.events import NestedEvent, RunEvent
 from routelock.serving import ServeConfig
 from routelock.sessions import Session
+from routelock.tools.search import ToolSearch
 from routelock.tools.tool import Tool
 from routelock.tracing.recorder import Trace
 
@@ -31,6 +32,7 @@ OWNERS: dict[str, Any] = {
     "RunConfig": RunConfig,
     "ServeConfig": ServeConfig,
     "Tool": Tool,
+    "ToolSearch": ToolSearch,
 }
 
 

@@ -75,6 +75,8 @@ NEEDED_BY_FEW = {
     "routelock.handoffs.payload_types",
     "routelock.sessions",
     "routelock.state.capture",
+    "routelock.tools.ranking",
+    "routelock.tools.synonyms",
     "routelock.serving.dev.routes",  # they need an extra
     "routelock.serving.routes",
     "routelock.state.document",

@@ -25,6 +25,7 @@ from routelock.agents.agent_problems import (
     duplicate_name_error,
 )
 from routelock.agents.agent_tool import AgentCall, UsableAsTool
+from routelock.agents.deferral import Deferrals
 from routelock.agents.hooks import AgentHooks
 from routelock.agents.offer import OfferedTools, fixed_offer
 from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect_errors, register
@@ -48,6 +49,7 @@ from routelock.handoffs.handoff_problems import is_list
 from routelock.scopes import permits
 from routelock.tools.decorators import with_functions
 from routelock.tools.schema import JsonType
+from routelock.tools.search import ToolSearch
 from routelock.tools.tool import Tool
 
 __all__ = [
@@ -117,6 +119,7 @@ class _Fields(TypedDict, Generic[_Context], total=False):
     input_guardrails: Sequence[Guardrail]
     output_guardrails: Sequence[Guardrail]
     hooks: AgentHooks | None
+    tool_search: ToolSearch | None
 
 
 @hint_attributes(AGENT)
@@ -172,6 +175,8 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
     input_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     output_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     hooks: AgentHooks | None = field(default=None, kw_only=True)
+    tool_search: ToolSearch | None = field(default=None, kw_only=True)
+    """Which tools the model has to find first, and how; None for ``RunConfig.tool_search``."""
     registered: Registered = field(init=False, repr=False)
     """The handlers, and the parts of the skills; registered once, when the agent is made."""
     edges: tuple[Handoff, ...] = field(init=False, repr=False)
@@ -229,6 +234,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
         wrong += colliding_names(self.name, [*tools, *registered.tools], self.edges)
         if wrong:
             raise combine_errors(wrong)
+        _ = self.deferrals
 
     async def get_system_prompt(self, context: RunContext[Any]) -> str | None:
         """Return the instructions for the next model call of a run."""
@@ -252,6 +258,11 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
     def all_tools(self) -> tuple[Tool, ...]:
         """The agent's own tools, and then those of its skills."""
         return (*cast("tuple[Tool, ...]", self.tools), *self.registered.tools)
+
+    @cached_property
+    def deferrals(self) -> Deferrals:
+        """The tools that the model has to find first; raises as `Deferrals.of` does."""
+        return Deferrals(self)
 
     @cached_property
     def sections(self) -> tuple[PromptSection, ...]:
@@ -361,7 +372,8 @@ def checked_graph(
     agent: Agent[Any],
     model: object = None,
     others: Iterable[Agent[Any]] = (),
-    external: Iterable[Tool | ToolSpec] = (),
+    external: Sequence[Tool | ToolSpec] = (),
+    search: ToolSearch | None = None,
 ) -> dict[str, Agent[Any]]:
     """Return every agent of a run by name, after a check of each.
 
@@ -373,10 +385,11 @@ def checked_graph(
         model: the model of the run; None for those of the agents.
         others: more agents of the run.
         external: the tools of the caller.
+        search: how the run defers tools.
 
     Raises:
         ConfigError: two agents have the same name, an agent has no model, a handoff names an unknown agent,
-            or an external tool is named like a handoff. One message lists all problems.
+            or a tool is named like a handoff or like the tool that searches. One message lists all problems.
     """
     wrong: list[ConfigError] = []
     graph: dict[str, Agent[Any]] = {}
@@ -390,6 +403,10 @@ def checked_graph(
                 with collect_errors(wrong):
                     check_model(member, model_of_run)
                 _check_edges(member, found, taken if found is graph else (), wrong)
+                if search is not None or external:
+                    callers = external if found is graph else ()
+                    with collect_errors(wrong):
+                        member.deferrals.of(member.tool_search or search, callers)
                 for call in _agent_calls(member):
                     settings = call.settings
                     own = settings.get("model", model_of_run), settings.get("agents", others_of_run)

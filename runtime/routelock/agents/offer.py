@@ -17,6 +17,7 @@ from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:
     from routelock.agents.agent import Agent
+    from routelock.agents.deferral import Deferral
 
 __all__ = ["External", "OfferedTools", "Route", "enabled_of", "fixed_offer", "offer_tools"]
 
@@ -44,6 +45,19 @@ class OfferedTools:
     """The number of handoffs among the routes."""
     disabled: dict[str, Route] = field(default_factory=lambda: {})
     """The agent's tools and handoffs that are disabled now, by name."""
+    deferral: Deferral | None = None
+    """The tools that the model has to find first; None if there are none."""
+    scopes: Collection[str] = ()
+    """The scopes of the run."""
+
+    def route(self, name: str) -> Route | None:
+        """Return what a call leads to; None if there is no such tool.
+
+        A deferred tool may be called without having been found: the model may know it from its history.
+        """
+        if (found := self.routes.get(name)) is None and self.deferral is not None:
+            return self.deferral.route(name, self.scopes)
+        return found
 
     def with_disabled(self) -> OfferedTools:
         """Return the tools for earlier calls: what is disabled now may have been offered then."""
@@ -57,10 +71,11 @@ async def offer_tools(
     *,
     handler: str = "",
     external: Sequence[Tool | ToolSpec] = (),
+    deferral: Deferral | None = None,
 ) -> OfferedTools:
     """Return the tools that are enabled and in scope: the agent's, its handoffs, then the caller's tools.
 
-    Each kind is in its declared order.
+    Each kind is in its declared order. Deferred tools are left out, and the tool that finds them stands last.
 
     Args:
         agent: the active agent.
@@ -68,14 +83,18 @@ async def offer_tools(
         graph: the agents of the run; a handoff that names its target takes the description from it.
         handler: the active handler, to which no handoff is offered.
         external: the caller's tools; they win over a tool of the agent with the same name.
+        deferral: the tools to leave out; None if there are none.
     """
     scopes = context.scopes
     callers = {
         tool_name(tool): External(tool_name(tool), _spec(tool)) for tool in external if _open(tool, scopes)
     }
     declared = [(name, route) for name, route in _declared(agent, handler, scopes) if name not in callers]
+    if deferral is not None:
+        declared = [(name, route) for name, route in declared if name not in deferral.routes]
+        callers = {name: route for name, route in callers.items() if name not in deferral.routes}
     enabled = await enabled_of([route for _, route in declared], agent, context)
-    return _offered(declared, enabled, graph or {}, callers)
+    return _with_search(_offered(declared, enabled, graph or {}, callers), deferral, scopes)
 
 
 def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
@@ -85,11 +104,26 @@ def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
         agent: the agent.
         handler: the active handler, to which no handoff is offered.
     """
-    declared = [*_declared(agent, handler, ())]
+    declared, deferral = [*_declared(agent, handler, ())], agent.deferrals.own
+    if deferral is not None:
+        declared = [(name, route) for name, route in declared if name not in deferral.routes]
     enabled = [route.is_enabled for _, route in declared if isinstance(route.is_enabled, bool)]
     # the run has the description of a target that is given by its name
     by_name = any(isinstance(edge.target, str) for edge in agent.edges)
-    return None if by_name or len(enabled) < len(declared) else _offered(declared, enabled, {}, {})
+    if by_name or len(enabled) < len(declared):
+        return None
+    return _with_search(_offered(declared, enabled, {}, {}), deferral, ())
+
+
+def _with_search(offered: OfferedTools, deferral: Deferral | None, scopes: Collection[str]) -> OfferedTools:
+    """Return an offer with the tool that finds deferred tools; the same offer if none is deferred."""
+    if deferral is None:
+        return offered
+    specs, routes = (
+        (*offered.specs, deferral.tool.spec),
+        {**offered.routes, deferral.tool.name: deferral.tool},
+    )
+    return replace(offered, specs=specs, routes=routes, deferral=deferral, scopes=scopes)
 
 
 def _offered(

@@ -24,6 +24,7 @@ from routelock.history.filters import HandoffInputFilter
 from routelock.history.nesting import HandoffHistoryMapper, checked_wrappers
 from routelock.run.executor import Executor
 from routelock.scopes import checked_scope
+from routelock.tools.search import ToolSearch
 from routelock.tools.tool import Tool
 from routelock.usage import Usage
 
@@ -217,6 +218,8 @@ class RunConfig:
     external_tools: Sequence[Tool | ToolSpec] = ()
     """Tools that the caller runs. They are offered to every agent and replace its own tool of the same name.
     A call of one ends the run, see ``RunResult.pending``."""
+    tool_search: ToolSearch | None = None
+    """Which tools the models have to find first, and how, for agents without a setting of their own."""
     shared_memory: Mapping[str, Any] = field(default_factory=lambda: {})
     """Initial ``RunContext.shared_memory``. The run works on a copy."""
     input_guardrails: Sequence[Guardrail] = ()
@@ -295,6 +298,7 @@ def _wrong_types(config: RunConfig) -> list[str]:
         ("capacity", Capacity | None, "a Capacity, such as Capacity({'writer': 2})"),
         ("retry", Retry, "a Retry, such as Retry(attempts=3)"),
         ("limits", Limits | None, "Limits, such as Limits(turns=20)"),
+        ("tool_search", ToolSearch | None, "a ToolSearch, such as ToolSearch(defer_over=20)"),
     )
     return [
         f"{name} must be {what}, not {value!r:.80}"

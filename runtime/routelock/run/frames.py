@@ -104,7 +104,10 @@ class Frame:
     wait: Wait | None = None
     """How a caller waits; None for the active frame."""
     offered: OfferedTools | None = None
-    """Cached tools and handoffs that the agent may call, if they cannot change with the same handler."""
+    """Cached tools and handoffs that the agent may call, if they cannot change with the same handler. Tools
+    that the agent has found by a search are not among them."""
+    with_found: tuple[OfferedTools, Sequence[str], OfferedTools] | None = None
+    """Cached: the offer above, what the agent has found, and the offer with it."""
     audience: Audience | None = None
     """Cached reader of the history, see `Run.audience`."""
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from routelock._callables import error_text
 from routelock._concurrency import in_time
 from routelock._json import detached, recordable
-from routelock.agents.offer import OfferedTools, offer_tools
+from routelock.agents.offer import OfferedTools
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import (
     ContentRefused,
@@ -59,6 +59,7 @@ from routelock.run.emit import (
 )
 from routelock.run.events import EmptyReply, Repaired, RunEvent
 from routelock.run.executor import Call, Executor
+from routelock.run.found_tools import offered_at_first, with_found
 from routelock.run.frames import earliest_deadline, time_left
 from routelock.run.prompt import (
     instructions,
@@ -114,7 +115,9 @@ async def prepare_call(run: Run) -> PreparedCall:
     run.begin_turn()
     check = None if run.agent_started else await _start_agent(run)
     frame = run.frame
-    offered = frame.offered or await offered_tools(run)
+    offered = frame.offered
+    if offered is None or offered.deferral is not None:
+        offered = await offered_tools(run)
     system = await _system_message(run, offered)
     run.model_call.family = family = family_of(frame.handler)
     messages, repairs = frame.view.messages(family, run.audience())
@@ -154,14 +157,11 @@ async def _start_agent(run: Run) -> InputCheck | None:
 
 async def offered_tools(run: Run) -> OfferedTools:
     """Return the tools and handoffs that the model may call; an offer that cannot change is cached."""
-    agent, handler, external = run.frame.agent, run.frame.handler.name, run.config.external_tools
-    offered = None if run.scopes or external else agent.fixed_offer(handler)
-    if offered is None:
-        offered = await offer_tools(agent, run.now(), run.graph, handler=handler, external=external)
+    offered = run.frame.offered or await offered_at_first(run)
     if offered.fixed:
         run.frame.offered = offered
     _warn_of_many(run, offered)
-    return offered
+    return offered if offered.deferral is None else await with_found(run, offered)
 
 
 def _warn_of_many(run: Run, offered: OfferedTools) -> None:

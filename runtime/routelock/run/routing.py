@@ -163,7 +163,7 @@ class RoutedCalls:
         """Handoffs by tools to a target that the run does not have; another handoff may still be tried."""
         for place, each in enumerate(calls):
             name = each["function"].get("name") or ""
-            call = RoutedCall(each, offered.routes.get(name) if place < MOST_CALLS else None)
+            call = RoutedCall(each, offered.route(name) if place < MOST_CALLS else None)
             self.calls.append(call)
             if call.kind == "tool":
                 self.tools.append(call)

@@ -25,6 +25,7 @@ from routelock.history.messages import ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import Audience
 from routelock.history.view import View
 from routelock.run.config import RunConfig
+from routelock.run.found_tools import FoundTools
 from routelock.run.frames import Frame, asking_caller
 from routelock.run.handoff_attempt import HandoffLog
 from routelock.run.limits import Budget, Progress
@@ -105,6 +106,14 @@ class Transcript:
     """Ids of all tool calls so far. A call in a reply that repeats one gets a new id."""
     has_calls: bool = False
     """Whether the input has calls."""
+    _found: FoundTools | None = None
+
+    @property
+    def found_tools(self) -> FoundTools:
+        """The deferred tools that agents have found; made only for runs with a tool search."""
+        if self._found is None:
+            self._found = FoundTools()
+        return self._found
 
 
 @dataclass(slots=True, eq=False)

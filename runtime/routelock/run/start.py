@@ -153,9 +153,9 @@ def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
 
 def run_graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
     """Return every agent of the run by name, after a check of each; raises as `checked_graph` does."""
-    if config.model is None and not (config.agents or config.external_tools):
+    if config.model is None and config.tool_search is None and not (config.agents or config.external_tools):
         return agent.checked_graph
-    return checked_graph(agent, config.model, config.agents, config.external_tools)
+    return checked_graph(agent, config.model, config.agents, config.external_tools, config.tool_search)
 
 
 def input_items(messages: Iterable[Message]) -> list[RunItem]:

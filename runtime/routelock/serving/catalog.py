@@ -97,6 +97,10 @@ def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
     handoffs = {edge.tool_name for member in graph.values() for edge in member.edges}
     tools = {tool_name(tool) for member in graph.values() for tool in member.all_tools}
     tools |= {tool_name(tool) for tool in config.external_tools}
+    # the tools of a client may be what makes an agent have many
+    searches = [each.tool_search or config.tool_search for each in graph.values()]
+    tools |= {each.name for each in searches if each is not None}
+    tools |= {each.deferrals.own.tool.name for each in graph.values() if each.deferrals.own is not None}
     handlers = {
         transfer_tool_name(each.name) for member in graph.values() for each in member.registered.handlers
     }

@@ -1,14 +1,15 @@
 """Tools: functions that a model may call.
 
 A `Tool` has a name, a schema and a function; `@tool` makes one from a function. The arguments of a call are
-checked against the schema before the function runs. Approvals are in this room too. It imports `handlers` and
-the rooms below it. Start at `tool.py`.
+checked against the schema before the function runs. Approvals and the search of tools are in this room too.
+It imports `handlers` and the rooms below it. Start at `tool.py`.
 """
 
 from __future__ import annotations
 
 from routelock.tools.approvals import Approvals, Decision, Interruption, NeedsApproval
 from routelock.tools.decorators import function_tool, tool
+from routelock.tools.search import RankTools, SearchedTool, ToolSearch
 from routelock.tools.tool import FunctionTool, IsEnabled, OnError, Tool, ToolOutcome, ToolResult
 
 __all__ = [
@@ -19,9 +20,12 @@ __all__ = [
     "IsEnabled",
     "NeedsApproval",
     "OnError",
+    "RankTools",
+    "SearchedTool",
     "Tool",
     "ToolOutcome",
     "ToolResult",
+    "ToolSearch",
     "function_tool",
     "tool",
 ]

@@ -56,6 +56,7 @@ def tool(
     needs_approval: NeedsApproval = False,
     input_guardrails: Sequence[ToolGuardrail] = (),
     output_guardrails: Sequence[ToolGuardrail] = (),
+    deferred: bool | None = None,
 ) -> Tool[Context]: ...
 
 
@@ -75,6 +76,7 @@ def tool(
     needs_approval: NeedsApproval = False,
     input_guardrails: Sequence[ToolGuardrail] = (),
     output_guardrails: Sequence[ToolGuardrail] = (),
+    deferred: bool | None = None,
 ) -> Tool[object]: ...
 
 
@@ -92,6 +94,7 @@ def tool(
     needs_approval: NeedsApproval = False,
     input_guardrails: Sequence[ToolGuardrail] = (),
     output_guardrails: Sequence[ToolGuardrail] = (),
+    deferred: bool | None = None,
 ) -> ToolMaker: ...
 
 
@@ -111,6 +114,7 @@ def tool(
     needs_approval: NeedsApproval = False,
     input_guardrails: Sequence[ToolGuardrail] = (),
     output_guardrails: Sequence[ToolGuardrail] = (),
+    deferred: bool | None = None,
 ) -> Tool[Any] | ToolMaker:
     """Make a tool from a function: ``@tool``, ``@tool(timeout=5)`` or ``tool(function)``.
 
@@ -134,6 +138,8 @@ def tool(
             `routelock.guardrails`.
         output_guardrails: functions of the context, the tool and the text that the model is about to be
             shown.
+        deferred: whether the tool is offered only after the model has found it, see
+            `routelock.tools.ToolSearch`; None leaves that to the agent or the run.
 
     Raises:
         ConfigError: the function cannot be a tool; the message names the parameter and the reason.
@@ -156,6 +162,7 @@ def tool(
             needs_approval=needs_approval,
             input_guardrails=input_guardrails,
             output_guardrails=output_guardrails,
+            deferred=deferred,
         )
 
     return make if function is None else make(function)
@@ -177,6 +184,7 @@ def function_tool(
     needs_approval: NeedsApproval = False,
     tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
     tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
+    defer_loading: bool | None = None,
 ) -> Tool[Context]: ...
 
 
@@ -196,6 +204,7 @@ def function_tool(
     needs_approval: NeedsApproval = False,
     tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
     tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
+    defer_loading: bool | None = None,
 ) -> Tool[object]: ...
 
 
@@ -213,6 +222,7 @@ def function_tool(
     needs_approval: NeedsApproval = False,
     tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
     tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
+    defer_loading: bool | None = None,
 ) -> ToolMaker: ...
 
 
@@ -232,6 +242,7 @@ def function_tool(
     needs_approval: NeedsApproval = False,
     tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
     tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
+    defer_loading: bool | None = None,
 ) -> Tool[Any] | ToolMaker:
     """Make a tool from a function, as `tool` does, with the argument names of openai-agents.
 
@@ -249,6 +260,7 @@ def function_tool(
         needs_approval=needs_approval,
         input_guardrails=tool_input_guardrails or (),
         output_guardrails=tool_output_guardrails or (),
+        deferred=defer_loading,
     )
     return make if function is None else make(function)
 

@@ -33,6 +33,7 @@ __all__ = [
     "is_async",
     "reason_of",
     "refusal_text",
+    "run_in_thread",
     "to_text",
 ]
 
@@ -65,7 +66,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(inner)
 
 
-async def _run_in_thread(call: Callable[[], Any]) -> Any:
+async def run_in_thread(call: Callable[[], Any]) -> Any:
     """Call a function that is not async in a worker thread with the same context variables.
 
     A cancelled call in a thread goes on by itself, because a thread cannot be stopped; the run does not wait
@@ -202,7 +203,7 @@ class PythonCall(ToolCallable):
         arguments, named = self.signature.arrange(values, context)
         if self.is_async:
             return await self.function(*arguments, **named)
-        return await _run_in_thread(functools.partial(self.function, *arguments, **named))
+        return await run_in_thread(functools.partial(self.function, *arguments, **named))
 
     async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
         """Parse the arguments and call the function; errors are raised as they are."""
@@ -246,7 +247,7 @@ class JsonCall(ToolCallable):
         context = _with_arguments(context, parsed)
         if self.is_async:
             return await self.function(context, text)
-        return await _run_in_thread(functools.partial(self.function, context, text))
+        return await run_in_thread(functools.partial(self.function, context, text))
 
 
 # -- texts for the model --

@@ -189,6 +189,9 @@ class Tool(Generic[Context]):
     """Functions that check the arguments before each call, see `routelock.guardrails`."""
     output_guardrails: Sequence[ToolGuardrail] = ()
     """Functions that check the result of each call before the model is shown it."""
+    deferred: bool | None = None
+    """Whether the tool is offered only after the model has found it in a search; None leaves that to the
+    `routelock.tools.ToolSearch` of the agent or the run."""
     spec: Mapping[str, Any] = field(init=False, repr=False)
     """The tool in chat-completions form. It is shared by all calls: do not change it."""
     wants_context: bool = field(init=False, repr=False)
@@ -400,6 +403,10 @@ def _check(made: Tool) -> None:
         (
             all(map(callable, (*made.input_guardrails, *made.output_guardrails))),
             "input_guardrails and output_guardrails are lists of functions",
+        ),
+        (
+            cast(object, made.deferred) in (True, False, None),
+            f"deferred must be True, False or None, not {made.deferred!r}",
         ),
         (kind == "object", f"params_json_schema must describe an object with the arguments, not {kind!r}"),
     )

@@ -61,6 +61,8 @@ class MCPClient:
         only: the tools to offer: their names without the prefix, or a function of the name; default: all.
         needs_approval: whether a call needs an approval first: for all tools, for those with these names
             (without the prefix), or by a function of the context and the arguments.
+        deferred: whether models have to find the tools first, see `routelock.tools.ToolSearch`; None leaves
+            that to the agent or the run.
         timeout: seconds for one call after the connection is open; None for no limit.
         connect_timeout: seconds to start the server, connect to it and list its tools.
 
@@ -77,6 +79,7 @@ class MCPClient:
         prefix: str = "",
         only: WantedTools = None,
         needs_approval: NeedsApproval | Collection[str] = False,
+        deferred: bool | None = None,
         timeout: float | None = 60.0,
         connect_timeout: float = 30.0,
     ) -> None:
@@ -87,6 +90,7 @@ class MCPClient:
         self._prefix = prefix
         self._only = only
         self._needs_approval = needs_approval
+        self._deferred = deferred
         self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._where = f"MCP server {self.name!r}"
@@ -190,6 +194,7 @@ class MCPClient:
             strict=False,  # the server's schema as it is: a null for a default would be sent to the server
             on_error=_error_text,
             needs_approval=approval,
+            deferred=self._deferred,
         )
 
     async def _invoke(self, tool: ListedTool, context: ToolContext[Any], arguments: str) -> ToolResult:

@@ -156,6 +156,11 @@ async def test_some_tools_wait_for_an_approval() -> None:
     assert office.calls == ["add", "read"]
 
 
+async def test_all_tools_of_a_server_may_be_deferred() -> None:
+    async with MCPClient(Office().server, deferred=True) as office:
+        assert all(each.deferred for each in office.tools)
+
+
 async def test_all_tools_may_wait_or_a_function_decides() -> None:
     async with MCPClient(Office().server, needs_approval=True) as office:
         assert all(each.needs_approval is True for each in office.tools)

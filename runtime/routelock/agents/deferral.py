@@ -1,0 +1,165 @@
+"""The deferred tools of an agent: which they are, what finds them, and the offer with what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from routelock._json import sendable
+from routelock.agents.offer import External, OfferedTools, enabled_of
+from routelock.context import RunContext, ToolContext
+from routelock.errors import ConfigError
+from routelock.handlers.port import ToolSpec, tool_name
+from routelock.scopes import permits
+from routelock.tools.search import DEFAULT_SEARCH, Catalogue, ToolSearch, search_tool
+from routelock.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from routelock.agents.agent import Agent
+
+__all__ = ["Deferral", "Deferrals", "offer_found"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deferral:
+    """The deferred tools of an agent, and the tool that finds them."""
+
+    routes: Mapping[str, Tool | External]
+    """The deferred tools by name."""
+    catalogue: Catalogue
+    tool: Tool
+
+    def route(self, name: str, scopes: Collection[str]) -> Tool | External | None:
+        """Return the route of a call; None if there is no such tool, or not with the scopes of the run."""
+        route = self.routes.get(name)
+        return None if route is None or not _is_open(route, scopes) else route
+
+
+class Deferrals:
+    """The deferrals of an agent, by the settings of its runs.
+
+    The index of the tools is built once: runs with settings of their own do not build another one.
+
+    Args:
+        agent: the agent.
+    """
+
+    def __init__(self, agent: Agent[Any]) -> None:
+        self._agent = agent
+        self._catalogues: dict[bool, Catalogue] = {}
+        """The catalogue of all tools, and that of the tools that say that they are deferred."""
+        self.own: Deferral | None = None
+        """That of the agent's own settings; None if it defers nothing."""
+        if agent.tool_search is not None or any(tool.deferred for tool in agent.all_tools):
+            self.own = self.of(agent.tool_search)
+
+    def of(self, search: ToolSearch | None, external: Sequence[Tool | ToolSpec] = ()) -> Deferral | None:
+        """Return the deferral of a run; None if nothing is deferred.
+
+        Args:
+            search: the settings; None for those that only defer tools that say so.
+            external: the caller's tools; they win over a tool of the agent with the same name.
+
+        Raises:
+            ConfigError: a tool or a handoff is named like the tool that searches.
+        """
+        agent, settings = self._agent, search or DEFAULT_SEARCH
+        routes = _deferred(agent, settings, external)
+        if not routes:
+            return None
+        taken = [each.name for each in agent.all_tools] + [each.tool_name for each in agent.edges]
+        if settings.name in (*taken, *map(tool_name, external)):
+            raise ConfigError(
+                f"Agent {agent.name!r}: a tool or handoff is named {settings.name!r}, like the tool that "
+                "searches for deferred tools. Rename it, or give that tool another name: "
+                "tool_search=ToolSearch(name='find_tools')."
+            )
+        if external:
+            catalogue = Catalogue(route.spec for route in routes.values())
+        else:
+            defers_all = settings.defers(None, len(agent.all_tools))
+            made = self._catalogues.get(defers_all) or Catalogue(route.spec for route in routes.values())
+            catalogue = self._catalogues.setdefault(defers_all, made)
+        return Deferral(routes, catalogue, _search_tool(agent, settings, routes, catalogue))
+
+
+def _deferred(
+    agent: Agent[Any], settings: ToolSearch, external: Sequence[Tool | ToolSpec]
+) -> Mapping[str, Tool | External]:
+    """Return the deferred tools of an agent and of the caller."""
+    callers = {tool_name(each): each for each in external}
+    own = [each for each in agent.all_tools if each.name not in callers]
+    count = len(own) + len(callers)
+    routes: dict[str, Tool | External] = {
+        each.name: each for each in own if settings.defers(each.deferred, count)
+    }
+    for name, each in callers.items():
+        if settings.defers(each.deferred if isinstance(each, Tool) else None, count):
+            routes[name] = External(name, each.spec if isinstance(each, Tool) else sendable(each))
+    return routes
+
+
+def _search_tool(
+    agent: Agent[Any], settings: ToolSearch, routes: Mapping[str, Tool | External], catalogue: Catalogue
+) -> Tool:
+    def open_names(context: ToolContext[Any]) -> Collection[str]:
+        return {name for name, route in routes.items() if _is_open(route, context.scopes)}
+
+    async def enabled(context: ToolContext[Any], names: Sequence[str]) -> Sequence[bool]:
+        return await _enabled([routes[name] for name in names], agent, context)
+
+    openly = [
+        name
+        for name, route in routes.items()
+        if _is_open(route, ()) and (isinstance(route, External) or route.is_enabled is True)
+    ]
+    return search_tool(settings, catalogue, openly, open_names, enabled)
+
+
+async def offer_found(
+    offered: OfferedTools, names: Iterable[str], agent: Agent[Any], context: RunContext[Any]
+) -> OfferedTools:
+    """Return an offer with the deferred tools that were found behind all others, in the order of ``names``.
+
+    So the beginning of the prompt stays the same, and vendors can cache it.
+
+    Args:
+        offered: the offer without them.
+        names: what was found; tools that are not deferred, out of scope or not enabled are left out.
+        agent: the active agent.
+        context: the context of this turn.
+    """
+    deferral = offered.deferral
+    assert deferral is not None
+    routes = {name: each for name in names if (each := deferral.route(name, context.scopes)) is not None}
+    if not routes:
+        return offered
+    answers = await _enabled([*routes.values()], agent, context)
+    found: dict[str, Tool | External] = {}
+    disabled: dict[str, Tool | External] = {}
+    for (name, route), is_enabled in zip(routes.items(), answers, strict=True):
+        (found if is_enabled else disabled)[name] = route
+    is_fixed = all(
+        isinstance(each, External) or isinstance(each.is_enabled, bool) for each in routes.values()
+    )
+    return replace(
+        offered,
+        specs=(*offered.specs, *(route.spec for route in found.values())),
+        routes={**offered.routes, **found},
+        disabled={**offered.disabled, **disabled},
+        fixed=offered.fixed and is_fixed,
+    )
+
+
+async def _enabled(
+    routes: Sequence[Tool | External], agent: Agent[Any], context: RunContext[Any]
+) -> Sequence[bool]:
+    """Return for each tool whether it is enabled now; those of the caller are."""
+    own = [route for route in routes if isinstance(route, Tool)]
+    answers = iter(await enabled_of(own, agent, context))
+    return [next(answers) if isinstance(route, Tool) else True for route in routes]
+
+
+def _is_open(route: Tool | External, scopes: Collection[str]) -> bool:
+    return isinstance(route, External) or permits(route.scope, scopes)

@@ -1,0 +1,100 @@
+"""The ranking of tools by a question in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tool_catalogue import QUESTIONS, catalogue
+
+from routelock.tools import SearchedTool
+from routelock.tools.ranking import ToolIndex
+
+
+def rank(query: str, *tools: str | SearchedTool) -> list[str]:
+    known = [SearchedTool(name=each) if isinstance(each, str) else each for each in tools]
+    return ToolIndex(known).rank(query)
+
+
+def parameter(name: str, **about: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: about}}
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("create invoice", "create_invoice"),
+        ("create invoice", "createInvoice"),
+        ("create invoice", "HTTPCreateInvoice2"),
+        ("creating invoices", "create_invoice"),
+        ("the copies", "copy"),
+        ("which was cancelled", "cancel"),
+        ("my verification", "verify"),
+        ("a bill for my customer", "create_invoice"),
+        ("throw away", "delete_file"),
+        ("throw my old file away", "delete_file"),
+        ("they took part", "join"),
+        ("a timesheet", "time_sheet"),
+        ("registrations", "registrar"),
+    ],
+)
+def test_a_name_is_found_by_other_forms_of_its_words(query: str, name: str) -> None:
+    assert rank(query, "unrelated", name) == [name]
+
+
+def test_a_tool_is_found_by_its_description() -> None:
+    tool = SearchedTool(name="x1", description="Ring the bell of a house.")
+    assert rank("ring a bell", "x2", tool) == ["x1"]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        parameter("postcode"),
+        parameter("where", description="The postcode."),
+        parameter("where", enum=["postcode", "street"]),
+    ],
+)
+def test_a_tool_is_found_by_its_parameters(parameters: dict[str, Any]) -> None:
+    assert rank("by postcode", "x2", SearchedTool(name="x1", parameters=parameters)) == ["x1"]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"properties": []}, {"properties": {"a": True}}])
+def test_odd_schemas_are_no_obstacle(parameters: dict[str, Any]) -> None:
+    assert rank("bell", SearchedTool(name="bell", parameters=parameters)) == ["bell"]
+
+
+def test_a_name_counts_more_than_a_description() -> None:
+    described = SearchedTool(name="x1", description="Ring the bell.")
+    assert rank("bell", described, "bell") == ["bell", "x1"]
+
+
+def test_the_word_itself_counts_more_than_a_synonym() -> None:
+    assert rank("invoice", "bill", "invoice") == ["invoice", "bill"]
+
+
+def test_a_question_prefers_tools_that_read() -> None:
+    assert rank("what bells are there", "create_bell", "list_bell")[0] == "list_bell"
+
+
+def test_of_equal_tools_the_first_declared_comes_first() -> None:
+    assert rank("bell", "bell_y", "bell_x", "bell_z") == ["bell_y", "bell_x", "bell_z"]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "?!", "the and of", "qwertz"])
+def test_a_question_without_known_words_finds_nothing(query: str) -> None:
+    assert rank(query, "create_bell", "list_bell") == []
+
+
+def test_no_tools_are_ranked_as_no_names() -> None:
+    assert ToolIndex([]).rank("bell") == []
+
+
+def test_users_find_the_right_tool_among_a_thousand_within_the_first_five() -> None:
+    """The questions are in words of users, with synonyms; no more than three of the sixty may miss."""
+    tools = [SearchedTool(name=each.name, description=each.description) for each in catalogue()]
+    index = ToolIndex(tools)
+    missed = [query for query, name in QUESTIONS.items() if name not in index.rank(query)[:5]]
+    assert len(tools) > 990
+    assert len(QUESTIONS) == 60
+    assert len(missed) <= 3, missed
