@@ -376,7 +376,7 @@ async def test_handoff_skipped_by_an_error_names_it() -> None:
 
     a = agent("A", [call("look"), TO_B], tools=[look], handoffs=[agent("B")])
     with pytest.raises(RoutelockError) as raised:
-        await Runner.run(a, "Hi", run_config=RunConfig(executor=Engine()))
+        await Runner.run(a, "Hi", run_config=RunConfig(executor=Engine(), run_id="r"))
     assert raised.value.result is not None
     (record,) = raised.value.result.handoffs
     assert (record.status, record.error) == (Status.FAILED, "the turn ended before: OSError: disk full")

@@ -97,7 +97,7 @@ def calling(*names: str, tools: list[Any], **options: Any) -> Agent[Any]:
 
 
 def begun(made: Agent[Any], *, stream: bool, grace: float, hooks: Any = None, **settings: Any) -> Run:
-    run = start(made, "Hi", None, 10, hooks, RunConfig(**settings), stream=stream)
+    run = start(made, "Hi", None, 10, hooks, RunConfig(**{"run_id": "r", **settings}), stream=stream)
     run.calls.grace = grace
     return run
 
@@ -185,7 +185,7 @@ async def test_agent_call_that_cannot_start_ends_the_others(executor: Any, strea
     office = Office()
     helper = Agent("helper", model=ScriptedHandler([])).as_tool(on_error="raise")
     made = calling("hang", "helper", tools=[*office.tools(), helper])
-    run = start(made, "Hi", None, 2, None, RunConfig(executor=executor), stream=stream)
+    run = start(made, "Hi", None, 2, None, RunConfig(executor=executor, run_id="r"), stream=stream)
     run.calls.grace = 0
     with anyio.fail_after(BOUND), pytest.raises(ToolError) as caught:
         await (RunStream(run).drain() if stream else finish(run))

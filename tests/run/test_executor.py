@@ -15,6 +15,7 @@ from stress.journal import Journal
 
 from routelock import Agent, RunConfig, Runner, function_handler, function_tool, tool
 from routelock.errors import (
+    ConfigError,
     HandlerError,
     ModelBehaviorError,
     RateLimited,
@@ -93,10 +94,29 @@ async def test_one_executor_can_serve_many_runs() -> None:
     assert recording.journal.keys() == {("one", "t1.model.A"), ("two", "t1.model.A")}
 
 
+@pytest.mark.parametrize("run_id", [None, ""])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_run_with_an_executor_needs_an_id(run_id: str | None, stream: bool) -> None:
+    """A random id would change the idempotency keys with each process."""
+    config = RunConfig(executor=InProcess(), run_id=run_id)
+    agent = Agent("A", model=ScriptedHandler([]))
+    with pytest.raises(ConfigError, match="needs a run_id of its own"):
+        await (Runner.run_streamed if stream else Runner.run)(agent, "Hi", run_config=config)
+
+
+async def test_a_run_from_a_state_brings_its_id_to_the_executor() -> None:
+    recording = Recording()
+    agent = Agent("A", model=ScriptedHandler([RateLimited("Slow down.", retryable=False), "Hi"]))
+    with pytest.raises(RateLimited) as caught:
+        await Runner.run(agent, "Hi", run_config=RunConfig(run_id="one"))
+    await Runner.run(agent, caught.value.result.state(), run_config=RunConfig(executor=recording))
+    assert [step.run_id for step in recording.calls] == ["one"]
+
+
 async def test_arguments_of_a_model_step_have_the_whole_request() -> None:
     recording = Recording()
     agent = Agent("A", "Be brief.", model=ScriptedHandler(["Hi"], name="h"), model_settings={"seed": 7})
-    await Runner.run(agent, "Hello", run_config=RunConfig(executor=recording))
+    await Runner.run(agent, "Hello", run_config=RunConfig(executor=recording, run_id="r"))
     assert json.loads(json.dumps(recording.calls[0].args)) == {
         "agent": "A",
         "handler": "h",
@@ -284,7 +304,7 @@ async def test_an_engine_that_loses_the_reply_is_told_so() -> None:
 
 async def play_answer(executor: Executor) -> Any:
     agent = Agent("A", model=ScriptedHandler(["Hi"]))
-    return await Runner.run(agent, "Hi", run_config=RunConfig(executor=executor))
+    return await Runner.run(agent, "Hi", run_config=RunConfig(executor=executor, run_id="r"))
 
 
 async def test_in_process_gather_keeps_the_order_of_the_calls() -> None:

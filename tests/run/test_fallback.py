@@ -722,5 +722,5 @@ async def test_a_step_says_which_handler_is_asked() -> None:
     """An engine that cannot carry a closure finds the handler by its name."""
     recording = Recording()
     agent = team((ADD, InvalidRequest("x")), "3")
-    await Runner.run(agent, "Hi", run_config=RunConfig(fallback=True, executor=recording))
+    await Runner.run(agent, "Hi", run_config=RunConfig(fallback=True, executor=recording, run_id="r"))
     assert [step.args["handler"] for step in recording.calls if step.op == "model"] == ["h0", "h0", "h1"]

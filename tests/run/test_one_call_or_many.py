@@ -106,7 +106,7 @@ async def opened(way: Way, path: Path) -> AsyncIterator[Any]:
     """Return what runs an agent that way, and gives its result."""
     settings: dict[str, Any] = {"tools_at_once": way.at_once}
     if way.executor == "in process":
-        settings["executor"] = InProcess()
+        settings |= {"executor": InProcess(), "run_id": "r"}
     config = RunConfig(**settings)
     async with AsyncExitStack() as stack:
         journal = await stack.enter_async_context(Journal(path / "runs.db"))

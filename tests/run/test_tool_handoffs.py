@@ -1030,7 +1030,7 @@ async def test_events_name_source_and_target_of_a_request() -> None:
 async def test_a_model_step_says_what_was_passed_along() -> None:
     recording = Recording()
     agent = to_specialist("Done.", value=HandoffRequest("specialist", input=Ticket(number=7)))
-    await Runner.run(agent, "Hi", run_config=RunConfig(executor=recording))
+    await Runner.run(agent, "Hi", run_config=RunConfig(executor=recording, run_id="r"))
     given_ = [step.args.get("handoff_input") for step in recording.calls if step.op == "model"]
     assert given_ == [None, {"number": 7}]
     assert "handoff_input" not in recording.calls[0].args

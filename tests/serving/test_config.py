@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from routelock import RunConfig
 from routelock.errors import ConfigError
+from routelock.run.executor import InProcess
 from routelock.serving import A2A, ServeConfig
 
 
@@ -21,6 +23,7 @@ from routelock.serving import A2A, ServeConfig
         ({"max_turns": 0}, "at least 1, or None"),
         ({"client_tools": "no"}, "True or False"),
         ({"a2a": True}, "must be an A2A"),
+        ({"run_config": RunConfig(executor=InProcess())}, "has no executor without a2a"),
         ({"ping": 0}, "ping must be more than 0"),
         ({"max_body": "1 MB"}, "max_body must be more than 0"),
     ],

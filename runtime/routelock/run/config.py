@@ -235,9 +235,11 @@ class RunConfig:
     """Where the run is traced while it goes on: the path of a file to append to (see
     `routelock.tracing.TraceFile`), another `routelock.tracing.Trace`, or several. None writes no trace."""
     executor: Executor | None = None
-    """Carries out model and tool calls, such as an engine for durable runs; None for direct calls."""
+    """Carries out model and tool calls, such as an engine for durable runs; None for direct calls. A run with
+    an executor needs a ``run_id``."""
     run_id: str | None = None
-    """Id of the run, used in other ids and in idempotency keys; None for a random one."""
+    """Id of the run, used in other ids and in idempotency keys; None for a random one. A run from a state
+    keeps its id."""
 
     def __post_init__(self) -> None:
         if self.scopes:

@@ -68,7 +68,7 @@ def start(
 
         return with_trace(restore_run(agent, input, context, max_turns, hooks, config, stream=stream))
     items, known = _first_items(input)
-    run_id = config.run_id or os.urandom(16).hex()
+    run_id = config.run_id or _random_id(config)
     run = Run(
         first=agent,
         graph=run_graph(agent, config),
@@ -85,6 +85,16 @@ def start(
         memory=SharedMemory(unshared(dict(config.shared_memory)) if config.shared_memory else {}),
     )
     return with_trace(run)
+
+
+def _random_id(config: RunConfig) -> str:
+    if config.executor is not None:
+        raise ConfigError(
+            "RunConfig: a run with an executor needs a run_id of its own, such as the number of an order or "
+            "the id of the engine's workflow. With a random id, each process that takes up the run would "
+            "find no records and pass other idempotency keys, so a payment would be made twice."
+        )
+    return os.urandom(16).hex()
 
 
 def _first_frame(agent: Agent[Any], config: RunConfig, items: Iterable[RunItem]) -> Frame:

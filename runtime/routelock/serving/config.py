@@ -148,6 +148,11 @@ class ServeConfig:
                 f"client_tools must be True or False, not {self.client_tools!r:.80}",
             ),
             (isinstance(cast("object", self.a2a), A2A | None), "a2a must be an A2A, such as A2A()"),
+            (
+                self.run_config.executor is None or self.a2a is not None,
+                "run_config has no executor without a2a, because a chat request has no id by which an engine "
+                "would find its run again",
+            ),
         )
         wrong = [message for holds, message in rules if not holds]
         wrong += [
