@@ -14,13 +14,25 @@ from routelock._lazy import load_late
 if TYPE_CHECKING:
     from routelock.state.journal import *
     from routelock.state.run_state import *
+    from routelock.state.steps import *
 else:
     __getattr__ = load_late(
         __name__,
         {
             "journal": "Journal JournalStatus JournaledRun",
             "run_state": "RunState RunStatus",
+            "steps": "Show Step StepExecutor StepLost",
         },
     )
 
-__all__ = ["Journal", "JournalStatus", "JournaledRun", "RunState", "RunStatus"]
+__all__ = [
+    "Journal",
+    "JournalStatus",
+    "JournaledRun",
+    "RunState",
+    "RunStatus",
+    "Show",
+    "Step",
+    "StepExecutor",
+    "StepLost",
+]

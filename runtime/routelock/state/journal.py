@@ -38,20 +38,21 @@ from routelock.run.stream import RunHandle, RunStream
 from routelock.state.document import parse_document
 from routelock.state.run_state import RunState, is_behind
 from routelock.state.sqlite_file import SQLiteFile
-from routelock.state.steps import ModelStep, ReplayedSteps, recorded_error
+from routelock.state.steps import ModelStep, ReplayedSteps, StepLost, recorded_error
 
-__all__ = ["Journal", "JournalStatus", "JournalSteps", "JournaledRun", "StepLost", "Write"]
+__all__ = [
+    "Journal",
+    "JournalStatus",
+    "JournalSteps",
+    "JournaledRun",
+    "Write",
+    "journal_file",
+    "recorded_steps",
+]
 
 
 Write = Callable[[str, str], Awaitable[None]]
 """Records the outcome of a step, by its key and as JSON text; a later outcome replaces the earlier one."""
-
-
-class StepLost(BaseException):
-    """The result of a step could not be written, so the run stops as if the process had died.
-
-    It is no `Exception`, or the run would use another handler, or report it to the model.
-    """
 
 
 class JournalSteps(ReplayedSteps):
@@ -157,6 +158,26 @@ class _RunRow:
     """Its state when it last ended, as JSON."""
 
 
+def journal_file(path: str | os.PathLike[str]) -> SQLiteFile:
+    """Return the file of a journal, for one process alone."""
+    return SQLiteFile(path, part="journal", schema=1, tables=_TABLES, alone=True)
+
+
+async def recorded_steps(file: SQLiteFile, run_id: str) -> JournalSteps:
+    """Return the executor of a run whose steps are recorded in a file."""
+    recorded = "SELECT key, entry FROM routelock_steps WHERE run_id = ? ORDER BY number"
+    insert = (
+        "INSERT OR REPLACE INTO routelock_steps SELECT ?, COALESCE(MAX(number), 0) + 1, ?, ?"
+        " FROM routelock_steps WHERE run_id = ?"
+    )
+
+    async def write(key: str, entry: str) -> None:
+        await file.do(lambda db: db.execute(insert, (run_id, key, entry, run_id)))
+
+    entries = await file.do(lambda db: dict(db.execute(recorded, (run_id,)).fetchall()))
+    return JournalSteps(entries, write)
+
+
 class Journal:
     """Runs that survive the end of the process, for one process at a time.
 
@@ -165,7 +186,7 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = SQLiteFile(path, part="journal", schema=1, tables=_TABLES, alone=True)
+        self._file = journal_file(path)
         self._going_on: set[str] = set()
 
     async def __aenter__(self) -> Journal:
@@ -330,21 +351,13 @@ class Journal:
             # a run that cannot start is not kept: its id could not be used for another one
             start(agent, beginning, context, max_turns, hooks, replace(config, trace=None), stream=False)
             await self._change("beginning", partial(_start, run_id=run_id, kept=kept), run_id)
-        entries = await self._file.do(partial(_entries, run_id=run_id))
-        steps = JournalSteps(entries, partial(self._write, run_id))
+        steps = await recorded_steps(self._file, run_id)
         return beginning, replace(config, executor=steps, run_id=run_id)
 
     async def _row_of(self, run_id: str) -> _RunRow | None:
         sql = "SELECT agent, input, since, status, state FROM routelock_runs WHERE run_id = ?"
         row = await self._file.do(lambda db: db.execute(sql, (run_id,)).fetchone())
         return None if row is None else _RunRow(*row)
-
-    async def _write(self, run_id: str, key: str, entry: str) -> None:
-        sql = (
-            "INSERT OR REPLACE INTO routelock_steps SELECT ?, COALESCE(MAX(number), 0) + 1, ?, ?"
-            " FROM routelock_steps WHERE run_id = ?"
-        )
-        await self._file.do(lambda db: db.execute(sql, (run_id, key, entry, run_id)))
 
     async def _end(self, result: RunResult[Any] | None, config: RunConfig) -> None:
         """Record the state of a run. It replaces the records of the steps that the run reached."""
@@ -442,8 +455,3 @@ def _finish(db: sqlite3.Connection, *, run_id: str, status: str, state: str, lef
 def _forget(db: sqlite3.Connection, *, run_id: str) -> None:
     db.execute("DELETE FROM routelock_steps WHERE run_id = ?", (run_id,))
     db.execute("DELETE FROM routelock_runs WHERE run_id = ?", (run_id,))
-
-
-def _entries(db: sqlite3.Connection, *, run_id: str) -> dict[str, str]:
-    sql = "SELECT key, entry FROM routelock_steps WHERE run_id = ? ORDER BY number"
-    return dict(db.execute(sql, (run_id,)).fetchall())

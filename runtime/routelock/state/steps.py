@@ -1,4 +1,4 @@
-"""Recorded steps of a run: their JSON, and the executor that replays them.
+"""Recorded steps of a run: their JSON, the executor that replays them, and one over any durable engine.
 
 The record of a model step has ``ok`` or ``err``, as the outcome of a tool step has. No exception crosses an
 engine: on replay it would be of another class, and the run would take another way.
@@ -20,12 +20,12 @@ from routelock._json import recordable
 from routelock.errors import HandlerError, HandoffTimeout, ProviderError, RoutelockError
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.replies import reply_problem
-from routelock.run.executor import Call, Executor, Outcome
+from routelock.run.executor import Call, Executor, InProcess, Outcome
 from routelock.tools.invoke import reason_of
 from routelock.tools.tool import LOST
 from routelock.usage import Usage, is_usage
 
-__all__ = ["ModelStep", "ReplayedSteps", "recorded_error"]
+__all__ = ["ModelStep", "ReplayedSteps", "Show", "Step", "StepExecutor", "StepLost", "recorded_error"]
 
 
 _OF_PROVIDERS = ("status", "retry_after", "provider", "model", "retryable")
@@ -253,3 +253,115 @@ class ReplayedSteps:
         for key in kept:
             del self._open[key]
         return [made[call.key] if call.key in made else json.loads(kept[call.key]) for call in calls]
+
+
+class StepLost(BaseException):
+    """The result of a step could not be recorded, so the run stops as if the process had died.
+
+    It is no `Exception`, or the run would use another handler, or report it to the model. Its cause is the
+    error of the engine.
+    """
+
+
+Step = Callable[[Call, Callable[[], Awaitable[str]]], Awaitable[str]]
+"""The one function of a durable engine that a `StepExecutor` needs, such as ``step(call, work)``.
+
+If a text is recorded for this ``call.run_id`` and ``call.key``, it returns that text. Otherwise it awaits
+``work()``, records the text that it returns, and only then returns it. An exception of ``work`` is raised and
+not recorded: it ends the run."""
+
+Show = Callable[[Call, HandlerEvent], None]
+"""Called with each event of a model call as it happens, such as to send text to a page."""
+
+
+class StepExecutor:
+    """The `routelock.run.Executor` over a durable engine that can do this: run a function once.
+
+    A model call is made to its end, and then yielded whole. Two processes that have the same run do not mix:
+    the one whose result was not recorded stops.
+
+    Args:
+        step: runs the work of one step, or returns what is recorded for it.
+        show: called with each event of a model call that is made; a replayed call has none.
+
+    Raises:
+        StepLost: from the run, if ``step`` raised an exception of its own or returned another text than that
+            of the work. The run can be begun again, with the same id.
+    """
+
+    def __init__(self, step: Step, show: Show | None = None) -> None:
+        self._step = step
+        self._show = show
+        self._tools = InProcess()
+
+    async def stream(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        """Make a model call as a step, and yield its reply."""
+        made: list[ModelStep] = []
+
+        async def work() -> str:
+            made.append(await self._model_step(call, body))
+            return made[-1].to_json()
+
+        entry = await self._entry(call, work)
+        step = made[-1] if made else ModelStep.from_json(entry)
+        for event in step.events():
+            yield event
+        if step.error is not None:
+            raise step.error
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Run tools as steps at the same time; each is recorded as soon as it completes."""
+
+        async def outcome(call: Call) -> Outcome:
+            async def work() -> str:
+                return json.dumps(await body(call))
+
+            return json.loads(await self._entry(call, work))
+
+        return await self._tools.gather(calls, outcome)
+
+    async def _model_step(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> ModelStep:
+        step = ModelStep()
+        try:
+            async with aclosing(body(call)) as events:
+                async for event in events:
+                    if self._show is not None:
+                        self._show(call, event)
+                    step.note(event)
+        except Exception as error:
+            step.error = recorded_error(error, call)
+            if step.error is None:
+                raise
+        return step
+
+    async def _entry(self, call: Call, work: Callable[[], Awaitable[str]]) -> str:
+        """Return the record of a step, made by ``work`` or by an earlier process."""
+        made: list[str] = []
+        failed: list[Exception] = []
+
+        async def tried() -> str:
+            try:
+                made.append(await work())
+            except Exception as error:
+                failed.append(error)
+                raise
+            return made[-1]
+
+        try:
+            entry = await self._step(call, tried)
+        except Exception as error:
+            if failed and not made:  # the engine may have wrapped it
+                raise failed[-1] from failed[-1].__cause__
+            raise StepLost(f"Step {call.key!r} of the run {call.run_id!r:.80} was not recorded.") from error
+        if made and entry != made[-1]:
+            raise StepLost(
+                f"Step {call.key!r} of the run {call.run_id!r:.80} has another result in the engine than the one "
+                "that this process gave it: another process has the run."
+            )
+        return entry

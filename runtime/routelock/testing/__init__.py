@@ -9,6 +9,11 @@ from __future__ import annotations
 from routelock.errors import CassetteMiss
 from routelock.history.validity import problems
 from routelock.testing.cassette import Cassette, RecordMode, UnplayedInteractions, use_cassette
+from routelock.testing.executor_contract import (
+    DurableExecutorContract,
+    ExecutorContract,
+    StreamingExecutorContract,
+)
 from routelock.testing.guards import ModelCallBlocked, NetworkBlocked, no_models, no_network
 from routelock.testing.profiles import PROFILES, Profile
 from routelock.testing.respx_mock import use_respx
@@ -27,12 +32,15 @@ __all__ = [
     "PROFILES",
     "Cassette",
     "CassetteMiss",
+    "DurableExecutorContract",
+    "ExecutorContract",
     "ModelCallBlocked",
     "NetworkBlocked",
     "Profile",
     "RecordMode",
     "ScriptedHandler",
     "ScriptedReply",
+    "StreamingExecutorContract",
     "UnexpectedModelCall",
     "UnplayedInteractions",
     "UnusedReplies",

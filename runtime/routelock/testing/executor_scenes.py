@@ -1,0 +1,142 @@
+"""The agents of `routelock.testing.executor_contract`, and the world that they act in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import anyio
+
+from routelock.agents.agent import Agent
+from routelock.context import ToolContext
+from routelock.errors import RateLimited
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.port import Request
+from routelock.history.messages import Message
+from routelock.testing.scripted import call, words
+from routelock.tools.decorators import tool
+from routelock.tools.tool import Tool
+from routelock.usage import Usage
+
+__all__ = ["Killed", "Model", "World", "desk", "is_killed", "tool_of"]
+
+
+class Killed(BaseException):
+    """The process dies here. It is no `Exception`, so nothing of a run takes it for a failure."""
+
+
+def is_killed(error: BaseException) -> bool:
+    """Whether it is nothing but `Killed`."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_killed, error.exceptions))
+    return isinstance(error, Killed)
+
+
+class World:
+    """What happens outside of a run, which outlives its processes."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        """Each model call, such as ``"m in turn 1"``."""
+        self.done: list[tuple[str, str]] = []
+        """Each effect: the name of the tool, and the idempotency key without the id of the run."""
+        self._keys: list[tuple[str, str]] = []
+
+    def copy(self) -> World:
+        """Return the world as it is now."""
+        copied = World()
+        copied.asked, copied.done = list(self.asked), list(self.done)
+        return copied
+
+    def act(self, name: str, key: str) -> None:
+        """Note an effect of a tool."""
+        self._keys.append((name, key))
+        self.done.append((name, key.partition("/")[2] or key.partition(":")[2]))
+
+    def keys_of(self, name: str) -> list[str]:
+        """Return the idempotency keys of a tool's effects."""
+        return [key for other, key in self._keys if other == name]
+
+
+Scripted = Sequence[Any] | str | Callable[[], Awaitable[Any]]
+"""A reply: its text, calls, or an async function that returns either of them, or events."""
+
+
+class Model:
+    """A handler that answers by the number of the turn, so it needs to remember nothing.
+
+    Args:
+        world: notes its calls.
+        name: its name.
+        replies: its replies by turn.
+        pause: seconds before each word.
+    """
+
+    def __init__(
+        self, world: World, name: str, replies: Mapping[int, Scripted], *, pause: float = 0.0
+    ) -> None:
+        self.name = name
+        self._world = world
+        self._replies = replies
+        self._pause = pause
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        """Answer a request."""
+        self._world.asked.append(f"{self.name} in turn {request.turn}")
+        given: Any = self._replies[request.turn]
+        reply: Any = await given() if callable(given) else given
+        events: list[Any] = [*map(TextDelta, words(reply)), _done(reply)] if isinstance(reply, str) else []
+        if not isinstance(reply, str):
+            events = list(reply) if isinstance(reply, tuple) else [_done(reply)]
+        for event in events:
+            if isinstance(event, BaseException):
+                raise event
+            if self._pause:
+                await anyio.sleep(self._pause)
+            yield event
+
+
+def _done(reply: Any) -> MessageDone:
+    message: Message = {"role": "assistant", "content": reply if isinstance(reply, str) else None}
+    reason: Literal["stop", "tool_calls"] = "stop"
+    if not isinstance(reply, str):
+        message["tool_calls"], reason = list(reply), "tool_calls"
+    usage = Usage(requests=1, input_tokens=7, output_tokens=3)
+    return MessageDone(message=message, usage=usage, finish_reason=reason)
+
+
+def tool_of(
+    world: World,
+    name: str,
+    then: Callable[[], Awaitable[str]] | None = None,
+    *,
+    on_error: Literal["report", "raise"] = "report",
+) -> Tool:
+    """Return a tool that has an effect, and then does what it is given to do."""
+
+    async def act(context: ToolContext[Any]) -> str:
+        world.act(name, context.idempotency_key)
+        return f"{name} done" if then is None else await then()
+
+    return tool(name=name, description=f"Do {name}.", on_error=on_error)(act)
+
+
+async def _always_busy() -> str:
+    raise RateLimited("Slow down.", status=429, retryable=False)
+
+
+async def _fail() -> str:
+    raise ValueError("nothing there")
+
+
+def desk(world: World) -> Agent[Any]:
+    """Return a team that does all that a run can: fallback, tools at once, a nested run, a failure, a handoff."""
+    stamp = {1: [call("stamp", id="s")], 2: "Stamped."}
+    clerk = Agent("clerk", model=Model(world, "clerk", stamp), tools=[tool_of(world, "stamp")])
+    bill = {3: [call("charge", id="x")], 4: "All is paid."}
+    billing = Agent("billing", model=Model(world, "billing", bill), tools=[tool_of(world, "charge")])
+    first = [call("pay", id="p"), call("look", id="l"), call("clerk", {"input": "Stamp it."}, id="c")]
+    main: Any = Model(world, "main", {1: first, 2: [call("transfer_to_billing", id="t")]})
+    busy: Any = Model(world, "busy", {1: _always_busy, 2: _always_busy})
+    tools = [tool_of(world, "pay"), tool_of(world, "look", _fail), clerk.as_tool()]
+    return Agent("triage", handlers=[busy, main], tools=tools, handoffs=[billing])
