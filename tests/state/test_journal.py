@@ -23,15 +23,13 @@ from routelock.errors import (
     HandlerError,
     JournalError,
     MaxTurnsExceeded,
-    ProviderTimeout,
     RateLimited,
     RoutelockError,
     RunTimeout,
 )
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.run.events import RunDone
-from routelock.run.executor import Call, Outcome
-from routelock.state.journal import Journal, JournalSteps
+from routelock.state.journal import Journal
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -207,62 +205,6 @@ async def test_a_complete_reply_is_not_requested_again(path: Path) -> None:
     assert result.usage.requests == 2
 
 
-async def test_a_completed_tool_is_not_run_again(path: Path) -> None:
-    till = Till()
-    with pytest.raises(Crash):
-        await run(path, Agent("A", model=Dying(PAY), tools=[till.tool()]), "Hi")
-    assert till.paid == [5]
-    result = await run(path, Agent("A", model=Dying("Paid."), tools=[till.tool()]))
-    assert (result.final_output, till.paid) == ("Paid.", [5])
-
-
-async def test_each_tool_is_recorded_as_soon_as_it_completes() -> None:
-    written, kept = anyio.Event(), dict[str, str]()
-
-    async def write(key: str, entry: str) -> None:
-        kept[key] = entry
-        written.set()
-
-    async def body(step: Call) -> Outcome:
-        if step.key == "slow":
-            await written.wait()
-            raise Crash
-        return {"ok": {"output": "quick", "usage": None}}
-
-    steps = [Call("r", key, "tool", {}) for key in ("slow", "quick")]
-    with pytest.raises(Crash):
-        await JournalSteps({}, write).gather(steps, body)
-    assert list(kept) == ["quick"]
-
-
-async def test_a_sub_run_is_resumed_too(path: Path) -> None:
-    till = Till()
-
-    def boss(*inner: Any, outer: tuple[Any, ...]) -> Agent[Any]:
-        helper = Agent("clerk", model=Dying(*inner), tools=[till.tool()])
-        return agent("boss", *outer, tools=[helper.as_tool()])
-
-    with pytest.raises(Crash):
-        await run(path, boss(PAY, outer=(call("clerk", {"input": "Pay."}, id="c"),)), "Hi")
-    result = await run(path, boss("Paid.", outer=("All paid.",)))
-    assert (result.final_output, till.paid) == ("All paid.", [5])
-
-
-async def test_the_fallback_of_a_failed_handler_is_resumed(path: Path) -> None:
-    """The failed handler is not called again: its answer might differ now."""
-
-    def a(first: Any, *backup: Any) -> Agent[Any]:
-        handlers = [ScriptedHandler([first], name="first"), Dying(*backup)]
-        return Agent("A", handlers=handlers, tools=[till.tool()])
-
-    till, settings = Till(), RunConfig(fallback=True)
-    with pytest.raises(Crash):
-        await run(path, a(RateLimited("Slow down.", retryable=False), PAY), "Hi", run_config=settings)
-    result = await run(path, a("Not me.", "Paid."), "Hi", run_config=settings)
-    assert (result.final_output, till.paid) == ("Paid.", [5])
-    assert isinstance(result.errors[0].error, RateLimited)
-
-
 async def _never(request: Any) -> str:
     await anyio.sleep_forever()
     return ""
@@ -275,20 +217,6 @@ async def _trickle(request: Any) -> AsyncGenerator[str]:
 
 async def _hurry(request: Any) -> str:
     return "Here I am."
-
-
-@pytest.mark.virtual_time(threads=True)
-async def test_a_handler_that_timed_out_is_not_called_again(path: Path) -> None:
-    def a(first: Any, *backup: Any) -> Agent[Any]:
-        slow = function_handler(first, name="first")
-        return Agent("A", handlers=[slow, Dying(*backup)], tools=[till.tool()])
-
-    till, settings = Till(), RunConfig(fallback=True, turn_timeout=0.5)
-    with pytest.raises(Crash):
-        await run(path, a(_never, PAY), "Hi", run_config=settings)
-    result = await run(path, a(_hurry, "Paid."), "Hi", run_config=settings)
-    assert (result.final_output, till.paid) == ("Paid.", [5])
-    assert isinstance(result.errors[0].error, ProviderTimeout)
 
 
 @pytest.mark.virtual_time(threads=True)
@@ -413,30 +341,6 @@ async def test_a_limit_may_be_raised(path: Path) -> None:
     with pytest.raises(MaxTurnsExceeded):
         await run(path, agent("A", PAY, tools=[till.tool()]), "Hi", max_turns=1)
     result = await run(path, agent("A", "Paid.", tools=[till.tool()]), max_turns=2)
-    assert (result.final_output, till.paid) == ("Paid.", [5])
-
-
-async def test_a_cancelled_run_can_be_resumed(path: Path) -> None:
-    till = Till()
-
-    class Slow:
-        name = "slow"
-
-        def __init__(self, *replies: Any) -> None:
-            self.inner = ScriptedHandler(replies)
-
-        async def stream(self, request: Any) -> AsyncGenerator[HandlerEvent]:
-            if till.paid and len(self.inner.requests) == 1:
-                stuck.cancel()
-                await anyio.sleep_forever()
-            async with aclosing(self.inner.stream(request)) as events:
-                async for event in events:
-                    yield event
-
-    with anyio.CancelScope() as stuck:
-        await run(path, Agent("A", model=Slow(PAY), tools=[till.tool()]), "Hi")
-    assert stuck.cancelled_caught
-    result = await run(path, agent("A", "Paid.", tools=[till.tool()]))
     assert (result.final_output, till.paid) == ("Paid.", [5])
 
 

@@ -320,7 +320,8 @@ class StepExecutor:
             async def work() -> str:
                 return json.dumps(await body(call))
 
-            return json.loads(await self._entry(call, work))
+            made: Outcome = json.loads(await self._entry(call, work))
+            return made
 
         return await self._tools.gather(calls, outcome)
 
@@ -361,7 +362,7 @@ class StepExecutor:
             raise StepLost(f"Step {call.key!r} of the run {call.run_id!r:.80} was not recorded.") from error
         if made and entry != made[-1]:
             raise StepLost(
-                f"Step {call.key!r} of the run {call.run_id!r:.80} has another result in the engine than the one "
-                "that this process gave it: another process has the run."
+                f"Step {call.key!r} of the run {call.run_id!r:.80} has another result in the engine "
+                "than the one that this process gave it: another process has the run."
             )
         return entry

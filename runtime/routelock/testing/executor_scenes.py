@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import anyio
 
@@ -18,7 +18,26 @@ from routelock.tools.decorators import tool
 from routelock.tools.tool import Tool
 from routelock.usage import Usage
 
-__all__ = ["Killed", "Model", "World", "desk", "is_killed", "tool_of"]
+__all__ = [
+    "Killed",
+    "Model",
+    "World",
+    "answer",
+    "break_off",
+    "desk",
+    "die",
+    "die_after",
+    "fields_of",
+    "hang",
+    "is_killed",
+    "never",
+    "paying",
+    "refuse",
+    "refused",
+    "tool_of",
+    "two_at_once",
+    "with_fallback",
+]
 
 
 class Killed(BaseException):
@@ -28,7 +47,7 @@ class Killed(BaseException):
 def is_killed(error: BaseException) -> bool:
     """Whether it is nothing but `Killed`."""
     if isinstance(error, BaseExceptionGroup):
-        return all(map(is_killed, error.exceptions))
+        return all(map(is_killed, cast("Any", error).exceptions))
     return isinstance(error, Killed)
 
 
@@ -58,7 +77,7 @@ class World:
         return [key for other, key in self._keys if other == name]
 
 
-Scripted = Sequence[Any] | str | Callable[[], Awaitable[Any]]
+_Scripted = Sequence[Any] | str | Callable[[], Awaitable[Any]]
 """A reply: its text, calls, or an async function that returns either of them, or events."""
 
 
@@ -73,7 +92,7 @@ class Model:
     """
 
     def __init__(
-        self, world: World, name: str, replies: Mapping[int, Scripted], *, pause: float = 0.0
+        self, world: World, name: str, replies: Mapping[int, _Scripted], *, pause: float = 0.0
     ) -> None:
         self.name = name
         self._world = world
@@ -83,17 +102,20 @@ class Model:
     async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
         """Answer a request."""
         self._world.asked.append(f"{self.name} in turn {request.turn}")
-        given: Any = self._replies[request.turn]
-        reply: Any = await given() if callable(given) else given
-        events: list[Any] = [*map(TextDelta, words(reply)), _done(reply)] if isinstance(reply, str) else []
-        if not isinstance(reply, str):
-            events = list(reply) if isinstance(reply, tuple) else [_done(reply)]
-        for event in events:
+        given = self._replies[request.turn]
+        for event in _events(given if isinstance(given, str | Sequence) else await given()):
             if isinstance(event, BaseException):
                 raise event
             if self._pause:
                 await anyio.sleep(self._pause)
             yield event
+
+
+def _events(reply: Any) -> Sequence[Any]:
+    if isinstance(reply, tuple):
+        return cast("Sequence[Any]", reply)
+    texts = words(reply) if isinstance(reply, str) else ()
+    return [*map(TextDelta, texts), _done(reply)]
 
 
 def _done(reply: Any) -> MessageDone:
@@ -130,7 +152,7 @@ async def _fail() -> str:
 
 
 def desk(world: World) -> Agent[Any]:
-    """Return a team that does all that a run can: fallback, tools at once, a nested run, a failure, a handoff."""
+    """Return a team with a fallback, tools at once, one of which fails, a nested run, and a handoff."""
     stamp = {1: [call("stamp", id="s")], 2: "Stamped."}
     clerk = Agent("clerk", model=Model(world, "clerk", stamp), tools=[tool_of(world, "stamp")])
     bill = {3: [call("charge", id="x")], 4: "All is paid."}
@@ -140,3 +162,80 @@ def desk(world: World) -> Agent[Any]:
     busy: Any = Model(world, "busy", {1: _always_busy, 2: _always_busy})
     tools = [tool_of(world, "pay"), tool_of(world, "look", _fail), clerk.as_tool()]
     return Agent("triage", handlers=[busy, main], tools=tools, handoffs=[billing])
+
+
+def refused() -> RateLimited:
+    """Return the error of a provider that has too much to do."""
+    return RateLimited(
+        "Slow down.", status=429, retry_after=3.0, provider="vendor", model="m", retryable=False
+    )
+
+
+def fields_of(error: RateLimited) -> dict[str, Any]:
+    """Return what a record of the error has to keep."""
+    names = ("status", "retry_after", "provider", "model", "retryable")
+    return {"message": str(error), **{name: getattr(error, name) for name in names}}
+
+
+async def die() -> str:
+    """Kill the process."""
+    raise Killed
+
+
+async def die_after(seconds: float) -> str:
+    """Kill the process a little later."""
+    await anyio.sleep(seconds)
+    raise Killed
+
+
+async def never() -> str:
+    """Give no answer."""
+    await anyio.sleep_forever()
+    return ""
+
+
+async def answer() -> str:
+    """Give an answer that a run must not see."""
+    return "It is another answer."
+
+
+async def refuse() -> str:
+    """Fail as a provider does that has too much to do."""
+    raise refused()
+
+
+async def break_off() -> Any:
+    """Return events of a reply in whose middle the process is killed."""
+    return (TextDelta("One "), TextDelta("tw"), Killed())
+
+
+async def hang(scope: anyio.CancelScope, stopped: list[str]) -> str:
+    """Cancel the run, and wait for the cancellation."""
+    scope.cancel()
+    try:
+        await anyio.sleep_forever()
+    except anyio.get_cancelled_exc_class():
+        stopped.append("stopped")
+        raise
+    return "never"
+
+
+def paying(world: World, then: Callable[[], Awaitable[str]] | None = None) -> Agent[Any]:
+    """Return an agent that pays, and then does what it is given to do."""
+    model = Model(world, "m", {1: [call("pay", id="p")], 2: "Paid."})
+    return Agent("A", model=model, tools=[tool_of(world, "pay", then)])
+
+
+def with_fallback(
+    world: World, first: Callable[[], Awaitable[Any]], then: Callable[[], Awaitable[str]] | None = None
+) -> Agent[Any]:
+    """Return an agent whose first model is said what to do, and whose second one pays."""
+    second = Model(world, "second", {1: [call("pay", id="p")], 2: "Paid."})
+    handlers = [Model(world, "first", {1: first, 2: first}), second]
+    return Agent("A", handlers=cast("Any", handlers), tools=[tool_of(world, "pay", then)])
+
+
+def two_at_once(world: World, then: Callable[[], Awaitable[str]] | None) -> Agent[Any]:
+    """Return an agent that calls two tools in one reply."""
+    model = Model(world, "m", {1: [call("quick", id="q"), call("slow", id="s")], 2: "Done."})
+    return Agent("A", model=model, tools=[tool_of(world, "quick"), tool_of(world, "slow", then)])

@@ -10,22 +10,18 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-import anyio
 import psycopg
 import pytest
-from crashes import Dies, is_crash
 from databases import address, postgres
-from scenes import SCENES, Scene, Stage, facts
+from durable_threads import WorkerThread
 from waiting import until
 
-from routelock import Agent, Request, RunConfig, Runner, ToolContext, function_handler, tool
-from routelock.errors import ConfigError, ProviderTimeout, RateLimited, RoutelockError
+from routelock import Agent, Request, ToolContext, function_handler, tool
+from routelock.errors import ConfigError, RateLimited
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
-from routelock.history.messages import calls_of
 from routelock.state.dbos.client import StepStream
-from routelock.state.dbos.steps import taken_over
-from routelock.state.durable import EndedRun, RunClient, StepPart, WorkerSettings, serving_runs
-from routelock.testing import ScriptedHandler, call
+from routelock.state.durable import EndedRun, RunClient, StepPart
+from routelock.testing import call
 
 pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")
 
@@ -137,31 +133,12 @@ class Talker:
         yield MessageDone(message={"role": "assistant", "content": "".join(words)})
 
 
-class Worker:
-    """A worker in a thread and an event loop of its own."""
+class Worker(WorkerThread):
+    """A worker with the agents of these tests."""
 
     def __init__(self, database: str) -> None:
-        self.database, self.world = database, World()
-        self.agents = agents(self.world)
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._work()))
-
-    def begin(self) -> None:
-        self._thread.start()
-        assert self._ready.wait(60)
-
-    def end(self) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(60)
-
-    async def _work(self) -> None:
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        async with serving_runs(self.agents, self.database, WorkerSettings(poll=0.1)):
-            self._ready.set()
-            await self._over.wait()
-
-    def do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+        self.world = World()
+        super().__init__(database, agents(self.world))
 
 
 @pytest.fixture(scope="module")
@@ -461,102 +438,3 @@ def test_a_restarted_step_is_marked_and_late_events_are_dropped(
         (1, False, "It w"),
         (2, True, "It is"),
     ]
-
-
-# -- what is recorded --
-
-
-async def _life(scene: Scene, starting: Agent[Any], recorded: list[Any], dies: Dies | None) -> Any:
-    """Play a scene within a workflow, of which so much is recorded; None if it dies."""
-    steps = await taken_over(recorded, show=False)
-    settings = scene.settings(executor=steps, clock=lambda: 7.0)
-    try:
-        return await Runner.run(starting, "Hi", max_turns=scene.max_turns, run_config=settings, hooks=dies)
-    except BaseException as error:
-        if not is_crash(error):
-            raise
-        return None
-
-
-async def _wherever_it_dies(name: str) -> None:
-    from dbos import DBOS
-
-    scene, lived = SCENES[name], Stage()
-    settings = scene.settings(clock=lambda: 7.0)
-    whole = await Runner.run(scene.agent(lived), "Hi", max_turns=scene.max_turns, run_config=settings)
-    together = max(len(calls_of(item.message)) for item in whole.items)
-    ended: list[Any] = []
-
-    async def play(after: int | None, recorded: list[Any]) -> None:
-        ended.append(await _life(scene, starting, recorded, None if after is None else Dies(after)))
-
-    workflow = DBOS.workflow(name=f"scene.{name}")(play)
-    for after in (3, 100):
-        stage = Stage()
-        starting = scene.agent(stage)
-        first = await DBOS.start_workflow_async(workflow, after, [])
-        await first.get_result(polling_interval_sec=0.02)
-        recorded: list[Any] = await asyncio.to_thread(DBOS.list_workflow_steps, first.workflow_id)
-        second = await DBOS.start_workflow_async(workflow, None, [dict(step) for step in recorded])
-        await second.get_result(polling_interval_sec=0.02)
-        assert facts(ended[-1]) == facts(whole)
-        assert set(stage.done) == set(lived.done)
-        # only steps that were running when the worker died, and were not recorded, are run again
-        assert len(stage.done) <= len(lived.done) + max(1, together - 1)
-    assert ended[-2] is not None, "this one lived"
-    assert sorted(stage.done) == sorted(lived.done)
-
-
-@pytest.mark.parametrize("name", sorted(SCENES))
-def test_a_worker_that_takes_over_a_run_has_the_same_result(name: str, worker: Worker) -> None:
-    try:
-        worker.do(_wherever_it_dies(name))
-    except RoutelockError:
-        pytest.skip("a scene that ends with an error")
-
-
-async def _too_slow_once() -> Any:
-    from dbos import DBOS
-
-    async def never(request: Request) -> str:
-        await anyio.sleep_forever()
-        return ""
-
-    async def hurry(request: Request) -> str:
-        return "Here I am."
-
-    @tool
-    async def look() -> str:
-        """Look."""
-        return "Nothing."
-
-    ended: list[Any] = []
-
-    async def play(recorded: list[Any]) -> None:
-        first = function_handler(hurry if recorded else never, name="first")
-        replies = ["Done."] if recorded else [call("look", id="l")]
-        agent = Agent("A", handlers=[first, ScriptedHandler(replies)], tools=[look])
-        steps = await taken_over(recorded, show=False)
-        settings = RunConfig(executor=steps, fallback=True, turn_timeout=None if recorded else 1.5)
-        try:
-            ended.append(
-                await Runner.run(agent, "Hi", run_config=settings, hooks=None if recorded else Dies(4))
-            )
-        except BaseException as error:
-            if not is_crash(error):
-                raise
-
-    workflow = DBOS.workflow(name="slow.once")(play)
-    first = await DBOS.start_workflow_async(workflow, [])
-    await first.get_result(polling_interval_sec=0.02)
-    recorded: list[Any] = await asyncio.to_thread(DBOS.list_workflow_steps, first.workflow_id)
-    second = await DBOS.start_workflow_async(workflow, [dict(step) for step in recorded])
-    await second.get_result(polling_interval_sec=0.02)
-    (result,) = ended
-    return result
-
-
-def test_a_handler_that_timed_out_is_not_called_again(worker: Worker) -> None:
-    result = worker.do(_too_slow_once())
-    assert result.final_output == "Done."
-    assert [type(problem.error) for problem in result.errors] == [ProviderTimeout]

@@ -1,0 +1,108 @@
+"""The executor of durable runs passes the contract of durable executors that show what happens.
+
+Each life is an execution of one DBOS workflow. It never ends, so that DBOS runs it again when it is resumed,
+as a worker resumes the workflows of a dead one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from databases import address, postgres
+from durable_threads import WorkerThread
+
+from routelock import Agent
+from routelock.state.dbos.database import queue_of
+from routelock.state.dbos.steps import taken_over
+from routelock.state.durable import RunClient
+from routelock.testing import ScriptedHandler, StreamingExecutorContract
+from routelock.testing.executor_contract import Use
+
+pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")
+
+QUEUE = queue_of("idle")
+
+
+class Engine:
+    """A worker that plays lives in a workflow."""
+
+    def __init__(self, database: str) -> None:
+        self._worker = WorkerThread(database, [Agent("idle", model=ScriptedHandler([]))])
+        self._lives: dict[str, tuple[Use, Sequence[Any], asyncio.Event]] = {}
+        self._known: set[str] = set()
+
+    def begin(self) -> None:
+        from dbos import DBOS
+
+        self._worker.begin()
+
+        async def carry_out(job: Any) -> None:
+            await self._carry_out(job["run_id"])
+
+        self._workflow = DBOS.workflow(name="lives", max_recovery_attempts=None)(carry_out)
+
+    def end(self) -> None:
+        self._worker.end()
+
+    async def live(self, run_id: str, use: Use) -> None:
+        await asyncio.to_thread(self._worker.do, self._live(run_id, use))
+
+    async def _live(self, run_id: str, use: Use) -> None:
+        from dbos import DBOS, SetWorkflowID
+
+        over = asyncio.Event()
+        recorded = await DBOS.list_workflow_steps_async(run_id)
+        self._lives[run_id] = use, [dict(step) for step in recorded], over
+        if run_id in self._known:
+            await DBOS.resume_workflow_async(run_id, queue_name=QUEUE)
+        else:
+            self._known.add(run_id)
+            with SetWorkflowID(run_id):
+                await DBOS.start_workflow_async(self._workflow, {"agent": "idle", "run_id": run_id})
+        await over.wait()
+
+    async def _carry_out(self, run_id: str) -> None:
+        use, recorded, over = self._lives[run_id]
+        try:
+            await use(await taken_over(recorded, show=True))
+        except BaseException as error:
+            over.set()
+            raise asyncio.CancelledError from error  # DBOS keeps the workflow of a worker that stops
+
+    async def shown(self, run_id: str, offset: int) -> Sequence[str]:
+        texts: list[str] = []
+        async with RunClient(self._worker.database, poll=0.02) as client:
+            async with aclosing(client.events(run_id)) as parts:
+                async for part in parts:  # the run has no end, so neither have its events
+                    texts.append(part.text)
+                    if part.events[-1]["type"] == "message_done":
+                        break
+            async with aclosing(client.events(run_id, offset=offset)) as parts:
+                return [(await anext(parts)).text for _ in texts[offset:]]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with postgres() as conninfo:
+        engine = Engine(address(conninfo))
+        try:
+            engine.begin()
+            yield engine
+        finally:
+            engine.end()
+
+
+class TestDBOS(StreamingExecutorContract):
+    @pytest.fixture(autouse=True)
+    def use_engine(self, engine: Engine) -> None:
+        self.engine = engine
+
+    async def live(self, run_id: str, use: Use) -> None:
+        await self.engine.live(run_id, use)
+
+    async def shown(self, run_id: str, offset: int) -> Sequence[str]:
+        return await self.engine.shown(run_id, offset)
