@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
 from routelock.errors import ConfigError, HandlerError, HandoffTimeout, RateLimited
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, ReasoningDelta, TextDelta
 from routelock.run.executor import Call, InProcess
-from routelock.state.steps import ModelStep, ReplayedSteps, recorded_error
+from routelock.state.steps import ModelStep, ReplayedSteps, StepExecutor, StepLost, recorded_error
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -104,3 +104,77 @@ async def test_no_record_is_left_after_a_step_without_one() -> None:
     steps = ReplayedSteps({"t2.model.A": "{}"}, InProcess())
     assert [event async for event in steps.stream(STEP, body)] == [DONE]
     assert steps.left == {}
+
+
+class Engine:
+    """Keeps texts by key."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.error: Exception | None = None
+
+    async def step(self, call: Call, work: Callable[[], Awaitable[str]]) -> str:
+        if call.key not in self.texts:
+            try:
+                text = await work()
+            except Exception as error:
+                raise OSError("the step failed") from error
+            if self.error is not None:
+                raise self.error
+            self.texts.setdefault(call.key, text)
+        return self.texts[call.key]
+
+
+async def failing(call: Call) -> AsyncGenerator[HandlerEvent]:
+    raise OSError("away")
+    yield
+
+
+async def wrong(call: Call) -> AsyncGenerator[HandlerEvent]:
+    raise ConfigError("The wiring is wrong.")
+    yield
+
+
+async def read(engine: Engine, model: Callable[[Call], AsyncGenerator[HandlerEvent]]) -> list[HandlerEvent]:
+    return [event async for event in StepExecutor(engine.step).stream(STEP, model)]
+
+
+async def test_an_error_of_the_engine_stops_the_run_as_a_crash_would() -> None:
+    """As an Exception, a fallback would answer, or the model would be told of it."""
+    engine = Engine()
+    engine.error = OSError("disk full")
+    with pytest.raises(StepLost, match=r"'t1\.model\.A' of the run 'r' was not recorded") as lost:
+        await read(engine, body)
+    assert lost.value.__cause__ is engine.error
+
+
+async def test_an_error_of_the_app_is_recorded_with_its_cause() -> None:
+    engine = Engine()
+    with pytest.raises(HandlerError, match="raised OSError: away") as raised:
+        await read(engine, failing)
+    assert isinstance(raised.value.__cause__, OSError)
+    assert list(engine.texts) == [STEP.key]
+
+
+async def test_an_error_that_the_engine_wraps_is_raised_as_it_was() -> None:
+    with pytest.raises(ConfigError, match="The wiring is wrong"):
+        await read(Engine(), wrong)
+
+
+async def test_a_process_whose_result_came_second_stops() -> None:
+    engine = Engine()
+
+    async def overtaken(call: Call) -> AsyncGenerator[HandlerEvent]:
+        engine.texts[call.key] = ModelStep(error=HandlerError("It broke.")).to_json()
+        yield DONE
+
+    with pytest.raises(StepLost, match="another process has the run"):
+        await read(engine, overtaken)
+
+
+async def test_events_are_shown_as_they_happen_and_not_again() -> None:
+    engine, shown = Engine(), list[tuple[str, HandlerEvent]]()
+    for _ in range(2):
+        steps = StepExecutor(engine.step, show=lambda call, event: shown.append((call.key, event)))
+        assert [event async for event in steps.stream(STEP, body)] == [DONE]
+    assert shown == [(STEP.key, DONE)]

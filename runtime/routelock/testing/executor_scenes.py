@@ -152,15 +152,17 @@ async def _fail() -> str:
 
 
 def desk(world: World) -> Agent[Any]:
-    """Return a team with a fallback, tools at once, one of which fails, a nested run, and a handoff."""
+    """Return a team with a fallback, tools at once, one of which fails, nested runs, and a handoff."""
     stamp = {1: [call("stamp", id="s")], 2: "Stamped."}
     clerk = Agent("clerk", model=Model(world, "clerk", stamp), tools=[tool_of(world, "stamp")])
     bill = {3: [call("charge", id="x")], 4: "All is paid."}
     billing = Agent("billing", model=Model(world, "billing", bill), tools=[tool_of(world, "charge")])
-    first = [call("pay", id="p"), call("look", id="l"), call("clerk", {"input": "Stamp it."}, id="c")]
+    audit = Agent("audit", model=Model(world, "audit", {1: "It is right."}))
+    asked = [call("clerk", {"input": "Stamp it."}, id="c"), call("audit", {"input": "Check it."}, id="a")]
+    first = [call("pay", id="p"), call("look", id="l"), *asked]
     main: Any = Model(world, "main", {1: first, 2: [call("transfer_to_billing", id="t")]})
     busy: Any = Model(world, "busy", {1: _always_busy, 2: _always_busy})
-    tools = [tool_of(world, "pay"), tool_of(world, "look", _fail), clerk.as_tool()]
+    tools = [tool_of(world, "pay"), tool_of(world, "look", _fail), clerk.as_tool(), audit.as_tool()]
     return Agent("triage", handlers=[busy, main], tools=tools, handoffs=[billing])
 
 
@@ -209,11 +211,11 @@ async def break_off() -> Any:
     return (TextDelta("One "), TextDelta("tw"), Killed())
 
 
-async def hang(scope: anyio.CancelScope, stopped: list[str]) -> str:
-    """Cancel the run, and wait for the cancellation."""
+async def hang(scope: anyio.CancelScope, stopped: list[str], seconds: float) -> str:
+    """Cancel the run, and wait so many seconds for the cancellation."""
     scope.cancel()
     try:
-        await anyio.sleep_forever()
+        await anyio.sleep(seconds)
     except anyio.get_cancelled_exc_class():
         stopped.append("stopped")
         raise
