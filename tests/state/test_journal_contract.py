@@ -26,3 +26,4 @@ class TestJournal(DurableExecutorContract):
 class TestStreamedOnTrio(TestJournal):
     backend: ClassVar[str] = "trio"
     streamed: ClassVar[bool] = True
+    every: ClassVar[int] = 3

@@ -189,8 +189,10 @@ class Shields(Engine):
     def executor(self) -> Executor:
         class Steps(_Steps):
             async def gather(self, calls: Sequence[Call], body: Do) -> Sequence[Outcome]:
+                outcomes: Sequence[Outcome] = ()
                 with anyio.CancelScope(shield=True):
-                    return await self.inner.gather(calls, body)
+                    outcomes = await self.inner.gather(calls, body)
+                return outcomes
 
         return Steps(self)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from databases import address, postgres
@@ -97,6 +97,8 @@ def engine() -> Iterator[Engine]:
 
 
 class TestDBOS(StreamingExecutorContract):
+    every: ClassVar[int] = 2
+
     @pytest.fixture(autouse=True)
     def use_engine(self, engine: Engine) -> None:
         self.engine = engine
