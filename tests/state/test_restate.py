@@ -1,114 +1,143 @@
-"""Runs in handlers of Restate pass the contract of durable executors.
-
-Each life is an attempt of Restate at one invocation: the handler fails, and Restate calls it again.
-"""
+"""Runs in handlers of Restate, with a journal in memory; test_restate_server.py has the server."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import defaultdict
-from collections.abc import Iterator
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable, Coroutine
 
 import pytest
-from restate_server import free_port, request, restate_server
 
+from routelock import Agent, RunConfig, Runner, function_tool
+from routelock.state import StepLost
 from routelock.state.restate import restate_steps
-from routelock.testing import DurableExecutorContract
+from routelock.testing import DurableExecutorContract, ScriptedHandler, call
 from routelock.testing.executor_contract import Use
-from routelock.testing.executor_scenes import Killed
-
-REASON = "runs in Restate need its SDK: pip install 'routelock[restate]'"
-restate = pytest.importorskip("restate", reason=REASON)
-hypercorn = pytest.importorskip("hypercorn", reason=REASON)
-pytest.importorskip("hypercorn.asyncio", reason=REASON)
-
-Life = tuple[Use, asyncio.Event]
-
-AT_ONCE = timedelta(milliseconds=20)
 
 
-class Engine:
-    """Serves a workflow that plays lives, in a thread and an event loop of its own."""
+class Taken(Exception):
+    """Restate takes the handler away."""
 
-    def __init__(self, ingress: str, admin: str) -> None:
-        self._ingress, self._admin, self._port = ingress, admin, free_port()
-        self._lives: defaultdict[str, asyncio.Queue[Life | None]] = defaultdict(asyncio.Queue)
-        self._known: set[str] = set()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
-    def begin(self) -> None:
-        self._thread.start()
-        assert self._ready.wait(60)
-        request(f"{self._admin}/deployments", {"uri": f"http://127.0.0.1:{self._port}"})
+class Journal:
+    """Finds what was returned by its position, as the context of a handler does."""
 
-    def end(self) -> None:
-        for lives in self._lives.values():  # each run waits for another life
-            self._loop.call_soon_threadsafe(lives.put_nowait, None)
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(60)
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+        self.place = 0
+        self.waiting = 0
+        self.lost = asyncio.Event()
 
-    async def _serve(self) -> None:
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        again = restate.InvocationRetryPolicy(initial_interval=AT_ONCE, max_interval=AT_ONCE)
-        lives = restate.Workflow("lives", invocation_retry_policy=again)
-        lives.main(name="run")(self._carry_out)
-        config = hypercorn.Config()
-        config.bind = [f"127.0.0.1:{self._port}"]
-        config.graceful_timeout = 0
-
-        async def ended() -> None:
-            self._ready.set()
-            await self._over.wait()
-
-        app: Any = restate.app([lives])
-        await hypercorn.asyncio.serve(app, config, shutdown_trigger=ended)
-
-    async def _carry_out(self, ctx: Any, nothing: str) -> str:
-        over = None
+    async def run_typed(self, name: str, action: Callable[[], Coroutine[None, None, str]], /) -> str:
+        self.waiting += 1
+        assert self.waiting == 1, "a context is for one task"
         try:
-            async with restate_steps(ctx) as executor:
-                if (life := await self._lives[ctx.key()].get()) is not None:
-                    use, over = life
-                    await use(executor)
-        except Killed as killed:  # only an Exception is the end of this attempt alone, and not of the server
-            raise RuntimeError("the process dies here") from killed
+            self.place += 1
+            if self.place > len(self.texts):
+                self.texts.append(await self._text(action))
+            return self.texts[self.place - 1]
         finally:
-            if over is not None:
-                over.set()
-        return nothing
+            self.waiting -= 1
 
-    async def _live(self, run_id: str, use: Use) -> None:
-        over = asyncio.Event()
-        self._lives[run_id].put_nowait((use, over))
-        if run_id not in self._known:
-            self._known.add(run_id)
-            await asyncio.to_thread(request, f"{self._ingress}/lives/{run_id}/run/send", "")
-        await asyncio.wait_for(over.wait(), 60)
-
-    async def live(self, run_id: str, use: Use) -> None:
-        playing = asyncio.run_coroutine_threadsafe(self._live(run_id, use), self._loop)
-        await asyncio.to_thread(playing.result)
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with restate_server() as (ingress, admin):
-        engine = Engine(ingress, admin)
-        try:
-            engine.begin()
-            yield engine
-        finally:
-            engine.end()
+    async def _text(self, action: Callable[[], Coroutine[None, None, str]]) -> str:
+        text, lost = asyncio.create_task(action()), asyncio.create_task(self.lost.wait())
+        await asyncio.wait([text, lost], return_when=asyncio.FIRST_COMPLETED)
+        lost.cancel()
+        if self.lost.is_set():
+            text.cancel()
+            raise Taken
+        return await text
 
 
 class TestRestate(DurableExecutorContract):
+    every = 2
+
     @pytest.fixture(autouse=True)
-    def use_engine(self, engine: Engine) -> None:
-        self.engine = engine
+    def make(self) -> None:
+        self.journals: defaultdict[str, list[str]] = defaultdict(list)
 
     async def live(self, run_id: str, use: Use) -> None:
-        await self.engine.live(run_id, use)
+        async with restate_steps(Journal(self.journals[run_id])) as executor:
+            await use(executor)
+
+
+def config(executor: object) -> RunConfig:
+    return RunConfig(executor=executor, run_id="r")  # type: ignore[arg-type]
+
+
+def test_the_context_is_free_before_and_after_the_block() -> None:
+    texts: list[str] = []
+
+    async def handler() -> list[str | None]:
+        ctx, outputs = Journal(texts), list[str | None]()
+
+        async def own() -> str:
+            return "own"
+
+        for place in range(2):
+            await ctx.run_typed("own", own)
+            async with restate_steps(ctx) as executor:
+                agent = Agent("A", model=ScriptedHandler([f"Run {place}."]))
+                result = await Runner.run(agent, "Hi", run_config=config(executor))
+            outputs.append(result.final_output)
+        await ctx.run_typed("own", own)
+        return outputs
+
+    first = asyncio.run(handler())
+    count = len(texts)
+    assert asyncio.run(handler()) == first == ["Run 0.", "Run 1."]
+    assert len(texts) == count, "the second attempt finds all of it"
+
+
+def test_a_run_that_was_ended_before_by_other_agents_is_not_made_anew() -> None:
+    texts: list[str] = []
+
+    async def handler(name: str) -> None:
+        async with restate_steps(Journal(texts)) as executor:
+            await Runner.run(Agent(name, model=ScriptedHandler(["Hi."])), "Hi", run_config=config(executor))
+
+    asyncio.run(handler("A"))
+    with pytest.raises(StepLost) as lost:
+        asyncio.run(handler("B"))
+    assert "the agents have changed since" in str(lost.value.__cause__)
+
+
+def test_a_handler_that_is_taken_away_stops_its_tool_and_says_why() -> None:
+    stopped: list[str] = []
+
+    async def handler() -> None:
+        ctx = Journal([])
+
+        @function_tool
+        async def hang() -> str:
+            """Hang."""
+            ctx.lost.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                stopped.append("stopped")
+                raise
+            return "never"
+
+        agent = Agent("A", model=ScriptedHandler([call("hang")]), tools=[hang])
+        async with restate_steps(ctx) as executor:
+            await Runner.run(agent, "Hi", run_config=config(executor))
+
+    with pytest.raises(Taken):
+        asyncio.run(handler())
+    assert stopped == ["stopped"]
+
+
+def test_a_cancelled_handler_is_cancelled() -> None:
+    async def handler() -> None:
+        async with restate_steps(Journal([])):
+            await asyncio.Event().wait()
+
+    async def cancel() -> bool:
+        task = asyncio.create_task(handler())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert asyncio.run(cancel())

@@ -17,6 +17,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -55,12 +56,16 @@ def restate_server() -> Generator[tuple[str, str]]:
                 server.kill()
 
 
-def request(address: str, body: Any = None) -> Any:
+def request(address: str, body: Any = None, method: str | None = None) -> Any:
     """Send a request with JSON, and return the JSON of the answer."""
     data = None if body is None else json.dumps(body).encode()
-    asked = urllib.request.Request(address, data, {"content-type": "application/json"})
-    with urllib.request.urlopen(asked, timeout=_LONGEST_START) as answer:
-        text = answer.read()
+    asked = urllib.request.Request(address, data, {"content-type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(asked, timeout=_LONGEST_START) as answer:
+            text = answer.read()
+    except HTTPError as error:
+        error.close()
+        raise
     return json.loads(text) if text else None
 
 

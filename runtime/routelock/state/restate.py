@@ -22,6 +22,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
+from routelock.errors import ConfigError
 from routelock.run.executor import Call, Executor
 from routelock.state.steps import Show, StepExecutor
 
@@ -88,6 +89,8 @@ class _Records:
         self._ctx = ctx
         self._texts: dict[str, asyncio.Future[str]] = {}
         self._made: asyncio.Queue[str] = asyncio.Queue()
+        self._is_over = False
+        """Whether the run has left the block, in this attempt or in an earlier one."""
         self._is_new = asyncio.Event()
         """Set when all records of earlier processes are read."""
 
@@ -95,6 +98,11 @@ class _Records:
         """Return the text of a step, made now or by an earlier process."""
         await self._is_new.wait()
         if call.key not in self._texts:
+            if self._is_over:
+                raise ConfigError(
+                    "An earlier attempt ended the run without this step: the agents have changed since. "
+                    "Let a new invocation make the run."
+                )
             text = await work()
             self._made.put_nowait(json.dumps([call.key, text]))
             self._texts.setdefault(call.key, asyncio.get_running_loop().create_future())
@@ -112,6 +120,8 @@ class _Records:
             found = self._texts.setdefault(key, asyncio.get_running_loop().create_future())
             if not found.done():
                 found.set_result(text)
+        self._is_over = True
+        self._is_new.set()  # an earlier attempt left the block, so there was no position without a record
 
     async def _next(self) -> str:
         """Return the next step that ends. Restate calls this for a position that has no record."""
