@@ -47,8 +47,9 @@ class RestateContext(Protocol):
 async def restate_steps(ctx: RestateContext, show: Show | None = None) -> AsyncGenerator[Executor]:
     """Yield the executor of a run within a handler of Restate.
 
-    Within the block, use the context for nothing else. A step is on record before the run acts on it. If the
-    process dies, Restate calls the handler again, and recorded steps are not made again.
+    Within the block, use the context for nothing else, and do not use it any more if the block raises. A step
+    is on record before the run acts on it. If the process dies, Restate calls the handler again, and recorded
+    steps are not made again.
 
     Args:
         ctx: the context of the handler.
