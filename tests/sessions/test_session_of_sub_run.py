@@ -80,7 +80,7 @@ async def test_calls_of_one_reply_follow_one_another(
 ) -> None:
     made = manager([ask("A", "c1"), ask("B", "c2"), ask("C", "c3")], session=session)
     executor = Recording() if steps else None
-    result = await play(made, stream=stream, tools_at_once=at_once, executor=executor)
+    result = await play(made, stream=stream, tools_at_once=at_once, executor=executor, run_id="r")
     assert answers_of(result) == ["1: A", "2: B", "3: C"]
     assert await stored(session) == ["A", "1: A", "B", "2: B", "C", "3: C"]
 
@@ -230,8 +230,9 @@ async def test_call_that_ends_the_run_does_not_leave_others_waiting(
     calls.insert(place, call("fail", id="f"))
     session = Session("research", InMemorySessions())
     made = Agent("m", model=ScriptedHandler([calls]), tools=[echo().as_tool(session=session), fail])
+    executor = Recording() if steps else None
     with pytest.raises(ToolError):
-        await play(made, stream=stream, tools_at_once=at_once, executor=Recording() if steps else None)
+        await play(made, stream=stream, tools_at_once=at_once, executor=executor, run_id="r")
 
 
 @pytest.mark.parametrize("stream", [False, True])
