@@ -351,7 +351,8 @@ class HandoffLog:
             status_now = one.status if status is None else one.status.to(status, one.id)
             usage = self.spent.get(one.id)
             given: dict[str, Any] = {**vars(one), "status": status_now, "error": error}
-            self.records[place] = HandoffRecord(**{**given, "ended": now, "usage": usage})
+            given |= {"ended": now, "usage": usage}
+            self.records[place] = HandoffRecord(**given)
             if self.is_streamed:
                 self.events.append(_completed(self.records[place]))
 
