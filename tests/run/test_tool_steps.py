@@ -24,7 +24,7 @@ async def test_a_tool_step_carries_its_arguments_and_timeout() -> None:
     agent = Agent(
         "A", model=ScriptedHandler([call("greet", {"name": "Ada"}, id="c"), "Done."]), tools=[greet]
     )
-    await Runner.run(agent, "Hi", run_config=RunConfig(executor=recording))
+    await Runner.run(agent, "Hi", run_config=RunConfig(executor=recording, run_id="r"))
     (step,) = [step for step in recording.calls if step.op == "tool"]
     assert step.args == {"name": "greet", "call_id": "c", "arguments": '{"name": "Ada"}'}
     assert step.timeout == 30
