@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import ToolChoice, ToolSpec
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.history.messages import Message
 from routelock.usage import Usage
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["HandoffRecord", "ModelCall", "Problem", "Shown", "StopReason"]
 
