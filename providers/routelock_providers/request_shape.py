@@ -24,6 +24,7 @@ from routelock._json import sendable, sendable_json
 from routelock.handlers.port import ToolChoice, ToolSpec
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
 from routelock.history.validity import says_nothing
+from routelock.history.vendor_calls import VENDOR_KEYS
 from routelock_providers.vendors import VendorRules
 
 __all__ = [
@@ -520,8 +521,8 @@ _INPUT_KEYS: Final[Mapping[str, frozenset[str]]] = {
 }
 """The keys of messages that no model wrote, by role."""
 
-_CONTEXT_KEYS: Final = ("timestamp", "metadata")
-"""Keys of the messages of a `routelock.handoffs.HandoffContext`."""
+_CONTEXT_KEYS: Final = ("timestamp", "metadata", *VENDOR_KEYS)
+"""Keys of the messages of a `routelock.handoffs.HandoffContext`, and keys that no chat API knows."""
 
 _FITTED: Final = frozenset(("role", "content", "tool_calls", "tool_call_id"))
 """Keys that every vendor takes, and whose values are fitted by functions of their own."""

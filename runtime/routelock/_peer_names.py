@@ -27,6 +27,7 @@ __all__ = [
 
 
 AGENT_KEYWORDS: Final[Mapping[str, str]] = {
+    "builtin_tools": "tools=, with a routelock.tools.VendorTool such as VendorTool.web_search()",
     "deps_type": "Agent[YourType](...), and pass the object to the run: Runner.run(agent, text, context=...)",
     "description": "handoff_description=",
     "functions": "tools=, with agents in handoffs= and a parameter ctx: RunContext for context_variables",
@@ -222,15 +223,20 @@ _OUTPUT_MODE = "Agent(output_type=..., output_mode=...)"
 _PYTHON = "Agent(handoffs=[...]), or Python code for steps that are known"
 _SCRIPTED = "from routelock.testing import ScriptedHandler"
 _SESSIONS = "from routelock.sessions import"
+_VENDOR = "from routelock.tools import VendorTool, and Agent(tools=[VendorTool.web_search()])"
 
 NAMES: Final[Mapping[str, str]] = {
     # openai-agents
     "AgentOutputSchema": "Agent(output_type=...)",
     "AgentUpdatedStreamEvent": "from routelock.run import AgentUpdated",
     "AgentsException": "from routelock import RoutelockError",
+    "CodeInterpreterTool": _VENDOR,
+    "FileSearchTool": _VENDOR,
     "FunctionTool": "from routelock import Tool",
     "GuardrailFunctionOutput": _GUARDRAIL,
     "HandoffOutputItem": _ITEM,
+    "HostedMCPTool": _VENDOR,
+    "ImageGenerationTool": _VENDOR,
     "InputGuardrail": "Agent(input_guardrails=[function])",
     "InputGuardrailTripwireTriggered": "from routelock.errors import InputGuardrailTripped",
     "ItemHelpers": "from routelock.history import text_of, and text_of(item.message)",
@@ -260,6 +266,7 @@ NAMES: Final[Mapping[str, str]] = {
     "ToolCallOutputItem": _ITEM,
     "ToolGuardrailFunctionOutput": _GUARDRAIL,
     "UserError": "from routelock import ConfigError",
+    "WebSearchTool": _VENDOR,
     "add_trace_processor": "from routelock.tracing import OpenTelemetry, and RunConfig(trace=...)",
     "enable_verbose_stdout_logging": "RunConfig(trace='runs.jsonl'), and then: routelock trace runs.jsonl",
     "handoff_filters": "from routelock.history import remove_all_tools",
@@ -280,6 +287,7 @@ NAMES: Final[Mapping[str, str]] = {
     "ApprovalRequired": _APPROVAL,
     "BinaryContent": "ToolResult(text, media=[...]), or a message with parts",
     "CallDeferred": "RunConfig(external_tools=[...])",
+    "CodeExecutionTool": _VENDOR,
     "DeferredToolRequests": f"RunConfig(external_tools=[...]), or {_APPROVAL}",
     "FunctionModel": _SCRIPTED,
     "ImageUrl": "ToolResult(text, media=[...]), or a message with parts",
@@ -294,6 +302,7 @@ NAMES: Final[Mapping[str, str]] = {
     "UnexpectedModelBehavior": "from routelock import ModelBehaviorError",
     "UsageLimitExceeded": "from routelock import LimitExceeded",
     "UsageLimits": "from routelock import Limits, and RunConfig(limits=...)",
+    "WebFetchTool": _VENDOR,
     # langgraph and langchain
     "AIMessage": _MESSAGE,
     "Command": "from routelock import HandoffRequest, which a tool returns",
@@ -337,5 +346,6 @@ NAMES: Final[Mapping[str, str]] = {
     "ToolCalled": "from routelock.run import ToolCalled",
     "ToolOutput": "from routelock.run import ToolOutput, or Agent(output_mode='tool') for an output",
     "TraceFile": "from routelock.tracing import TraceFile",
+    "VendorTool": "from routelock.tools import VendorTool",
 }
 """Names that programs import from other libraries, or from the wrong room, each with what to write."""

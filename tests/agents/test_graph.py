@@ -55,6 +55,11 @@ def test_graph_has_agent_tools_and_their_agents() -> None:
     ]
 
 
+def test_tools_of_a_vendor_are_among_the_tools() -> None:
+    outline = outline_of(Agent("a", tools=[{"type": "web_search"}]))
+    assert outline.nodes[0].tools == ("web_search",)
+
+
 def test_a_handler_may_be_the_target() -> None:
     target = function_handler(answer, name="sms", prompt="Sends texts.")
     outline = outline_of(Agent("a", handoffs=[target]))

@@ -226,6 +226,15 @@ def test_remove_all_tools_applies_to_input_items() -> None:
     assert [text_of(one.message) for one in remove_all_tools(data).input_items or ()] == ["I look."]
 
 
+def test_remove_all_tools_hides_what_a_vendors_tools_did() -> None:
+    searched: Any = {"role": "assistant", "content": "Rain.", "vendor_calls": [{"tool": "web_search"}]}
+    item = RunItem(id=9, kind="model", message=searched)
+    data = DATA.clone(input_items=[item])
+    assert [one.message for one in remove_all_tools(data).input_items or ()] == [
+        {"role": "assistant", "content": "Rain."}
+    ]
+
+
 def test_remove_all_tools_twice_is_once() -> None:
     once = remove_all_tools(DATA)
     assert remove_all_tools(once) == once

@@ -260,7 +260,11 @@ def vars_of(agent: Agent[Any]) -> list[Any]:
     """What an agent and those behind it declare, without what is worked out once from that."""
     plain = ("name", "instructions", "model_settings", "handoff_description", "output_type")
     return [
-        [{key: getattr(each, key) for key in plain}, [tool.spec for tool in each.tools], len(each.handoffs)]
+        [
+            {key: getattr(each, key) for key in plain},
+            [tool.spec for tool in each.all_tools],
+            len(each.handoffs),
+        ]
         for each in agent.graph.values()
     ]
 

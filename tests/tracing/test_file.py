@@ -76,6 +76,15 @@ async def test_content_can_be_left_out(tmp_path: Path) -> None:
     assert run.end.usage.requests == 4
 
 
+async def test_a_vendors_tool_is_named_without_its_options(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    search = {"type": "web_search", "allowed_domains": ["quince.example"]}
+    agent = Agent("A", model=ScriptedHandler(["Hi."]), tools=[search])
+    await Runner.run(agent, "Hi", run_config=RunConfig(trace=TraceFile(path, content=False)))
+    assert read_trace(path).runs[0].calls[0].tools == [{"type": "web_search"}]
+    assert "quince" not in path.read_text("utf-8")
+
+
 async def test_runs_that_go_on_at_the_same_time_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
 

@@ -219,6 +219,13 @@ async def test_content_follows_the_conventions_without_secrets(spans: Spans) -> 
     assert SECRET not in "".join(span.to_json() for span in spans.all)
 
 
+async def test_a_vendors_tool_is_defined_by_its_spec(spans: Spans) -> None:
+    agent = Agent("A", model=ScriptedHandler(["Hi."]), tools=[{"type": "web_search"}])
+    await Runner.run(agent, "Hi", run_config=spans.config(content=True))
+    [defined] = json.loads(str(said(spans.named("chat scripted")[0])["gen_ai.tool.definitions"]))
+    assert defined == {"type": "web_search"}
+
+
 async def test_deeply_nested_arguments_are_text(spans: Spans) -> None:
     deep = f'{{"order": {"[" * 9000}{"]" * 9000}}}'
     agent = Agent("A", model=ScriptedHandler([call("refund", deep), "Sorry."]), tools=[refund])

@@ -19,7 +19,7 @@ import anyio
 from routelock._json import sendable
 from routelock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
 from routelock.handlers.events import HandlerEvent, MessageDone
-from routelock.handlers.port import Request, about_to_ask
+from routelock.handlers.port import Request, about_to_ask, vendor_specs
 from routelock.handlers.stream_assembler import completion_done, why_incomplete
 from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.request_cache import MessageCache, ToolCache
@@ -37,7 +37,9 @@ from routelock_providers.http_errors import Answer, error_from_answer, shorten, 
 from routelock_providers.request_shape import prepare, tool_choice
 from routelock_providers.structured_output import AnswerEvents, Plan, as_answer, plan_for
 from routelock_providers.usage_estimates import estimated_usage
+from routelock_providers.vendor_items import Collector, collector_for, noted
 from routelock_providers.vendor_json import json_object
+from routelock_providers.vendor_tools import AddedTools, AskedModel, added_tools, check_settings
 from routelock_providers.vendors import VendorRules, can_be_forced, takes_schema
 
 __all__ = ["Chat", "Incoming", "Post", "Response", "Wait"]
@@ -137,18 +139,25 @@ class Chat:
             ProviderError: the call failed, see `routelock.errors`.
         """
         about_to_ask(f"{self.provider}/{self.model}", request)
-        plan = self._plan(request)
+        added: AddedTools | None = None
+        if request.tools and "function" not in request.tools[-1]:
+            request, added = self._without_hosted(request)
+        collector = None if added is None else collector_for("chat")
+        plan = self._plan(request, hosted=added is not None)
         # without tools there is no later request that continues this one
         run_id = "" if request.context is None else request.context.run_id
         cached = self._messages.take(run_id, request.messages) if plan.tools else None
         messages = prepare(request.messages, self._rules) if cached is None else cached
         body = self._body(request, plan, messages)
+        if added is not None:
+            tools = [*body.get("tools", ()), *added.tools]
+            body = {**body, **added.fields, **({"tools": tools} if tools else {})}
         answer = _Answer(post, body, self._body_reader, asked_to_stream=request.stream)
         deadline = deadline_for(*self._limits, provider=self.provider, model=self.model)
         try:
             await self._guarded(deadline.first, answer.begin, answer)
             if answer.streams:
-                reader, wait, events = StreamReader(), deadline.first, AnswerEvents(plan.answer_tool)
+                reader, wait, events = StreamReader(collector), deadline.first, AnswerEvents(plan.answer_tool)
                 while not reader.ended:
                     for event in await self._next_events(reader, answer, wait):
                         if (shown := events.convert(event)) is not None:
@@ -157,7 +166,9 @@ class Chat:
                 await answer.drain()
                 done = self._finish(reader)
             else:
-                done = self._completion(answer.whole)
+                done = self._completion(answer.whole, collector)
+            if collector is not None:
+                done = replace(done, message=noted(done.message, [collector]))
             if done.usage is None:
                 done = replace(done, usage=estimated_usage(messages, plan.tools, done.message))
             if cached is not None and calls_of(done.message):
@@ -199,10 +210,23 @@ class Chat:
             missing = "no finish reason"
         return self._complete(done, missing)
 
-    def _plan(self, request: Request) -> Plan:
+    def _without_hosted(self, request: Request) -> tuple[Request, AddedTools]:
+        """Return the request without the vendor's own tools, and what these add.
+
+        Raises:
+            ConfigError: the vendor has no such tool, or a setting asks for the same.
+        """
+        hosted = vendor_specs(request.tools)
+        functions, choice = request.tools[: len(request.tools) - len(hosted)], request.tool_choice
+        to = AskedModel(api="chat", provider=self.provider, model=self.model)
+        added = added_tools(hosted, to, functions=bool(functions), choice=choice)
+        check_settings(hosted, added, request.settings)
+        return replace(request, tools=functions), added
+
+    def _plan(self, request: Request, *, hosted: bool) -> Plan:
         if request.output_schema is None:
             return Plan(tools=request.tools, tool_choice=request.tool_choice)
-        native = takes_schema(self.provider, self.model, with_tools=bool(request.tools))
+        native = takes_schema(self.provider, self.model, with_tools=bool(request.tools or hosted))
         return plan_for(request, native=native, can_force=can_be_forced(self.model, request.settings))
 
     def _body(self, request: Request, plan: Plan, messages: Sequence[Message]) -> _Json:
@@ -241,13 +265,15 @@ class Chat:
     def _body_reader(self, response: Response) -> BodyReader:
         return BodyReader(unpacked_body(response, self._not_unpacked), self._max_bytes, self._too_long)
 
-    def _completion(self, answer: bytes) -> MessageDone:
+    def _completion(self, answer: bytes, collector: Collector | None) -> MessageDone:
         completion = json_object(answer.removeprefix(codecs.BOM_UTF8))
         try:
             if error := failure_in(completion):
                 raise self._failed(error)
             if "choices" not in completion:
                 raise self._unreadable(answer)
+            if collector is not None:
+                collector.take(completion)
             done = completion_done(completion)
             return self._complete(done, why_incomplete(done, ended=True))
         except MISSHAPEN as error:

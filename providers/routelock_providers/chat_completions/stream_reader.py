@@ -7,6 +7,7 @@ from typing import Any
 
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.stream_assembler import Assembler
+from routelock_providers.vendor_items import Collector
 from routelock_providers.vendor_json import as_object, decode_json, json_or_none
 
 __all__ = ["MISSHAPEN", "EventDecoder", "FailedReply", "StreamReader", "UnreadableEvent", "failure_in"]
@@ -99,9 +100,14 @@ class FailedReply(Exception):
 
 
 class StreamReader:
-    """Turns the bytes of one streamed reply into events and a complete message."""
+    """Turns the bytes of one streamed reply into events and a complete message.
 
-    def __init__(self) -> None:
+    Args:
+        collector: is shown each chunk; None if no tool of the vendor was offered.
+    """
+
+    def __init__(self, collector: Collector | None = None) -> None:
+        self._collector = collector
         self.count: int = 0
         """How many events came; comments do not count."""
         self.ended: bool = False
@@ -202,6 +208,8 @@ class StreamReader:
             if failure := failure_in(chunk):
                 raise FailedReply(failure)
             self._assembler.take(chunk, events)
+            if self._collector is not None:
+                self._collector.take(chunk)
         except MISSHAPEN as error:
             raise UnreadableEvent(str(error), chunk) from error
 

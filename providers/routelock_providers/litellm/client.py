@@ -30,9 +30,9 @@ from litellm.llms.openai_like import json_loader
 from routelock.errors import ProviderError
 from routelock_providers.http.body import ACCEPTED, BodyReader, read_error_body, unpacked_body
 from routelock_providers.http.httpx_transport import AiohttpTransport, Sent
-from routelock_providers.litellm.fixes import restore_parts
 from routelock_providers.litellm.request import first_variable
 from routelock_providers.litellm.response_filter import ResponseFilter
+from routelock_providers.litellm.wire import WireChanges
 
 __all__ = [
     "ActiveCall",
@@ -126,8 +126,8 @@ class CallConnection:
     """Returns the error for a redirect, from status, headers and the address that was asked."""
     is_filtered: bool = True
     """Whether the response filter reads the answer before litellm does."""
-    parts: Mapping[str, Any] = field(default_factory=lambda: {})
-    """The parts that replace marks in the request, see `routelock_providers.litellm.fixes`."""
+    changes: WireChanges = field(default_factory=WireChanges)
+    """The changes to make in the request."""
     failure: httpx.TransportError | ProviderError | None = None
     response: Sent | None = None
 
@@ -293,8 +293,8 @@ class _FilteredTransport(httpx.AsyncBaseTransport):
     async def _answer(
         self, request: httpx.Request, call: ActiveCall, connection: CallConnection
     ) -> httpx.Response:
-        if connection.parts:
-            request = _with_parts(request, connection.parts)
+        if connection.changes:
+            request = _changed(request, connection.changes)
         if request.headers.get("accept-encoding") != ACCEPTED:
             request.headers["accept-encoding"] = ACCEPTED
         connection.response = response = await self._inner.send(request)
@@ -324,11 +324,11 @@ _OF_THE_BODY = frozenset((b"content-encoding", b"content-length", b"transfer-enc
 """Headers that are wrong for a body that was unpacked and fixed."""
 
 
-def _with_parts(request: httpx.Request, parts: Mapping[str, Any]) -> httpx.Request:
-    headers = [item for item in request.headers.raw if item[0].lower() not in _OF_THE_BODY]
-    body = restore_parts(request.content, parts)
+def _changed(request: httpx.Request, changes: WireChanges) -> httpx.Request:
+    headers = changes.headers([item for item in request.headers.raw if item[0].lower() not in _OF_THE_BODY])
+    body = changes.body(request.content)
     extensions = request.extensions
-    return httpx.Request(request.method, request.url, headers=headers, content=body, extensions=extensions)
+    return httpx.Request(request.method, request.url, headers=[*headers], content=body, extensions=extensions)
 
 
 async def _read_whole(response: Sent, reader: BodyReader) -> bytes:

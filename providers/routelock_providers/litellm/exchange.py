@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import reduce
+from typing import Any, TypeVar, cast
 
 import anyio
 
@@ -20,7 +21,7 @@ from routelock.errors import (
 )
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.stream_assembler import Assembler, why_incomplete
-from routelock.history.messages import calls_of
+from routelock.history.messages import Message, calls_of
 from routelock.history.validity import says_nothing
 from routelock.usage import Usage
 from routelock_providers.chat_completions.stream_reader import MISSHAPEN
@@ -30,11 +31,14 @@ from routelock_providers.http_errors import error_from_answer, redirect_error, s
 from routelock_providers.litellm.fixes import mark_parts, unprotect_arguments
 from routelock_providers.litellm.library import as_dict
 from routelock_providers.litellm.prices import cost_of, price
-from routelock_providers.litellm.request import Call, Target
+from routelock_providers.litellm.request import OWN_CONNECTION, Call, Target
 from routelock_providers.litellm.response_filter import ResponseFilter
 from routelock_providers.litellm.thoughts import LeadingThought, RepeatedThoughts
+from routelock_providers.litellm.wire import WireChanges, paused_turn
 from routelock_providers.structured_output import as_answer
 from routelock_providers.usage_estimates import estimated_usage
+from routelock_providers.vendor_items import Collector, collector_for, noted
+from routelock_providers.vendor_tools import AddedTools
 from routelock_providers.vendors import ignores_tool_choice
 
 __all__ = ["Exchange"]
@@ -44,9 +48,6 @@ T = TypeVar("T")
 
 _CLOSE_SECONDS = 5.0
 """How long closing a connection may take."""
-
-_OWN_CONNECTION = frozenset(("client", "shared_session", "ssl_verify"))
-"""Settings with a connection of the app: such calls are not filtered."""
 
 _FILTERS_CALLED_STOP = ("MODEL_ARMOR", "ERROR_TOXIC")
 """Google's and Cohere's reasons for a filtered reply that some releases of litellm report as ``stop``."""
@@ -72,6 +73,8 @@ class Exchange:
         self._deadline = deadline
         self._earlier = earlier
         self._max_bytes = max_bytes
+        self.collector: Collector | None = collector_for(call.api) if call.collects else None
+        """Keeps what the vendor's own tools do; None if none is offered."""
         self._filter: ResponseFilter | None = None
         self._connection: Any = None
         self._active_call: Any = None
@@ -117,6 +120,45 @@ class Exchange:
         if chunk is None and (held := self._leading_thought.rest()):
             return {"choices": [{"index": 0, "delta": held}]}
         return chunk
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the vendor has stopped in the middle of its work, and goes on when it is asked again."""
+        return self.collector is not None and self.collector.is_paused
+
+    def joined(self, parts: Sequence[MessageDone], collectors: Sequence[Collector]) -> MessageDone:
+        """Return the whole reply of the answers that make it up, with what the vendor's own tools did.
+
+        Args:
+            parts: the answers; several if the vendor has paused.
+            collectors: their collectors; none if no tool of the vendor was offered.
+
+        Raises:
+            UnreadableResponse: what the tools did has a shape that no vendor sends.
+        """
+        done = reduce(_join, parts)
+        if not collectors:
+            return done
+        reason = "pause_turn" if collectors[-1].is_paused else done.finish_reason
+        try:
+            return replace(done, message=noted(done.message, collectors), finish_reason=reason)
+        except MISSHAPEN as error:
+            raise self._misshapen(error) from error
+
+    def call_to_go_on(self) -> Call:
+        """Return the call in which the vendor goes on: the same, with what it has done so far at its end."""
+        assert self.collector is not None
+        mark, turn = paused_turn(self.collector.items)
+        messages = [*self.call.arguments["messages"], {"role": "assistant", "content": mark}]
+        rest = {key: value for key, value in self.call.arguments.items() if key != "tool_choice"}
+        added = self.call.added or AddedTools()
+        fields = {key: value for key, value in added.fields.items() if key != "tool_choice"}
+        return replace(
+            self.call,
+            arguments={**rest, "messages": messages},
+            turns={**self.call.turns, mark: turn},
+            added=replace(added, fields={**fields, **self.collector.to_go_on}),
+        )
 
     def events_of(self, chunk: object) -> list[HandlerEvent]:
         """Take in a chunk and return its events.
@@ -196,16 +238,26 @@ class Exchange:
             self._active_call.connection = None
 
     def _arguments(self) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"model": self._model, **self._route(), **self.call.arguments}
+        call = self.call
+        arguments: dict[str, Any] = {"model": self._model, **self._route(), **call.arguments}
         if self._filter is not None and self._target.provider != "bedrock":  # which signs what it sends
-            arguments["messages"], self._connection.parts = mark_parts(arguments["messages"])
+            arguments["messages"], parts = mark_parts(arguments["messages"])
+            self._connection.changes = WireChanges(
+                api=call.api, parts=parts, turns=call.turns, added=call.added
+            )
+        elif call.added is not None:
+            arguments |= call.added.fields
+            arguments["tools"] = [*arguments.get("tools", ()), *call.added.tools]
+            if call.added.betas:
+                headers = {"anthropic-beta": ",".join(call.added.betas)}
+                arguments["extra_headers"] = {**headers, **arguments.get("extra_headers", {})}
         return arguments
 
     def _route(self) -> Mapping[str, Any]:
         """Return the arguments with the address, the key and the HTTP client."""
         target, client_module = self._target, self._client_module
         given: dict[str, Any] = dict(target.given)
-        if not _OWN_CONNECTION.isdisjoint(self.call.arguments):
+        if not OWN_CONNECTION.isdisjoint(self.call.arguments):
             return given
         route = client_module.Route(
             provider=target.provider,
@@ -215,7 +267,11 @@ class Exchange:
             given=self.call.arguments,
         )
         if (client := client_module.filtered_client(route)) is not None:
-            response_filter = ResponseFilter(target.provider, streams=bool(self.call.arguments.get("stream")))
+            response_filter = ResponseFilter(
+                target.provider,
+                streams=bool(self.call.arguments.get("stream")),
+                collector=self.collector,
+            )
             self._connection = client_module.CallConnection(
                 response_filter, self._max_bytes, self._unreadable, self._redirected, route.is_filtered
             )
@@ -379,6 +435,16 @@ class Exchange:
         # litellm silently counts the tokens itself if a stream has no usage
         chunks: list[Any] = getattr(self._reply, "chunks", [])
         return self._reply is None or any(getattr(chunk, "usage", None) for chunk in chunks)
+
+
+def _join(first: MessageDone, second: MessageDone) -> MessageDone:
+    message: dict[str, Any] = {**first.message, **second.message}
+    for key in ("content", "reasoning_content", "thinking_blocks"):
+        before: Any = first.message.get(key)
+        if before and message.get(key) is not before:
+            message[key] = before + message[key] if message.get(key) else before
+    usage = first.usage + second.usage if first.usage and second.usage else None
+    return replace(second, message=cast(Message, message), usage=usage)
 
 
 def _with_groq_key(message: dict[str, Any]) -> None:

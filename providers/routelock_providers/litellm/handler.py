@@ -10,7 +10,7 @@ from typing import Any
 
 from routelock._tool_names import litellm_name
 from routelock.errors import ConfigError
-from routelock.handlers.events import HandlerEvent
+from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import Request, about_to_ask
 from routelock_providers.deadlines import check_seconds, deadline_for
@@ -28,6 +28,7 @@ from routelock_providers.litellm.library import (
 from routelock_providers.litellm.request import Target, call_for, find_target
 from routelock_providers.model_names import suggest_model, unknown_provider_error
 from routelock_providers.structured_output import AnswerEvents
+from routelock_providers.vendor_items import Collector
 from routelock_providers.vendors import family_for, lacks_key, split_model
 
 __all__ = ["LiteLLM"]
@@ -40,6 +41,10 @@ _KEY_SETTINGS = _ROUTE_SETTINGS | frozenset(
     "api_key client extra_headers headers litellm_credential_name shared_session use_xai_oauth".split()
 )
 """Settings that may hold a key, another address or an answer."""
+
+
+_MOST_PARTS = 20
+"""Calls for one reply; Anthropic pauses after ten searches or so (docs.claude.com, "Stop reasons")."""
 
 
 class LiteLLM:
@@ -105,26 +110,35 @@ class LiteLLM:
         Raises:
             ProviderError: the call failed, see `routelock.errors`.
             ModelBehaviorError: a forced tool choice could not be sent, and the model called no tool.
-            ConfigError: the event loop is not asyncio's.
+            ConfigError: the event loop is not asyncio's, or the vendor has no tool that the agent declares.
         """
         about_to_ask(self.model, request)
         if not is_loaded():  # loading takes seconds, which a wrong name or a missing key makes useless
             self._check_name(request.settings)
             self._check_key(request.settings)
         await self._load()
-        exchange = self._exchange(request)
-        events = AnswerEvents(exchange.call.plan.answer_tool)
-        try:
-            while (chunk := await exchange.next_chunk()) is not None:
-                for event in exchange.events_of(chunk):
-                    shown = events.convert(event)
-                    if request.stream and shown is not None:
-                        yield shown
-            done = exchange.finish()
-            yield done
-            exchange.check_choice(done)
-        finally:
-            await exchange.close()
+        exchange: Exchange | None = self._exchange(request)
+        parts: list[MessageDone] = []
+        collectors: list[Collector] = []
+        while exchange is not None:
+            current, exchange = exchange, None
+            try:
+                events = AnswerEvents(current.call.plan.answer_tool)
+                while (chunk := await current.next_chunk()) is not None:
+                    for event in current.events_of(chunk):
+                        shown = events.convert(event)
+                        if request.stream and shown is not None:
+                            yield shown
+                parts.append(current.finish())
+                collectors += [] if current.collector is None else [current.collector]
+                if current.is_paused and len(parts) < _MOST_PARTS:
+                    exchange = self._next_exchange(current)
+                    continue
+                done = current.joined(parts, collectors)
+                yield done
+                current.check_choice(done)
+            finally:
+                await current.close()
 
     def target(self) -> Target:
         """Return where litellm would send a call. Nothing is sent. The first time it may take seconds.
@@ -169,6 +183,13 @@ class LiteLLM:
                 self.provider, self.model, f"such as LiteLLM({self.model!r}, api_key=...)"
             )
 
+    def _next_exchange(self, paused: Exchange) -> Exchange:
+        """Prepare the call in which the vendor goes on. Nothing is sent."""
+        deadline = deadline_for(*self._limits, provider=self.provider, model=self.model)
+        earlier, target = sys.exception(), self.target()
+        call = paused.call_to_go_on()
+        return Exchange(load_litellm(), self.model, target, call, deadline, earlier, self._max_bytes)
+
     def _exchange(self, request: Request) -> Exchange:
         """Prepare the call. Nothing is sent."""
         earlier, provider = sys.exception(), self.provider
@@ -176,6 +197,8 @@ class LiteLLM:
         try:
             litellm, target = load_litellm(), self.target()
             call = call_for(litellm, target, request, self._settings)
+        except ConfigError:
+            raise
         except Exception as error:
             provider_error = to_provider_error(error, provider=provider, model=self.model, until=earlier)
             raise provider_error from cause_of(provider_error, error)

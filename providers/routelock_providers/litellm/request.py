@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from routelock._json import sendable
-from routelock.handlers.port import Request, ToolChoice, ToolSpec
+from routelock.handlers.port import Request, ToolChoice, ToolSpec, tool_name, vendor_specs
 from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.openai_compatible import PATH
 from routelock_providers.litellm.prices import model_info
+from routelock_providers.litellm.wire import Turn, own_turns, turns_in
 from routelock_providers.request_shape import prepare, tool_choice, tools_for
 from routelock_providers.structured_output import Plan, plan_for, with_prompt
+from routelock_providers.vendor_tools import (
+    API,
+    AddedTools,
+    AskedModel,
+    added_tools,
+    api_of,
+    check_settings,
+    takes_both,
+)
 from routelock_providers.vendors import (
     VendorRules,
     can_be_forced,
@@ -25,7 +35,7 @@ from routelock_providers.vendors import (
     vendor_rules,
 )
 
-__all__ = ["Call", "Target", "as_sent", "call_for", "find_target", "first_variable"]
+__all__ = ["OWN_CONNECTION", "Call", "Target", "as_sent", "call_for", "find_target", "first_variable"]
 
 
 _READ_BY_LITELLM = frozenset("anthropic azure_ai bedrock databricks gemini vertex_ai vertex_ai_beta".split())
@@ -39,6 +49,9 @@ _OPENAIS_OWN = "https://api.openai.com/v1"
 _TAKE_SCHEMAS = frozenset(("azure", "ollama", "ollama_chat", "openai"))
 """Providers all of whose models take schemas. For Ollama, litellm would ask the server and block the event
 loop."""
+
+OWN_CONNECTION = frozenset(("client", "shared_session", "ssl_verify"))
+"""Settings with a connection of the app: such calls are neither changed nor filtered."""
 
 _THINKING = frozenset(("thinking", "reasoning_effort"))
 
@@ -70,6 +83,13 @@ class Call:
 
     arguments: Mapping[str, Any]
     plan: Plan
+    api: API = "chat"
+    turns: Mapping[str, Turn] = field(default_factory=lambda: {})
+    """Turns in which this vendor's own tools ran, by the marks that stand for them."""
+    added: AddedTools | None = None
+    """What the vendor's own tools add to the request; None if the agent has none."""
+    collects: bool = False
+    """Whether tools of the vendor are offered, so that what they do is to be kept."""
 
 
 def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | None) -> Target:
@@ -112,15 +132,18 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     merged = sendable({**settings, **request.settings})
     merged.pop("tool_choice", None)
     vendor_tools = merged.pop("tools", None) or ()  # such as {"googleSearch": {}}, which the vendor runs
-    plan = _plan(litellm, target, request, merged)
+    to = _asked_model(target)
+    api = to.api if OWN_CONNECTION.isdisjoint(merged) else "chat"  # other requests cannot be changed
+    request, added = _without_hosted(request, to, merged)
+    plan = _plan(litellm, target, request, merged, None if added is None else to)
     offered, choice = _offered(target.provider, plan)
     rules = vendor_rules(target.provider, target.name)
-    source = with_prompt(request.messages, plan.prompt)
+    source, items = own_turns(with_prompt(request.messages, plan.prompt), api)
     messages, offered_tools = _prepared(source, offered, rules, whole=target.is_translated)
     tools = [*offered_tools, *vendor_tools]
     if not tools:
         merged.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools
-    if _must_not_think(messages, target.name):
+    if _must_not_think(request.messages, target.name):
         merged = {key: value for key, value in merged.items() if key not in _THINKING}
     arguments: dict[str, Any] = {
         "messages": [*messages],
@@ -132,7 +155,45 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     }
     if request.stream and not cannot_stream(target.provider, target.name):
         arguments |= {"stream": True, "stream_options": {"include_usage": True}}
-    return Call(arguments=_fixed(arguments, target), plan=plan)
+    return Call(
+        arguments=_fixed(arguments, target),
+        plan=plan,
+        api=api,
+        turns=turns_in(messages, items),
+        added=added,
+        collects=bool(vendor_tools) or added is not None,
+    )
+
+
+def _asked_model(target: Target) -> AskedModel:
+    """Return the model for its vendor's own tools; a server of the app's is no vendor."""
+    api = api_of(target.provider, target.name, responses=target.responses)
+    is_openai = target.provider in ("openai", "custom_openai")
+    is_apps = is_openai and not target.responses and target.api_base != _OPENAIS_OWN
+    return AskedModel(
+        api=api,
+        provider="local" if is_apps else target.provider,
+        model=target.name.removeprefix("responses/"),
+    )
+
+
+def _without_hosted(
+    request: Request, to: AskedModel, settings: Mapping[str, Any]
+) -> tuple[Request, AddedTools | None]:
+    """Return the request without the vendor's own tools, and what these add.
+
+    Raises:
+        ConfigError: the vendor has no such tool, or a setting asks for the same.
+    """
+    hosted = vendor_specs(request.tools)
+    if not hosted:
+        return request, None
+    functions = request.tools[: -len(hosted)]
+    choice = request.tool_choice
+    added = added_tools(hosted, to, functions=bool(functions), choice=choice)
+    check_settings(hosted, added, settings)
+    is_function = choice in ("auto", "required", "none", *map(tool_name, functions))
+    return replace(request, tools=functions, tool_choice=choice if is_function else None), added
 
 
 def as_sent(
@@ -147,7 +208,8 @@ def as_sent(
     """
     provider, name = split_model(model)
     whole = name.startswith("responses/") or provider in _READ_BY_LITELLM
-    return _prepared(messages, tools, vendor_rules(provider, name), whole=whole)
+    shown, _ = own_turns(messages, "chat")
+    return _prepared(shown, tools, vendor_rules(provider, name), whole=whole)
 
 
 def _prepared(
@@ -197,15 +259,20 @@ def _fixed(arguments: dict[str, Any], target: Target) -> dict[str, Any]:
     return arguments
 
 
-def _plan(litellm: Any, target: Target, request: Request, settings: Mapping[str, Any]) -> Plan:
+def _plan(
+    litellm: Any, target: Target, request: Request, settings: Mapping[str, Any], hosted: AskedModel | None
+) -> Plan:
+    """Return how tools and schema are sent; ``hosted`` is given if the vendor's own tools are offered."""
     if request.output_schema is None:
         return Plan(tools=request.tools, tool_choice=request.tool_choice)
     model = {"model": target.name, "custom_llm_provider": target.provider}
-    native = takes_schema(target.provider, target.name, with_tools=bool(request.tools))
+    native = takes_schema(target.provider, target.name, with_tools=bool(request.tools or hosted))
     if native and not request.tools and target.provider not in _TAKE_SCHEMAS:
         native = bool(litellm.supports_response_schema(**model))
     # litellm silently drops parameters that it does not list
     calls = native or "tools" in (litellm.get_supported_openai_params(**model) or ())
+    if hosted is not None and not request.tools:
+        calls = calls and takes_both(hosted)
     return plan_for(request, native=native, calls=calls, can_force=can_be_forced(target.name, settings))
 
 

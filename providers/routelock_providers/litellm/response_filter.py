@@ -28,7 +28,8 @@ from routelock_providers.litellm.fixes import (
     fix_reply,
     reply_in_events,
 )
-from routelock_providers.vendor_json import as_object, decode_json, encode_json, json_or_none
+from routelock_providers.vendor_items import Collector
+from routelock_providers.vendor_json import as_object, decode_json, encode_json, json_object, json_or_none
 
 __all__ = [
     "ResponseFilter",
@@ -212,10 +213,12 @@ class ResponseFilter:
     Args:
         provider: litellm's name of the provider.
         streams: whether litellm was asked for a stream. It does not always ask the vendor for one.
+        collector: is shown the answer as it came; None if no tool of the vendor was offered.
     """
 
-    def __init__(self, provider: str, *, streams: bool) -> None:
+    def __init__(self, provider: str, *, streams: bool, collector: Collector | None = None) -> None:
         self.provider = provider
+        self._collector = collector
         self._streams = streams
         self.streaming: bool = False
         """Whether the vendor was asked for a stream. Any other body is read and fixed whole."""
@@ -302,6 +305,8 @@ class ResponseFilter:
         body = body.removeprefix(BOM_UTF8)
         if "event-stream" in self._content_type:
             body = reply_in_events(body) or body  # a stream came though a whole reply was asked for
+        if self._collector is not None and self._collect(came := json_object(body), body):
+            body = encode_json(came)
         fixed = fix_reply(self.provider, body)
         value = json_or_none(fixed)
         reply = as_object(value)
@@ -414,12 +419,26 @@ class ResponseFilter:
         if value == {}:
             return b""  # it keeps the connection alive
         if (event := as_object(value)) is not None:
+            if self._collector is not None and self._collect(event, line[5:]):
+                line = b"data: " + encode_json(event)
+            if not event:
+                return b""
             if "choices" in event:
                 self._name = b""  # litellm may take the name of a chunk for the end
             if fix_chunk(self.provider, event):
                 line = b"data: " + encode_json(event)
         self._record(value, line[5:])
         return b"" if self.is_broken else self._framed(fix_event(self.provider, line))
+
+    def _collect(self, value: dict[str, Any], data: bytes) -> bool:
+        """Show an answer or an event to the collector; return whether something was removed from it."""
+        assert self._collector is not None
+        try:
+            self._collector.take(value)
+            return self._collector.hide(value)
+        except MISSHAPEN:
+            self._break(data)
+            return False
 
     def _framed(self, line: bytes) -> bytes:
         """Return an event with its name and with an empty line before it, which the openai library needs."""

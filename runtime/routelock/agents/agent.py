@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, overload
 
 from typing_extensions import TypeVar, Unpack
 
@@ -47,10 +47,11 @@ from routelock.handoffs.context import HandoffContext
 from routelock.handoffs.handoff import Handoff, fill_in
 from routelock.handoffs.handoff_problems import is_list
 from routelock.scopes import permits
-from routelock.tools.decorators import with_functions
+from routelock.tools.decorators import is_tool, with_functions
 from routelock.tools.schema import JsonType
 from routelock.tools.search import ToolSearch
 from routelock.tools.tool import Tool
+from routelock.tools.vendor_tool import VendorTool
 
 __all__ = [
     "Agent",
@@ -108,7 +109,7 @@ class _Fields(TypedDict, Generic[_Context], total=False):
     model: str | Handler | None
     handlers: Sequence[Handler | Callable[..., Any]]
     skills: Sequence[Skill]
-    tools: Sequence[Tool[_Context] | Callable[..., Any]]
+    tools: Sequence[Tool[_Context] | VendorTool | ToolSpec | Callable[..., Any]]
     handoff_description: str | None
     capabilities: Sequence[str]
     on_handoff_request: _OnHandoffRequest | None
@@ -149,8 +150,8 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
     it. Code may switch to the others by name, see `routelock.HandoffRequest`."""
     skills: Sequence[Skill] = field(default=(), kw_only=True)
     """Bundles of tools, handlers, prompts and hooks."""
-    tools: Sequence[Tool[Any] | Callable[..., Any]] = field(default=(), kw_only=True)
-    """Tools, or plain functions, which `routelock.tool` makes tools."""
+    tools: Sequence[Tool[Any] | VendorTool | ToolSpec | Callable[..., Any]] = field(default=(), kw_only=True)
+    """Tools, plain functions, which `routelock.tool` makes tools, and vendors' own tools, also as dicts."""
     handoffs: Sequence[Agent[Any] | Handoff | Handler | str] = field(default=(), kw_only=True)
     """The targets that this agent may hand over to. A name stands for an agent of the same graph, so two
     agents can name each other."""
@@ -230,7 +231,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
         ]
         fill_in(self, "registered", registered)
         fill_in(self, "edges", (*declared, *exposed))
-        tools: list[Tool[Any]] = [each for each in as_list(self.tools) if isinstance(each, Tool)]
+        tools: list[Any] = [each for each in as_list(self.tools) if isinstance(each, Tool | VendorTool)]
         wrong += colliding_names(self.name, [*tools, *registered.tools], self.edges)
         if wrong:
             raise combine_errors(wrong)
@@ -257,7 +258,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
     @cached_property
     def all_tools(self) -> tuple[Tool, ...]:
         """The agent's own tools, and then those of its skills."""
-        return (*cast("tuple[Tool, ...]", self.tools), *self.registered.tools)
+        return (*filter(is_tool, self.tools), *self.registered.tools)
 
     @cached_property
     def deferrals(self) -> Deferrals:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from routelock._callables import name_of, takes
 from routelock.agents.hooks import AgentHooks, RunHooks
@@ -21,6 +21,7 @@ from routelock.tools.decorators import is_function, tool
 from routelock.tools.invoke import PythonCall
 from routelock.tools.search import ToolSearch
 from routelock.tools.tool import Tool
+from routelock.tools.vendor_tool import VendorTool, spec_problem
 
 if TYPE_CHECKING:
     from routelock.agents.agent import Agent
@@ -49,6 +50,8 @@ HANDOFF_HOOKS = ("on_handoff_request", "on_handoff_received")
 
 
 def _tool_problem(given: Any) -> str:
+    if isinstance(given, Mapping):
+        return spec_problem(cast(object, given))
     if hasattr(given, "as_tool"):
         return f"agent {given.name!r} is not a Tool; pass its .as_tool(), or put it into handoffs"
     if is_handler(given):
@@ -136,7 +139,7 @@ def _guardrail_problem(guardrail: object, checked: str) -> str:
 
 def _tool_problems(agent: Any, where: str) -> list[str]:
     tools: list[Any] = as_list(agent.tools)
-    wrong = [f"{where}: {_tool_problem(tool)}" for tool in tools if not isinstance(tool, Tool)]
+    wrong = [f"{where}: {_tool_problem(tool)}" for tool in tools if not isinstance(tool, Tool | VendorTool)]
     wrong += [
         f"{where}: tool {tool.name!r} would ask the model for context_variables, which Swarm fills in; take "
         "a parameter ctx: RunContext instead, and read ctx.context"
@@ -176,7 +179,7 @@ def duplicate_name_error(name: str) -> ConfigError:
     return ConfigError(f"Two different agents are named {name!r}; give each its own name.")
 
 
-def colliding_names(agent: str, tools: Sequence[Tool], edges: Sequence[Any]) -> list[ConfigError]:
+def colliding_names(agent: str, tools: Sequence[Any], edges: Sequence[Any]) -> list[ConfigError]:
     """Return an error for each tool name that a model would be offered twice.
 
     Args:

@@ -14,6 +14,7 @@ from routelock.agents.agent_tool import AgentCall
 from routelock.handoffs.capabilities import missing_capability
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import sent_by
+from routelock.tools.vendor_tool import VendorTool
 
 if TYPE_CHECKING:
     from routelock.run.config import RunConfig
@@ -108,12 +109,16 @@ def _agent_tools(agent: Agent[Any]) -> Iterator[tuple[str, AgentCall]]:
             yield tool.name, tool.on_invoke_tool
 
 
+def _hosted(agent: Agent[Any]) -> list[str]:
+    return [tool.name for tool in agent.tools if isinstance(tool, VendorTool)]
+
+
 def _node_of(agent: Agent[Any]) -> Node:
     return Node(
         name=agent.name,
         handlers=tuple(each.written for each in agent.registered.handlers),
         about=agent.handoff_description,
-        tools=tuple(tool.name for tool in agent.all_tools),
+        tools=(*(tool.name for tool in agent.all_tools), *_hosted(agent)),
     )
 
 

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 from routelock._concurrency import Question, ask_all
 from routelock._json import sendable
 from routelock.context import RunContext
-from routelock.handlers.port import ToolSpec, tool_name
+from routelock.handlers.port import ToolSpec, tool_name, vendor_specs
 from routelock.handoffs.handoff import Handoff
 from routelock.scopes import permits
 from routelock.tools.tool import Tool
+from routelock.tools.vendor_tool import VendorTool
 
 if TYPE_CHECKING:
     from routelock.agents.agent import Agent
     from routelock.agents.deferral import Deferral
 
-__all__ = ["External", "OfferedTools", "Route", "enabled_of", "fixed_offer", "offer_tools"]
+__all__ = ["External", "OfferedTools", "Route", "enabled_of", "fixed_offer", "offer_tools", "with_functions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class OfferedTools:
     """The number of handoffs among the routes."""
     disabled: dict[str, Route] = field(default_factory=lambda: {})
     """The agent's tools and handoffs that are disabled now, by name."""
+    vendor: frozenset[str] = frozenset()
+    """The names of the vendor's own tools, whose specs stand last; no call of them is ours to answer."""
     deferral: Deferral | None = None
     """The tools that the model has to find first; None if there are none."""
     scopes: Collection[str] = ()
@@ -73,7 +76,9 @@ async def offer_tools(
     external: Sequence[Tool | ToolSpec] = (),
     deferral: Deferral | None = None,
 ) -> OfferedTools:
-    """Return the tools that are enabled and in scope: the agent's, its handoffs, then the caller's tools.
+    """Return the tools that are enabled and in scope.
+
+    The agent's own come first, then its handoffs, the caller's tools, and the tools that the vendor runs.
 
     Each kind is in its declared order. Deferred tools are left out, and the tool that finds them stands last.
 
@@ -93,8 +98,9 @@ async def offer_tools(
     if deferral is not None:
         declared = [(name, route) for name, route in declared if name not in deferral.routes]
         callers = {name: route for name, route in callers.items() if name not in deferral.routes}
-    enabled = await enabled_of([route for _, route in declared], agent, context)
-    return _with_search(_offered(declared, enabled, graph or {}, callers), deferral, scopes)
+    hosted = _hosted(agent, scopes)
+    enabled = await enabled_of([*(route for _, route in declared), *hosted], agent, context)
+    return _with_search(_offered(declared, enabled, graph or {}, callers, hosted), deferral, scopes)
 
 
 def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
@@ -104,26 +110,31 @@ def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
         agent: the agent.
         handler: the active handler, to which no handoff is offered.
     """
-    declared, deferral = [*_declared(agent, handler, ())], agent.deferrals.own
+    declared, hosted, deferral = [*_declared(agent, handler, ())], _hosted(agent, ()), agent.deferrals.own
     if deferral is not None:
         declared = [(name, route) for name, route in declared if name not in deferral.routes]
-    enabled = [route.is_enabled for _, route in declared if isinstance(route.is_enabled, bool)]
+    answers = [each.is_enabled for each in (*(route for _, route in declared), *hosted)]
+    enabled = [answer for answer in answers if isinstance(answer, bool)]
     # the run has the description of a target that is given by its name
     by_name = any(isinstance(edge.target, str) for edge in agent.edges)
-    if by_name or len(enabled) < len(declared):
+    if by_name or len(enabled) < len(answers):
         return None
-    return _with_search(_offered(declared, enabled, {}, {}), deferral, ())
+    return _with_search(_offered(declared, enabled, {}, {}, hosted), deferral, ())
 
 
 def _with_search(offered: OfferedTools, deferral: Deferral | None, scopes: Collection[str]) -> OfferedTools:
     """Return an offer with the tool that finds deferred tools; the same offer if none is deferred."""
     if deferral is None:
         return offered
-    specs, routes = (
-        (*offered.specs, deferral.tool.spec),
-        {**offered.routes, deferral.tool.name: deferral.tool},
-    )
+    specs = with_functions(offered.specs, [deferral.tool.spec])
+    routes = {**offered.routes, deferral.tool.name: deferral.tool}
     return replace(offered, specs=specs, routes=routes, deferral=deferral, scopes=scopes)
+
+
+def with_functions(specs: Sequence[ToolSpec], more: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """Return specs with more functions behind the others, and in front of the tools that the vendor runs."""
+    count = len(specs) - len(vendor_specs(specs))
+    return (*specs[:count], *more, *specs[count:])
 
 
 def _offered(
@@ -131,11 +142,12 @@ def _offered(
     enabled: Sequence[bool],
     graph: Mapping[str, Agent[Any]],
     callers: Mapping[str, External],
+    hosted: Sequence[VendorTool],
 ) -> OfferedTools:
     routes: dict[str, Route] = {}
     disabled: dict[str, Route] = {}
     specs: list[ToolSpec] = []
-    for (name, route), is_enabled in zip(declared, enabled, strict=True):
+    for (name, route), is_enabled in zip(declared, enabled, strict=False):
         if not is_enabled:
             disabled[name] = route
         else:
@@ -144,8 +156,16 @@ def _offered(
     specs += [each.spec for each in callers.values()]
     routes |= callers
     handoffs = sum(isinstance(route, Handoff) for route in routes.values())
-    fixed = all(isinstance(route.is_enabled, bool) for _, route in declared)
-    return OfferedTools(tuple(specs), routes, fixed, handoffs, disabled)
+    fixed = all(isinstance(route.is_enabled, bool) for route in (*(route for _, route in declared), *hosted))
+    ours = [each for each, on in zip(hosted, enabled[len(declared) :], strict=True) if on]
+    specs += [each.spec for each in ours]
+    vendor = frozenset([each.name for each in ours])
+    return OfferedTools(tuple(specs), routes, fixed, handoffs, disabled, vendor)
+
+
+def _hosted(agent: Agent[Any], scopes: Collection[str]) -> list[VendorTool]:
+    """Return the agent's tools that the vendor runs, as far as the scopes of the run allow."""
+    return [each for each in agent.tools if isinstance(each, VendorTool) and _open(each, scopes)]
 
 
 def _declared(
@@ -168,7 +188,7 @@ def _spec(tool: Tool | ToolSpec) -> ToolSpec:
 
 
 async def enabled_of(
-    routes: Sequence[Tool | Handoff], agent: Agent[Any], context: RunContext[Any]
+    routes: Sequence[Tool | Handoff | VendorTool], agent: Agent[Any], context: RunContext[Any]
 ) -> list[bool]:
     """Return for each tool and handoff whether it is enabled now; functions are called at the same time.
 
@@ -185,7 +205,9 @@ async def enabled_of(
     return cast("list[bool]", answers)
 
 
-def _is_enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext[Any]) -> Question[bool]:
-    what = f"tool {route.name!r}" if isinstance(route, Tool) else f"the handoff to {route.agent_name!r}"
+def _is_enabled(
+    route: Tool | Handoff | VendorTool, agent: Agent[Any], context: RunContext[Any]
+) -> Question[bool]:
+    what = f"the handoff to {route.agent_name!r}" if isinstance(route, Handoff) else f"tool {route.name!r}"
     ask = partial(cast("Callable[..., Any]", route.is_enabled), context, agent)
     return Question(f"The is_enabled function of {what} of agent {agent.name!r}", ask, bool)

@@ -104,7 +104,7 @@ def _write_seen(call: TracedCall) -> None:
 
 
 def _named(tool: Mapping[str, Any]) -> object:
-    return tool.get("function", {}).get("name", "?")
+    return tool.get("function", {}).get("name") or tool.get("type") or next(iter(tool), "?")
 
 
 def _message_text(message: Mapping[str, Any]) -> str:

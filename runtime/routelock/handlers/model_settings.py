@@ -9,8 +9,8 @@ __all__ = ["settings_problems"]
 
 
 _OWN: Mapping[str, str] = {
-    "tools": "it would replace the tools and the handoffs: pass Agent(tools=[...]); pass a vendor's own "
-    "tools to LiteLLM(..., settings={'tools': [...]})",
+    "tools": "it would replace the tools and the handoffs: pass Agent(tools=[...]), also for a vendor's own "
+    "tools, as in Agent(tools=[{'type': 'web_search'}])",
     "functions": "it would replace the tools and the handoffs: pass Agent(tools=[...])",
     "function_call": "write tool_choice in an agent's model_settings",
     "tool_choice": "it applies to an agent's first call: put it into the agent's model_settings",

@@ -34,6 +34,7 @@ __all__ = [
     "model_of",
     "schema_prompt",
     "tool_name",
+    "vendor_specs",
     "written_name",
 ]
 
@@ -95,7 +96,8 @@ class Priority(IntEnum):
 
 
 ToolSpec = Mapping[str, Any]
-"""A tool in chat-completions form: ``{"type": "function", "function": {...}}``."""
+"""A tool in chat-completions form: ``{"type": "function", "function": {...}}``; any other type is a tool that
+the vendor runs, see `routelock.tools.VendorTool`."""
 
 ToolChoice = Literal["auto", "required", "none"] | str
 """Whether the model may, must or must not call a tool; any other text is the tool that it must call."""
@@ -162,6 +164,7 @@ class Request:
 
     messages: Sequence[Message]
     tools: Sequence[ToolSpec] = ()
+    """The tools that are offered; those that the vendor runs stand last, see `vendor_specs`."""
     tool_choice: ToolChoice | None = None
     settings: Mapping[str, Any] = field(default_factory=lambda: {})
     output_schema: OutputSchema | None = None
@@ -200,6 +203,16 @@ class Request:
             context=context,
             handoff_input=handoff_input,
         )
+
+
+def vendor_specs(tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+    """Return the specs at the end of a request's tools that are not functions: the vendor runs these."""
+    if not tools or tools[-1].get("type") == "function":
+        return ()
+    first = next(
+        (place for place in reversed(range(len(tools))) if tools[place].get("type") == "function"), -1
+    )
+    return tools[first + 1 :]
 
 
 def copy_of(request: Request) -> Request:

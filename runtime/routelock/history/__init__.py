@@ -46,6 +46,7 @@ from routelock.history.nesting import (
 )
 from routelock.history.repair import repair
 from routelock.history.validity import problems
+from routelock.history.vendor_calls import Citation, VendorCall, citations_of, vendor_calls_of
 from routelock.history.view import View
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ else:
     )
 
 __all__ = [
+    "Citation",
     "FunctionCall",
     "HandoffHistoryMapper",
     "HandoffInputData",
@@ -69,9 +71,11 @@ __all__ = [
     "RunInput",
     "RunItem",
     "ToolCall",
+    "VendorCall",
     "View",
     "call_ids",
     "calls_of",
+    "citations_of",
     "compose",
     "default_handoff_history_mapper",
     "externalize_binary",
@@ -92,4 +96,5 @@ __all__ = [
     "text_of",
     "to_messages",
     "tool_results_budget",
+    "vendor_calls_of",
 ]

@@ -19,6 +19,7 @@ from routelock.errors import ConfigError, HandoffFilterError
 from routelock.history.input import checked_message
 from routelock.history.messages import Message, RunItem, calls_of, is_of_user, item_of, portable
 from routelock.history.trim import newest, within_budget
+from routelock.history.vendor_calls import VENDOR_KEYS
 
 __all__ = [
     "HandoffInputData",
@@ -120,7 +121,7 @@ _Selection = Callable[[Sequence[RunItem]], Iterable[RunItem]]
 
 
 def remove_all_tools(data: HandoffInputData) -> HandoffInputData:
-    """Hide all tool calls, tool results and handoffs, and keep the text.
+    """Hide all tool calls, tool results and handoffs, those of vendors' own tools too, and keep the text.
 
     An assistant message with text and calls keeps the text and loses the calls and its reasoning; a message
     that has only calls is hidden. The summary of a nested history is text: to keep tools out of it, hide them
@@ -134,7 +135,7 @@ def _without_tools(items: Iterable[RunItem]) -> Iterable[RunItem]:
         message = item.message
         if message["role"] == "tool" or item.kind == "note":
             continue
-        if not calls_of(message):
+        if not calls_of(message) and VENDOR_KEYS.isdisjoint(message):
             yield item
         elif message.get("content"):
             text_only: Message = {"role": "assistant", "content": message.get("content")}

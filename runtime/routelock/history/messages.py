@@ -11,6 +11,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Required, TypedDict, TypeVar, cast
 
 from routelock._json import AnyObject, detached
+from routelock.history.vendor_calls import (
+    VENDOR_KEYS,
+    Citation,
+    VendorCall,
+    citations_of,
+    told_calls,
+    vendor_calls_of,
+)
 
 __all__ = [
     "FunctionCall",
@@ -85,6 +93,9 @@ class Message(TypedDict, total=False):
     thinking_blocks: list[dict[str, Any]]
     reasoning_items: list[dict[str, Any]]
     provider_specific_fields: dict[str, Any]
+    annotations: list[dict[str, Any]]
+    vendor_calls: list[dict[str, Any]]
+    vendor_items: dict[str, Any]
 
 
 RunInput = str | Sequence[Message | Mapping[str, Any]]
@@ -141,6 +152,16 @@ class RunItem:
             whole=whole,
             asked_by=asked_by,
         )
+
+    @property
+    def vendor_calls(self) -> list[VendorCall]:
+        """The calls of vendors' own tools in the message, in order."""
+        return vendor_calls_of(self.message)
+
+    @property
+    def citations(self) -> list[Citation]:
+        """The citations of the message, in order."""
+        return citations_of(self.message)
 
 
 def arguments_of(call: ToolCall) -> str:
@@ -267,6 +288,8 @@ def drop_unknown_keys(message: Message) -> Message:
     """
     if message["role"] != "assistant":
         return message
+    if not VENDOR_KEYS.isdisjoint(message):
+        message = _told(message)
     calls = calls_of(message)
     if message.keys() <= _ASSISTANT_KEYS and all(map(_is_stored, calls)):
         return message
@@ -288,6 +311,23 @@ def _only(keys: Collection[str], fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key in keys}
 
 
+_TOLD_KEYS = VENDOR_KEYS | {"annotations", "executed_tools"}
+"""Keys with what a vendor's own tools did; see `routelock.history.vendor_calls`."""
+
+
+def _told(message: Message) -> Message:
+    """Return a message in whose text stands what a vendor's own tools did for it, and not in keys."""
+    told = told_calls(message)
+    rest: dict[str, Any] = {key: value for key, value in message.items() if key not in _TOLD_KEYS}
+    if told:
+        content: Any = rest.get("content")
+        if isinstance(content, list):
+            rest["content"] = [*content, {"type": "text", "text": told}]
+        else:
+            rest["content"] = f"{content}\n\n{told}" if content else told
+    return cast(Message, rest)
+
+
 _PORTABLE_KEYS = ("role", "content", "name", "tool_call_id", "refusal")
 
 _REASONING_TYPES = ("thinking", "redacted_thinking", "reasoning")
@@ -297,8 +337,10 @@ def portable(message: Message) -> Message:
     """Return a copy of a message without the fields that only its own provider family can read.
 
     Some vendors refuse a request with the thinking blocks, signatures or reasoning items of another vendor.
-    Text, calls and results stay.
+    Text, calls and results stay. What a vendor's own tools did is told in the text.
     """
+    if message["role"] == "assistant" and not _TOLD_KEYS.isdisjoint(message):
+        message = _told(message)
     kept: dict[str, Any] = {key: value for key, value in message.items() if key in _PORTABLE_KEYS}
     content = message.get("content")
     if isinstance(content, list) and message["role"] == "assistant":

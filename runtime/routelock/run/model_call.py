@@ -48,6 +48,7 @@ from routelock.handlers.replies import (
 )
 from routelock.handlers.retry import attempts
 from routelock.history.messages import Message, calls_of
+from routelock.history.vendor_calls import vendor_calls_of
 from routelock.run.emit import (
     AgentBegins,
     ModelCallBegins,
@@ -203,9 +204,9 @@ def _tool_choice(run: Run, offered: OfferedTools, choice: ToolChoice | None) -> 
     """Return the agent's tool choice; a forced tool holds for one turn, if it is offered."""
     if choice in (None, "auto", "none"):
         return choice
-    if run.frame.turns > 1 or not offered.routes:
+    if run.frame.turns > 1 or not (offered.routes or offered.vendor):
         return None
-    return choice if choice == "required" or choice in offered.routes else None
+    return choice if choice == "required" or choice in offered.routes or choice in offered.vendor else None
 
 
 # The system prompt
@@ -486,6 +487,7 @@ def _check_choice(run: Run, reply: MessageDone) -> None:
     if request is None or request.tool_choice in (None, "auto", "none"):
         return
     choice, called = request.tool_choice, [call["function"].get("name") for call in calls_of(reply.message)]
+    called += [call.tool for call in vendor_calls_of(reply.message)]
     kept = bool(called) if choice == "required" else choice in called
     if not kept and request.output_schema is None:  # with one, a tool of the provider may carry the output
         run.warn(

@@ -18,6 +18,7 @@ from routelock.guardrails import GuardrailRecord
 from routelock.handlers.events import MessageDone
 from routelock.history.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
 from routelock.history.repair import repair
+from routelock.history.vendor_calls import Citation, VendorCall
 from routelock.run.records import HandoffRecord, ModelCall, Problem, StopReason
 from routelock.tools.approvals import Interruption
 from routelock.usage import Usage, total_by
@@ -143,6 +144,19 @@ class RunResult(Generic[Output]):
         """
         said = refusal_of(self.items[-1].message) if len(self.items) > self.input_count else ""
         return said if said.strip() else None
+
+    @property
+    def citations(self) -> list[Citation]:
+        """The citations in the run's last message, as its vendor gave them; empty if it gave none.
+
+        Citations of other messages are on their items, see `routelock.history.RunItem`.
+        """
+        return self.items[-1].citations if len(self.items) > self.input_count else []
+
+    @property
+    def vendor_calls(self) -> list[VendorCall]:
+        """The calls of vendors' own tools in the run, in order: searches, code that ran, pages."""
+        return [call for item in self.new_items for call in item.vendor_calls]
 
     @property
     def usage_by_handler(self) -> dict[str, Usage]:

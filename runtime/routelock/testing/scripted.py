@@ -14,10 +14,11 @@ from typing_extensions import TypeIs
 from routelock._callables import resolve
 from routelock._text import clip
 from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.handlers.port import Request
+from routelock.handlers.port import Request, tool_name
 from routelock.handlers.retry import REQUEST_OBSERVER
 from routelock.handlers.stream_assembler import Assembler
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
+from routelock.history.vendor_calls import Citation, VendorCall, annotation_of, recorded_call
 from routelock.usage import Usage
 
 __all__ = [
@@ -107,13 +108,23 @@ def reply(
     text: str | None = None,
     *,
     calls: Iterable[ToolCall] = (),
+    vendor_calls: Iterable[VendorCall] = (),
+    citations: Iterable[Citation] = (),
     reasoning: str = "",
     usage: Usage = DEFAULT_USAGE,
     finish_reason: str | None = None,
     model: str | None = None,
 ) -> ScriptedReply:
-    """Return an assistant reply: ``reply("One moment.", calls=[call("look_up", {"id": 7})])``."""
+    """Return an assistant reply: ``reply("One moment.", calls=[call("look_up", {"id": 7})])``.
+
+    ``vendor_calls`` and ``citations`` are those of tools that a vendor runs, as its provider would report
+    them.
+    """
     message: Message = {"role": "assistant", "content": text}
+    if ran := [recorded_call(each) for each in vendor_calls]:
+        message["vendor_calls"] = ran
+    if cited := [annotation_of(each) for each in citations]:
+        message["annotations"] = cited
     if reasoning:
         message["reasoning_content"] = reasoning
     if listed := list(calls):
@@ -325,7 +336,7 @@ def _with_ids(message: Message, request: Request, used_ids: set[str]) -> Message
 
 def _unexpected(handler: ScriptedHandler, request: Request) -> str:
     last = _brief(request.messages[-1]) if request.messages else "no message"
-    tools = [str(tool.get("function", {}).get("name", "?")) for tool in request.tools]
+    tools = [tool_name(tool) or str(tool.get("type", "?")) for tool in request.tools]
     count = len(handler.replies)
     replies = "reply" if count == 1 else "replies"
     return (

@@ -1,8 +1,9 @@
 """Tools: functions that a model may call.
 
 A `Tool` has a name, a schema and a function; `@tool` makes one from a function. The arguments of a call are
-checked against the schema before the function runs. Approvals and the search of tools are in this room too.
-It imports `handlers` and the rooms below it. Start at `tool.py`.
+checked against the schema before the function runs. Approvals, the search of tools and the tools that a
+vendor runs (`VendorTool`) are in this room too. It imports `handlers` and the rooms below it. Start at
+`tool.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from routelock.tools.approvals import Approvals, Decision, Interruption, NeedsAp
 from routelock.tools.decorators import function_tool, tool
 from routelock.tools.search import RankTools, SearchedTool, ToolSearch
 from routelock.tools.tool import FunctionTool, IsEnabled, OnError, Tool, ToolOutcome, ToolResult
+from routelock.tools.vendor_tool import VendorTool
 
 __all__ = [
     "Approvals",
@@ -26,6 +28,7 @@ __all__ = [
     "ToolOutcome",
     "ToolResult",
     "ToolSearch",
+    "VendorTool",
     "function_tool",
     "tool",
 ]

@@ -20,6 +20,7 @@ from routelock.tools.approvals import NeedsApproval
 from routelock.tools.invoke import PythonCall, is_async
 from routelock.tools.signature import signature_of
 from routelock.tools.tool import IsEnabled, OnError, Tool
+from routelock.tools.vendor_tool import vendor_tool
 
 __all__ = ["ToolMaker", "function_tool", "is_function", "is_tool", "tool", "with_functions"]
 
@@ -276,15 +277,18 @@ def is_tool(value: object) -> TypeIs[Tool[Any]]:
 
 
 def with_functions(tools: Sequence[Any]) -> Sequence[Any]:
-    """Return the tools with each plain function made a tool; a function that cannot be one stays as it is."""
-    if not any(map(is_function, tools)):
+    """Return the tools with each plain function made a tool, and each dict a `VendorTool`.
+
+    What cannot be one stays as it is.
+    """
+    if all(map(is_tool, tools)):
         return tools
     return frozen_list(map(_as_tool, tools))
 
 
 def _as_tool(given: Any) -> Any:
     if not is_function(given):
-        return given
+        return vendor_tool(given) or given
     try:
         return tool(given)
     except ConfigError:  # the agent reports it with its other problems

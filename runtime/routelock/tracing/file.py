@@ -73,7 +73,9 @@ def _call(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"type": "function", "function": {"name": spec.get("function", {}).get("name")}}
+    if "function" not in spec:  # a vendor runs the tool
+        return {"type": spec.get("type")}
+    return {"type": "function", "function": {"name": spec["function"].get("name")}}
 
 
 _BARE: Mapping[type[Any], Callable[[Any], object]] = {

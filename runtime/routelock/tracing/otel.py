@@ -193,7 +193,7 @@ def _output_messages(reply: MessageDone) -> str:
 
 
 def _definition(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "function", **spec.get("function", {})}
+    return {"type": "function", **spec["function"]} if "function" in spec else dict(spec)
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from routelock_providers.litellm.response_filter import ResponseFilter
+from routelock_providers.vendor_items import collector_for
 
 SSE = {"content-type": "text/event-stream"}
 ASKED = b'{"stream": true}'
@@ -332,3 +333,18 @@ def test_cut_stream_is_never_complete(dialect: str) -> None:
         passed(response_filter, body[:cut])
         assert not response_filter.is_complete
         assert response_filter.was_cut or response_filter.has_no_reply
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_a_collector_cannot_read_is_broken(stream: bool) -> None:
+    part = {"candidates": [{"content": {"parts": [{"text": "a"}, {"text": 1}]}}]}
+    response_filter = ResponseFilter("gemini", streams=stream, collector=collector_for("gemini"))
+    response_filter.begin(
+        "/v1/models/m:streamGenerateContent", b"", 200, {"content-type": "text/event-stream"}
+    )
+    body = json.dumps(part).encode()
+    if stream:
+        response_filter.feed(b"data: " + body + b"\n\n")
+    else:
+        response_filter.whole(body)
+    assert response_filter.is_broken

@@ -242,7 +242,7 @@ class _Hooks(RunHooks):
 
 
 def _settings(world: World, dice: Random, agents: Sequence[Agent[Any]]) -> dict[str, Any]:
-    asks = any(tool.name.startswith("ask_") for agent in agents for tool in agent.tools)
+    asks = any(tool.name.startswith("ask_") for agent in agents for tool in agent.all_tools)
     own = [{"type": "function", "function": {"name": name}} for name in ("act1", "outside")]
     return {
         "run_id": "r",
