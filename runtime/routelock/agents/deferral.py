@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from routelock._json import sendable
-from routelock.agents.offer import External, OfferedTools, enabled_of
+from routelock.agents.offer import External, OfferedTools, enabled_of, with_more
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError
 from routelock.handlers.port import ToolSpec, tool_name
@@ -145,7 +145,7 @@ async def offer_found(
     )
     return replace(
         offered,
-        specs=(*offered.specs, *(route.spec for route in found.values())),
+        specs=with_more(offered.specs, [route.spec for route in found.values()]),
         routes={**offered.routes, **found},
         disabled={**offered.disabled, **disabled},
         fixed=offered.fixed and is_fixed,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from routelock.agents.agent import Agent
     from routelock.agents.deferral import Deferral
 
-__all__ = ["External", "OfferedTools", "Route", "enabled_of", "fixed_offer", "offer_tools", "with_functions"]
+__all__ = ["External", "OfferedTools", "Route", "enabled_of", "fixed_offer", "offer_tools", "with_more"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +126,12 @@ def _with_search(offered: OfferedTools, deferral: Deferral | None, scopes: Colle
     """Return an offer with the tool that finds deferred tools; the same offer if none is deferred."""
     if deferral is None:
         return offered
-    specs = with_functions(offered.specs, [deferral.tool.spec])
+    specs = with_more(offered.specs, [deferral.tool.spec])
     routes = {**offered.routes, deferral.tool.name: deferral.tool}
     return replace(offered, specs=specs, routes=routes, deferral=deferral, scopes=scopes)
 
 
-def with_functions(specs: Sequence[ToolSpec], more: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+def with_more(specs: Sequence[ToolSpec], more: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
     """Return specs with more functions behind the others, and in front of the tools that the vendor runs."""
     count = len(specs) - len(vendor_specs(specs))
     return (*specs[:count], *more, *specs[count:])
