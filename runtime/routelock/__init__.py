@@ -32,6 +32,7 @@ from routelock.handlers.port import Handler, ModelSettings, Priority, Request
 from routelock.handlers.retry import Retry
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.handoff import Handoff, handoff
+from routelock.history.compaction import Compact
 from routelock.history.filters import HandoffInputData, HandoffInputFilter
 from routelock.history.messages import Message, RunItem
 from routelock.history.nesting import nest_handoff_history
@@ -53,6 +54,7 @@ else:  # what a `RunState` is made of takes a fifth of the time of all the rest
 __all__ = [
     "Agent",
     "AgentHooks",
+    "Compact",
     "ConfigError",
     "GuardrailResult",
     "Handler",

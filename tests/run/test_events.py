@@ -23,6 +23,7 @@ def test_each_class_has_a_word_of_its_own() -> None:
         "agent_updated",
         "approval_requested",
         "attempt_failed",
+        "compacted",
         "empty_reply",
         "handler_fallback",
         "handoff_completed",

@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from crashes import Crash, Dies, is_crash
-from scenes import SCENES, Scene, Stage, facts
+from scenes import SCENES, Scene, Stage, facts, too_long
 from scripted_agents import agent, requests
 
 from routelock import Agent, RunConfig, Runner, function_handler, function_tool, handoff, tool
@@ -605,6 +605,27 @@ async def test_a_journal_needs_a_file(path: str) -> None:
 
 
 # -- always --
+
+
+async def test_a_request_that_was_too_long_is_not_answered_twice(tmp_path: Path) -> None:
+    scene = Scene(too_long)
+    lived = Stage()
+    whole = await Runner.run(scene.agent(lived), "Hi", run_config=scene.settings())
+    for after in range(1, 40):
+        stage, dies = Stage(), Dies(after)
+        one, settings = scene.agent(stage), scene.settings(run_id=None)
+        async with Journal(tmp_path / f"{after}.db") as journal:
+            try:
+                await journal.run(one, "Hi", run_id="r", hooks=dies, run_config=settings)
+            except BaseException as error:
+                if not is_crash(error):
+                    raise
+            result = await journal.run(one, run_id="r", run_config=settings)
+        assert result.items == whole.items
+        assert sorted(stage.done) == sorted(lived.done)
+        if dies.left > 0:
+            return
+    raise AssertionError("the scene is longer than this test")
 
 
 @pytest.mark.parametrize("name", sorted(SCENES))

@@ -33,14 +33,14 @@ WRITERS = {
     "ending": {"run/failure.py", "run/loop.py"},
     "frame": {"run/model_call.py", "run/prompt.py", "run/transfer.py", "sessions/session.py"},
     "handoffs": set[str](),
-    "memory": {"run/subrun.py", "run/transfer.py", "state/memory.py"},
-    "model_call": {"run/failed_call.py", "run/input_check.py", "run/model_call.py"},
+    "memory": {"run/compact.py", "run/subrun.py", "run/transfer.py", "state/memory.py"},
+    "model_call": {"run/compact.py", "run/failed_call.py", "run/input_check.py", "run/model_call.py"},
     "progress": {"run/loop.py", "run/model_call.py"},
     "recorder": {"tracing/recorder.py"},
-    "report": {"run/model_call.py", "run/tool_batch.py", "sessions/session.py"},
+    "report": {"run/compact.py", "run/model_call.py", "run/tool_batch.py", "sessions/session.py"},
     "store": {"run/subrun.py", "runner.py"},
     "sub_runs": {"run/subrun.py"},
-    "transcript": {"sessions/session.py"},
+    "transcript": {"run/compact.py", "sessions/session.py"},
 }
 """The modules that assign to a part or within it, beside `run/run.py`, which has the methods for it, and
 `state/resume.py`, which restores all of them."""

@@ -24,8 +24,9 @@ from routelock import (
     function_tool,
     handoff,
 )
-from routelock.errors import ConnectionFailed, InvalidRequest
+from routelock.errors import ConnectionFailed, ContextTooLong, InvalidRequest
 from routelock.handlers.port import Handler
+from routelock.history import Compact
 from routelock.history.filters import remove_all_tools
 from routelock.testing import ScriptedHandler, call, reply
 
@@ -204,6 +205,23 @@ def stubborn(stage: Stage) -> Agent[Any]:
     return Agent("A", model=stage.model("a", *[call("add", {"a": 1, "b": 2})] * 9), tools=tools(stage))
 
 
+def _long(stage: Stage, *last: Any) -> Agent[Any]:
+    scribe = Agent("scribe", "Sum up.", model=stage.model("scribe", *map("Part {}.".format, range(9))))
+    sums = [call("add", {"a": n, "b": 1}) for n in range(6)]
+    compact = Compact(at_messages=6, keep_turns=1, rest=scribe)
+    return Agent("A", "You are A.", model=stage.model("a", *sums, *last), tools=tools(stage), compact=compact)
+
+
+def compacted(stage: Stage) -> Agent[Any]:
+    """A long conversation is summarised by another agent."""
+    return _long(stage, "Done.")
+
+
+def too_long(stage: Stage) -> Agent[Any]:
+    """It is summarised once more, because the provider refuses it."""
+    return _long(stage, ContextTooLong("too long"), call("add", {"a": 9, "b": 9}), "Done.")
+
+
 SCENES: Mapping[str, Scene] = {
     "answer": Scene(answer),
     "one tool": Scene(one_tool),
@@ -223,6 +241,7 @@ SCENES: Mapping[str, Scene] = {
     "limit returned": Scene(endless, {"on_limit": "return"}, max_turns=3),
     "ping-pong": Scene(pingpong),
     "same call again": Scene(stubborn),
+    "compacted": Scene(compacted),
 }
 
 
@@ -295,6 +314,7 @@ def facts(result: RunResult[Any]) -> dict[str, Any]:
         "errors": [replace(problem, error=None) for problem in result.errors],
         "guardrails": result.guardrail_results,
         "repairs": result.repairs,
+        "compactions": result.compactions,
         "warnings": result.warnings,
         "calls": [(made, made.messages) for made in result.calls],
         "stop reason": result.stop_reason,

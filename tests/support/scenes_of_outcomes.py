@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scenes import Scene, Stage, Weather, tools
+from scenes import Scene, Stage, Weather, too_long, tools
 
 from routelock import Agent, GuardrailResult, HandoffRequest, RunContext, Skill, function_tool, handoff
 from routelock.agents.registry import Registry
@@ -251,4 +251,5 @@ MORE: Mapping[str, Scene] = {
     "circle": Scene(circle, max_turns=30),
     "circle, returned": Scene(circle, {"on_limit": "return", "max_handoffs": 2}, max_turns=30),
     "in a hurry": Scene(asks, {"timeout": 60.0, "turn_timeout": 60.0}),
+    "too long": Scene(too_long),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import BaseModel
-from scenes import Scene, Stage, tools
+from scenes import Scene, Stage, too_long, tools
 
 from routelock import Agent, HandoffRequest, Tool, handoff
 from routelock.errors import InvalidRequest
@@ -159,4 +159,5 @@ MORE = {
     "by a tool": Scene(by_tool, {"handoff_prompt": True}),
     "fallback": Scene(backup, {"fallback": True}),
     "silence and mistakes": Scene(empty),
+    "too long": Scene(too_long),
 }

@@ -46,6 +46,7 @@ from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.context import HandoffContext
 from routelock.handoffs.handoff import Handoff, fill_in
 from routelock.handoffs.handoff_problems import is_list
+from routelock.history.compaction import Compact
 from routelock.scopes import permits
 from routelock.tools.decorators import is_tool, with_functions
 from routelock.tools.schema import JsonType
@@ -117,6 +118,7 @@ class _Fields(TypedDict, Generic[_Context], total=False):
     handoff_note: bool
     model_settings: ModelSettings
     output_mode: OutputMode
+    compact: Compact | None
     input_guardrails: Sequence[Guardrail]
     output_guardrails: Sequence[Guardrail]
     hooks: AgentHooks | None
@@ -173,6 +175,8 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
     """The type of the final output; it may be a union or a literal. None is text."""
     output_mode: OutputMode = field(default="auto", kw_only=True)
     """How the model is asked for the output, see `routelock.handlers.OutputMode`."""
+    compact: Compact | None = field(default=None, kw_only=True)
+    """How a long conversation is shown to this agent; None for ``RunConfig.compact``."""
     input_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     output_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     hooks: AgentHooks | None = field(default=None, kw_only=True)
@@ -412,6 +416,9 @@ def checked_graph(
                     settings = call.settings
                     own = settings.get("model", model_of_run), settings.get("agents", others_of_run)
                     roots += [(call.agent, *own)] if (call.agent, *own) not in roots else []
+                if member.compact is not None and (writer := member.compact.agent) is not None:
+                    inner = writer, model_of_run, others_of_run
+                    roots += [inner] if inner not in roots else []
     if wrong:
         raise combine_errors(wrong)
     return graph

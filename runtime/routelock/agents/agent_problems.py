@@ -17,6 +17,7 @@ from routelock.handlers.port import (
 )
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.handoff_problems import is_list
+from routelock.history.compaction import Compact
 from routelock.tools.decorators import is_function, tool
 from routelock.tools.invoke import PythonCall
 from routelock.tools.search import ToolSearch
@@ -96,6 +97,8 @@ def agent_problems(agent: Any) -> list[ConfigError]:
         wrong.append(f"{where}: hooks must be an AgentHooks, not {hooks!r:.80}; RunHooks are for Runner.run")
     if not isinstance(agent.tool_search, ToolSearch | None):
         wrong.append(f"{where}: tool_search must be a ToolSearch, not {agent.tool_search!r:.80}")
+    if not isinstance(agent.compact, Compact | None):
+        wrong.append(f"{where}: compact must be a Compact, not {agent.compact!r:.80}")
     wrong += _hook_problems(agent, where)
     if agent.output_mode not in (modes := get_args(OutputMode)):
         wrong.append(f"{where}: output_mode must be one of {modes}, not {agent.output_mode!r:.80}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
+from routelock.history.compaction import Compact, SummaryFunction
 from routelock.history.filters import (
     HandoffInputData,
     HandoffInputFilter,
@@ -61,6 +62,7 @@ else:
 
 __all__ = [
     "Citation",
+    "Compact",
     "FunctionCall",
     "HandoffHistoryMapper",
     "HandoffInputData",
@@ -70,6 +72,7 @@ __all__ = [
     "Role",
     "RunInput",
     "RunItem",
+    "SummaryFunction",
     "ToolCall",
     "VendorCall",
     "View",

@@ -257,16 +257,22 @@ def newest_of_user(items: Sequence[RunItem]) -> RunItem | None:
     return next(filter(is_of_user, reversed(items)), None)
 
 
-def unfold(items: Iterable[RunItem]) -> list[RunItem]:
+def unfold(
+    items: Iterable[RunItem], is_opened: Callable[[RunItem], bool] = lambda item: True
+) -> list[RunItem]:
     """Replace each summary by the items that it covers, each item once.
 
     A summary that a filter has changed stays as it is, because unfolding would show what the filter hid.
+
+    Args:
+        items: the items of a view.
+        is_opened: whether an item may be unfolded; all may be by default.
     """
     items = tuple(items)
     flat: list[RunItem] = []
     seen: dict[int, list[RunItem]] = {}
     for item in items:
-        for one in item.covers if _is_unchanged(item, items) else (item,):
+        for one in item.covers if is_opened(item) and _is_unchanged(item, items) else (item,):
             known = seen.setdefault(one.id, [])
             if one not in known:  # compared by value: a resumed run has other objects
                 known.append(one)
@@ -278,6 +284,8 @@ def _is_unchanged(summary: RunItem, items: Sequence[RunItem]) -> bool:
     """Whether all messages of a summary are shown unchanged."""
     if summary.message not in summary.whole:
         return False
+    if len(summary.whole) == 1:
+        return True
     shown = [item.message for item in items if item.covers is summary.covers]
     return all(shown.count(message) >= summary.whole.count(message) for message in summary.whole)
 

@@ -29,6 +29,7 @@ __all__ = [
     "HandoffHistoryMapper",
     "default_handoff_history_mapper",
     "get_conversation_history_wrappers",
+    "message_line",
     "nest_handoff_history",
     "reset_conversation_history_wrappers",
     "set_conversation_history_wrappers",
@@ -103,7 +104,7 @@ def default_handoff_history_mapper(
     Raises:
         ConfigError: the text of a message could forge a marker.
     """
-    return _folded([(_line(message), message) for message in messages], wrappers)
+    return _folded([(message_line(message), message) for message in messages], wrappers)
 
 
 def _folded(records: Iterable[tuple[str, Message]], wrappers: tuple[str, str] | None) -> list[Message]:
@@ -124,11 +125,11 @@ def _line_of(item: RunItem) -> str:
     times.
     """
     if item.line is None:
-        object.__setattr__(item, "line", _line(item.message))
+        object.__setattr__(item, "line", message_line(item.message))
     return cast(str, item.line)
 
 
-def _line(message: Message) -> str:
+def message_line(message: Message) -> str:
     """Return a message as one line of JSON, in which no text can forge another line or a role."""
     readable = portable(message)
     shown: dict[str, Any] = {"role": message["role"], "content": without_media(readable.get("content"))}

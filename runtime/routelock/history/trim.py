@@ -12,7 +12,7 @@ from typing import Any, cast
 from routelock._text import clip_bytes, size_of
 from routelock.history.messages import Message, calls_of, text_of
 
-__all__ = ["newest", "with_pairs", "within_budget"]
+__all__ = ["cut_result", "groups", "newest", "result_size", "with_pairs", "within_budget"]
 
 
 def newest(messages: Sequence[Message], count: int) -> list[int]:
@@ -23,7 +23,7 @@ def newest(messages: Sequence[Message], count: int) -> list[int]:
     """
     kept = {place for place, message in enumerate(messages) if _is_system(message)}
     left, any_yet = count, False
-    for group in reversed(_groups(messages)):
+    for group in reversed(groups(messages)):
         if not left or (any_yet and len(group) > left):
             break
         kept.update(group)
@@ -61,17 +61,17 @@ def _is_system(message: Message) -> bool:
     return message["role"] in ("system", "developer")
 
 
-def _groups(messages: Sequence[Message]) -> list[list[int]]:
+def groups(messages: Sequence[Message]) -> list[list[int]]:
     """Group each message with the answers that follow it; system messages in between do not count."""
-    groups: list[list[int]] = []
+    found: list[list[int]] = []
     for place, message in enumerate(messages):
         if _is_system(message):
             continue
-        if message["role"] == "tool" and groups:
-            groups[-1].append(place)
+        if message["role"] == "tool" and found:
+            found[-1].append(place)
         else:
-            groups.append([place])
-    return groups
+            found.append([place])
+    return found
 
 
 def within_budget(
@@ -91,9 +91,9 @@ def within_budget(
     places = [
         place
         for place, message in enumerate(messages)
-        if message["role"] == "tool" and not exempt[place] and _size(message)
+        if message["role"] == "tool" and not exempt[place] and result_size(message)
     ]
-    sizes = {place: _size(messages[place]) for place in places}
+    sizes = {place: result_size(messages[place]) for place in places}
     shown: list[Message | None] = list(messages)
     if sum(sizes.values()) <= max_bytes:
         return shown
@@ -107,17 +107,17 @@ def within_budget(
         if wanted - had <= left:
             left -= wanted - had
         else:
-            shown[place], left = _cut(messages[place], had + left), 0
+            shown[place], left = cut_result(messages[place], had + left), 0
     return shown
 
 
 def _too_many(messages: Sequence[Message], least: dict[int, int], max_bytes: int) -> list[int]:
     """Return the indexes of the oldest calls and results to hide, so that the notices of the others fit."""
-    groups = [group for group in _pairs(messages) if not group.isdisjoint(least)]
-    grouped = set[int]().union(*groups)
-    groups += [{place} for place in least if place not in grouped]  # results without a call
+    found = [group for group in _pairs(messages) if not group.isdisjoint(least)]
+    grouped = set[int]().union(*found)
+    found += [{place} for place in least if place not in grouped]  # results without a call
     total, gone = sum(least.values()), list[int]()
-    for group in sorted(groups, key=min):
+    for group in sorted(found, key=min):
         if total <= max_bytes:
             break
         total -= sum(least.get(place, 0) for place in group)
@@ -135,7 +135,7 @@ def _notice(size: int) -> str:
     return f"[... cut: {size} bytes in all]"
 
 
-def _size(message: Message) -> int:
+def result_size(message: Message) -> int:
     """Return the size of a result in bytes; a part that is not text counts as its JSON."""
     content = message.get("content")
     if isinstance(content, str):
@@ -149,8 +149,8 @@ def _size_of_part(part: dict[str, Any]) -> int:
     return len(json.dumps(part, default=str))
 
 
-def _cut(message: Message, room: int) -> Message:
+def cut_result(message: Message, room: int) -> Message:
     """Return a result of at most ``room`` bytes: the beginning of its text, and a notice."""
-    notice = _notice(_size(message))
+    notice = _notice(result_size(message))
     beginning = clip_bytes(text_of(message), room - len(notice), "")
     return cast(Message, {**message, "content": f"{beginning}{notice}"})

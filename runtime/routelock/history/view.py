@@ -1,12 +1,14 @@
 """The view: the part of a run's transcript that the active agent's model is shown.
 
-A view is a list of items of the transcript. Items are appended to it; only a handoff replaces them.
+A view is a list of items of the transcript. Items are appended to it; only a handoff or a compaction replaces
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from routelock.history.compaction import ViewSize, is_compacted
 from routelock.history.messages import (
     Message,
     RunItem,
@@ -29,7 +31,7 @@ class View:
     Both give the same messages.
     """
 
-    __slots__ = ("_audience", "_family", "_ids", "_rendered", "_reported", "_wire", "items")
+    __slots__ = ("_audience", "_family", "_ids", "_rendered", "_reported", "_wire", "items", "size")
 
     def __init__(self, items: Iterable[RunItem]) -> None:
         self.items: list[RunItem] = list(items)
@@ -40,6 +42,8 @@ class View:
         self._audience: Audience | None = None
         self._reported: Sequence[str] = ()
         """The repairs that were made when all items were last rendered."""
+        self.size: ViewSize | None = None
+        """The size of the items, if they are to be compacted."""
 
     def rendered_for(self, family: str, audience: Audience | None) -> int:
         """Return how many items are rendered for this audience; their repairs were returned before."""
@@ -47,7 +51,7 @@ class View:
 
     def replace(self, items: Iterable[RunItem]) -> None:
         """Replace all items."""
-        self.items = list(items)
+        self.items, self.size = list(items), None
         self._rendered, self._reported = 0, ()
 
     def messages(self, family: str, audience: Audience | None = None) -> tuple[list[Message], Sequence[str]]:
@@ -97,5 +101,6 @@ def _shown(item: RunItem, family: str) -> Message:
     if item.origin is not None:
         return item.message if item.origin == family else portable(item.message)
     if item.message["role"] == "user":
-        return item.message if item.kind == "note" else unforged(item.message)
+        is_own = item.kind == "note" or (item.kind == "summary" and is_compacted(item))
+        return item.message if is_own else unforged(item.message)
     return drop_unknown_keys(item.message)

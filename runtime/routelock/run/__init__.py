@@ -11,6 +11,7 @@ from routelock.run.config import Limits, NextAgent, OnLimit, OnUnusableOutput, R
 from routelock.run.events import (
     AgentUpdated,
     ApprovalRequested,
+    Compacted,
     EmptyReply,
     HandlerFallback,
     HandoffCompleted,
@@ -27,7 +28,7 @@ from routelock.run.events import (
 )
 from routelock.run.executor import Call, Executor, InProcess, Outcome
 from routelock.run.prompt import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
-from routelock.run.records import HandoffRecord, ModelCall, Problem, Shown, StopReason
+from routelock.run.records import Compaction, HandoffRecord, ModelCall, Problem, Shown, StopReason
 from routelock.run.result import RunResult
 from routelock.run.stream import RunHandle, RunStream
 
@@ -36,6 +37,8 @@ __all__ = [
     "AgentUpdated",
     "ApprovalRequested",
     "Call",
+    "Compacted",
+    "Compaction",
     "EmptyReply",
     "Executor",
     "HandlerFallback",

@@ -20,6 +20,7 @@ from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import Handler, ModelSettings, ToolSpec, tool_name
 from routelock.handlers.retry import Retry
 from routelock.handoffs.capabilities import Capacity
+from routelock.history.compaction import Compact
 from routelock.history.filters import HandoffInputFilter
 from routelock.history.nesting import HandoffHistoryMapper, checked_wrappers
 from routelock.run.executor import Executor
@@ -158,6 +159,9 @@ class RunConfig:
     foreign_calls: Literal["told", "shown"] = "told"
     """How an agent sees calls that it could not have made, those of other agents: ``"told"`` in a note, or
     ``"shown"`` as calls, which models mistake for their own."""
+    compact: Compact | None = None
+    """When a conversation that is too long is compacted, and how; None never does. An agent's own setting
+    wins, see ``Agent.compact``."""
     timeout: float | None = None
     """Seconds that the run may take. After that, the run cancels what it waits for and ends like at any
     other limit, with `RunTimeout`. The time that the reader of a stream takes does not count."""
@@ -301,6 +305,7 @@ def _wrong_types(config: RunConfig) -> list[str]:
         ("retry", Retry, "a Retry, such as Retry(attempts=3)"),
         ("limits", Limits | None, "Limits, such as Limits(turns=20)"),
         ("tool_search", ToolSearch | None, "a ToolSearch, such as ToolSearch(defer_over=20)"),
+        ("compact", Compact | None, "a Compact, such as Compact(at_tokens=100_000)"),
     )
     return [
         f"{name} must be {what}, not {value!r:.80}"

@@ -21,7 +21,7 @@ from routelock.context import ToolContext
 from routelock.handlers.events import AttemptFailed, MessageDone
 from routelock.handlers.port import Handler, Request, copy_of
 from routelock.history.messages import ToolCall
-from routelock.run.records import HandoffRecord, Shown
+from routelock.run.records import Compaction, HandoffRecord, Shown
 from routelock.tools.tool import Tool, ToolOutcome
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ __all__ = [
     "RunEnds",
     "ToolBegins",
     "ToolEnds",
+    "ViewCompacted",
     "call_hook",
     "emit",
     "emit_now",
@@ -129,6 +130,13 @@ class ReplyTaken(Moment):
     def hook_arguments(self) -> tuple[object, ...]:
         """Return a copy of the reply."""
         return (own_reply(self.reply),)
+
+
+@dataclass(slots=True)
+class ViewCompacted(Moment):
+    """A view was compacted before a model call."""
+
+    compaction: Compaction
 
 
 @dataclass(slots=True)

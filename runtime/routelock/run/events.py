@@ -7,11 +7,13 @@ from typing import Any, ClassVar, Literal
 
 from routelock.handlers.events import HandlerEvent
 from routelock.handoff_request import HandoffStatus
+from routelock.run.records import Compaction
 from routelock.run.result import RunResult
 
 __all__ = [
     "AgentUpdated",
     "ApprovalRequested",
+    "Compacted",
     "EmptyReply",
     "HandlerFallback",
     "HandoffCompleted",
@@ -49,6 +51,14 @@ class EmptyReply:
 
     type: ClassVar[Literal["empty_reply"]] = "empty_reply"
     agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """An agent's view of a long conversation was compacted before its next model call."""
+
+    type: ClassVar[Literal["compacted"]] = "compacted"
+    compaction: Compaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +229,7 @@ class NestedEvent:
 RunEvent = (
     HandlerEvent
     | AgentUpdated
+    | Compacted
     | EmptyReply
     | HandlerFallback
     | ToolCalled

@@ -17,16 +17,18 @@ from routelock.handlers.replies import (
     reply_problem,
 )
 from routelock.handlers.stream_assembler import join_surrogates
+from routelock.run.compact import compact_refused
 from routelock.run.emit import (
     ModelCallEnds,
     emit_now,
 )
-from routelock.run.events import HandlerFallback
+from routelock.run.events import Compacted, HandlerFallback, RunEvent
 from routelock.run.handler_selection import next_handler
 from routelock.run.model_call import accept, count_failed, end_call
 from routelock.run.run import Run
+from routelock.run.subrun import Events
 
-__all__ = ["fall_back", "keep_partial"]
+__all__ = ["fall_back", "keep_partial", "recover"]
 
 
 def keep_partial(run: Run, error: BaseException | None = None) -> None:
@@ -56,6 +58,28 @@ def _discard_call(run: Run, error: HandoffTimeout) -> None:
     emit_now(run, ModelCallEnds(None, error))
 
 
+def _end_failed(run: Run, error: Exception) -> None:
+    """End a call that failed and is made again in another way."""
+    end_call(run, run.model_call.reply, error)
+    if run.budget.in_flight:
+        count_failed(run, error)
+    run.model_call.forget_reply()
+
+
+async def recover(run: Run, error: Exception, events: Events) -> RunEvent:
+    """Let a failed call be repeated: with a shorter view if it was too long, or by another handler.
+
+    Raises:
+        Exception: the error itself, if neither is possible.
+    """
+    if (made := await compact_refused(run, error, events)) is None:
+        return fall_back(run, error)
+    run.problem("provider", f"the request was too long and is made again: {error_text(error)}", error=error)
+    _end_failed(run, error)
+    run.retakes_turn = True
+    return Compacted(made)
+
+
 def fall_back(run: Run, error: Exception) -> HandlerFallback:
     """Replace a handler that failed before it showed anything with the agent's next one.
 
@@ -78,9 +102,6 @@ def fall_back(run: Run, error: Exception) -> HandlerFallback:
     text = f"handler {written_name(run.frame.handler)!r} failed, {written_name(handler)!r} answers instead: "
     text += f"{type(error).__name__}: {error_text(error)}"
     run.problem("fallback", text, error=error)
-    end_call(run, run.model_call.reply, error)
-    if run.budget.in_flight:
-        count_failed(run, error)
-    run.model_call.forget_reply()
+    _end_failed(run, error)
     run.replace_handler(handler)
     return HandlerFallback(agent=run.frame.agent.name, handler=failed, next_handler=handler.name, error=error)

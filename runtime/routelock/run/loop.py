@@ -35,8 +35,8 @@ from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver
 from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, emit_now
-from routelock.run.events import AgentUpdated, Repaired, RunDone, RunEvent
-from routelock.run.failed_call import fall_back, keep_partial
+from routelock.run.events import AgentUpdated, RunDone, RunEvent
+from routelock.run.failed_call import keep_partial, recover
 from routelock.run.failure import fail, fail_frame, in_run_time
 from routelock.run.frames import (
     asking_caller,
@@ -172,9 +172,9 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     """Make one model call, and take its reply as output or answer its calls."""
     if run.is_new_agent() and run.stream:
         yield AgentUpdated(run.frame.agent.name)
-    call = await prepare_call(run)
-    for repair in call.repairs:
-        yield Repaired(agent=run.frame.agent.name, repair=repair)
+    call = await prepare_call(run, run_events)
+    for told in call.events:
+        yield told
     try:
         arriving = call_events(run, call)
         try:
@@ -187,7 +187,7 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
             await arriving.aclose()
         unseen, reply = take_reply(run)
     except Exception as error:
-        yield fall_back(run, error)
+        yield await recover(run, error, run_events)
         return
     for each in unseen:
         yield each

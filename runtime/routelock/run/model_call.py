@@ -49,6 +49,7 @@ from routelock.handlers.replies import (
 from routelock.handlers.retry import attempts
 from routelock.history.messages import Message, calls_of
 from routelock.history.vendor_calls import vendor_calls_of
+from routelock.run.compact import compact_view
 from routelock.run.emit import (
     AgentBegins,
     ModelCallBegins,
@@ -58,7 +59,7 @@ from routelock.run.emit import (
     emit_now,
     own_reply,
 )
-from routelock.run.events import EmptyReply, Repaired, RunEvent
+from routelock.run.events import Compacted, EmptyReply, Repaired, RunEvent
 from routelock.run.executor import Call, Executor
 from routelock.run.found_tools import offered_at_first, with_found
 from routelock.run.frames import earliest_deadline, time_left
@@ -68,8 +69,9 @@ from routelock.run.prompt import (
     prompt_with_handoff_instructions,
     sections_of,
 )
-from routelock.run.records import ModelCall, Shown
+from routelock.run.records import Compaction, ModelCall, Shown
 from routelock.run.run import Run
+from routelock.run.subrun import Events
 from routelock.usage import Usage, is_usage
 
 __all__ = [
@@ -100,13 +102,18 @@ class PreparedCall:
     request: Request
     shown: Shown
     offered: OfferedTools
-    repairs: Sequence[str]
+    events: Sequence[RunEvent]
+    """How the view was compacted and repaired for the call."""
     check: InputCheck | None
     """The agent's input guardrails, if they run while the model call is made."""
 
 
-async def prepare_call(run: Run) -> PreparedCall:
+async def prepare_call(run: Run, events: Events) -> PreparedCall:
     """Begin a turn: start a new agent, and make the request for the model call.
+
+    Args:
+        run: the run.
+        events: carries out the sub-run of a summary.
 
     Raises:
         MaxTurnsExceeded: the run has made ``max_turns`` turns.
@@ -120,6 +127,8 @@ async def prepare_call(run: Run) -> PreparedCall:
     if offered is None or offered.deferral is not None:
         offered = await offered_tools(run)
     system = await _system_message(run, offered)
+    settings = frame.agent.compact or run.config.compact
+    made = () if settings is None else await compact_view(run, settings, system, offered, events)
     run.model_call.family = family = family_of(frame.handler)
     messages, repairs = frame.view.messages(family, run.audience())
     if repairs:
@@ -128,7 +137,12 @@ async def prepare_call(run: Run) -> PreparedCall:
     request = _request(run, offered, shown)
     if run.is_observed:
         await emit(run, ModelCallBegins(request, shown))
-    return PreparedCall(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
+    told = _events(run, made, repairs) if made or repairs else ()
+    return PreparedCall(request=request, shown=shown, offered=offered, events=told, check=check)
+
+
+def _events(run: Run, made: Sequence[Compaction], repairs: Sequence[str]) -> Sequence[RunEvent]:
+    return [*map(Compacted, made), *(Repaired(agent=run.frame.agent.name, repair=each) for each in repairs)]
 
 
 async def _start_agent(run: Run) -> InputCheck | None:
@@ -313,6 +327,8 @@ def _step_key(run: Run) -> str:
     key = f"t{run.turn}.model.{run.frame.agent.name}"
     if earliest_deadline(run.callers) < inf:  # a step that times out is no turn: the next needs another key
         key = f"{key}~{len(run.callers)}"
+    if run.model_call.compacted_turn == run.turn:  # the call that was too long is another step
+        key = f"{key}.again"
     return f"{key}.{run.frame.handler.name}" if run.failed_handlers else key
 
 

@@ -10,9 +10,9 @@ from routelock.handlers.events import MessageDone
 from routelock.handlers.port import ToolChoice, ToolSpec
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.history.messages import Message
-from routelock.usage import Usage
+from routelock.usage import NO_USAGE, Usage
 
-__all__ = ["HandoffRecord", "ModelCall", "Problem", "Shown", "StopReason"]
+__all__ = ["Compaction", "HandoffRecord", "ModelCall", "Problem", "Shown", "StopReason"]
 
 
 StopReason = Literal["done", "requires_action", "limit", "error", "stopped", "unfinished"]
@@ -132,6 +132,33 @@ class Problem:
     message: str
     call_id: str | None = None
     error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """One compaction of a view before a model call, see `routelock.history.Compact`."""
+
+    agent: str
+    """The agent that is shown less from then on."""
+    turn: int
+    why: Literal["tokens", "messages", "tool_results", "too_long"]
+    """What was above its limit; ``"too_long"``: the provider refused the request with `ContextTooLong`."""
+    how: Literal["cut", "dropped", "summarised"]
+    """What became of the messages: tool results were cut, or messages were left out or summarised."""
+    replaced: int
+    """How many messages one message stands for now; after ``"cut"``, how many results were cut."""
+    before: int
+    """Messages of the view before ..."""
+    after: int
+    """... and after it."""
+    tokens_before: int
+    """Tokens of the request before it, as far as they were counted ..."""
+    tokens_after: int
+    """... and after it, estimated."""
+    summary: str | None = None
+    """The text of a new summary."""
+    usage: Usage = NO_USAGE
+    """What the summary has consumed. It is part of the usage of the run, under the name of its writer."""
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from routelock.handlers.events import MessageDone
 from routelock.history.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
 from routelock.history.repair import repair
 from routelock.history.vendor_calls import Citation, VendorCall
-from routelock.run.records import HandoffRecord, ModelCall, Problem, StopReason
+from routelock.run.records import Compaction, HandoffRecord, ModelCall, Problem, StopReason
 from routelock.tools.approvals import Interruption
 from routelock.usage import Usage, total_by
 
@@ -70,6 +70,8 @@ class RunResult(Generic[Output]):
     """Other things that a reader of the result should know, as text."""
     calls: Sequence[ModelCall]
     """The model calls in order, each with its request and its reply."""
+    compactions: Sequence[Compaction] = ()
+    """Each time that an agent's view of the conversation was compacted."""
     context: RunContext[Any]
     """The context of the run as it was at the end."""
     stop_reason: StopReason = "done"
@@ -81,8 +83,8 @@ class RunResult(Generic[Output]):
     interruptions: Sequence[Interruption] = ()
     """Calls that wait for an approval, those in sub-runs included, see docs/approvals.md."""
     nested: Mapping[str, RunResult[Any]] = field(default_factory=lambda: {})
-    """Results of the sub-runs, the runs of agents that were called as tools, by call id. ``usage`` includes
-    theirs; all other fields are about this run only."""
+    """Results of the sub-runs: the runs of agents that were called as tools, by call id, and those that wrote
+    a summary. ``usage`` includes theirs; all other fields are about this run only."""
     capture: Callable[[], RunState] | None = field(default=None, compare=False)
     """Takes the state for `state`."""
 
@@ -102,6 +104,7 @@ class RunResult(Generic[Output]):
         guardrail_results: Sequence[GuardrailRecord] = (),
         warnings: Sequence[str],
         calls: Sequence[ModelCall],
+        compactions: Sequence[Compaction] = (),
         context: RunContext[Any],
         stop_reason: StopReason = "done",
         last_handler: str = "",

@@ -29,10 +29,10 @@ from routelock.run.found_tools import FoundTools
 from routelock.run.frames import Frame, asking_caller
 from routelock.run.handoff_attempt import HandoffLog
 from routelock.run.limits import Budget, Progress
-from routelock.run.records import ModelCall, Problem, Shown, StopReason
+from routelock.run.records import Compaction, ModelCall, Problem, Shown, StopReason
 from routelock.run.result import RunResult
 from routelock.tools.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
-from routelock.usage import Usage
+from routelock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from routelock.state.document import RunDocument
@@ -106,6 +106,8 @@ class Transcript:
     """Ids of all tool calls so far. A call in a reply that repeats one gets a new id."""
     has_calls: bool = False
     """Whether the input has calls."""
+    summary: RunItem | None = None
+    """The newest summary of a compaction; the views of other agents may use it too."""
     _found: FoundTools | None = None
 
     @property
@@ -156,7 +158,7 @@ class SharedMemory:
 class ModelCallState:
     """The model call that is in progress."""
 
-    __slots__ = ("error", "family", "reply", "request", "shown", "text")
+    __slots__ = ("compacted_turn", "error", "family", "reply", "request", "shown", "text")
 
     def __init__(self) -> None:
         self.request: Request | None = None
@@ -170,6 +172,8 @@ class ModelCallState:
         """Text deltas of the reply so far; not empty once any delta was streamed."""
         self.error: Exception | None = None
         """The handler's error beside a guardrail, until what arrived before it is streamed."""
+        self.compacted_turn: int = 0
+        """The last turn whose call was too long and was made again with a shorter view."""
 
     def forget_reply(self) -> None:
         """Drop the reply, because it is in the transcript now or is void."""
@@ -222,11 +226,12 @@ class SubRuns:
 class Report:
     """Records for the result, beside the transcript."""
 
-    __slots__ = ("calls", "errors", "guardrails", "repairs", "warned_of_many", "warnings")
+    __slots__ = ("calls", "compactions", "errors", "guardrails", "repairs", "warned_of_many", "warnings")
 
     def __init__(self) -> None:
         self.calls: list[ModelCall] = []
         """The model calls that have ended."""
+        self.compactions: tuple[Compaction, ...] = ()
         self.errors: tuple[Problem, ...] = ()
         self.guardrails: list[GuardrailRecord] = []
         self.repairs: tuple[str, ...] = ()
@@ -498,6 +503,21 @@ class Run:
         """Add a warning to the report."""
         self.report.warnings += (text,)
 
+    def begin_sub_run(self, key: str, inner: Run) -> None:
+        """Note a sub-run that answers no call, such as one that writes a summary."""
+        self.sub_runs.active[key], self.budget.inner[key] = inner, inner.budget
+
+    def end_sub_run(self, key: str) -> Usage:
+        """Add the result of such a sub-run to this run, and return its usage. Its turns do not count."""
+        inner = self.sub_runs.active.pop(key)
+        del self.budget.inner[key]
+        result = self.sub_runs.ended[key] = inner.result()
+        self.budget.tool_calls += inner.budget.tool_calls
+        for name, usage in result.usage_by_agent.items():
+            if usage != NO_USAGE:
+                self.count(usage, name)
+        return result.usage
+
     def absorb_sub_runs(self) -> None:
         """Add the results and the usage of the active sub-runs to this run, in call order."""
         active, self.sub_runs.active, self.budget.inner = self.sub_runs.active, {}, {}
@@ -559,6 +579,7 @@ class Run:
             repairs=self.report.repairs,
             warnings=self.report.warnings,
             calls=tuple(self.report.calls),
+            compactions=self.report.compactions,
             context=self.now(),
             stop_reason=self.ending.stop_reason,
             last_handler=self.frame.handler.name,

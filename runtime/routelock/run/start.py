@@ -163,6 +163,8 @@ def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
 
 def run_graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
     """Return every agent of the run by name, after a check of each; raises as `checked_graph` does."""
+    if config.compact is not None and config.compact.agent is not None:
+        checked_graph(config.compact.agent, config.model)
     if config.model is None and config.tool_search is None and not (config.agents or config.external_tools):
         return agent.checked_graph
     return checked_graph(agent, config.model, config.agents, config.external_tools, config.tool_search)

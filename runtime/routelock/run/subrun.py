@@ -50,7 +50,16 @@ if TYPE_CHECKING:
     from routelock.state.document import RunDocument
     from routelock.state.run_state import RunState
 
-__all__ = ["Events", "GraceOver", "SubRun", "in_turn", "prepare_sub_runs", "step_key"]
+__all__ = [
+    "Events",
+    "GraceOver",
+    "SubRun",
+    "in_turn",
+    "inner_config",
+    "prepare_sub_runs",
+    "put_inside",
+    "step_key",
+]
 
 T = TypeVar("T")
 
@@ -348,7 +357,8 @@ def _share(run: Run, place: int, count: int) -> int | None:
 
 def _inner_run(one: SubRun, max_turns: int | None, stored: RunDocument | None) -> Run:
     """Start or restore an inner run, and give it its place, approvals, budget and trace."""
-    outer, agent, config = one.outer, one.agent_call.agent, _inner_config(one)
+    outer, agent = one.outer, one.agent_call.agent
+    config = inner_config(outer, step_key(outer, one.call), one.agent_call.settings)
     path = (*outer.sub_runs.path, one.call.id)
     stream = outer.stream or one.agent_call.on_event is not None
     if stored is None:
@@ -361,20 +371,37 @@ def _inner_run(one: SubRun, max_turns: int | None, stored: RunDocument | None) -
         inner = with_trace(restore_sub_run(outer, agent, stored, max_turns, config, stream=stream))
         earlier = outer.calls.interruptions
         inner.calls.interruptions = tuple(each for each in earlier if each.path[: len(path)] == path)
-    inner.sub_runs.depth, inner.sub_runs.path = outer.sub_runs.depth + 1, path
-    inner.sub_runs.outermost_id = outer.sub_runs.outermost_id or outer.run_id
-    inner.calls.decisions, inner.budget.outer = outer.calls.decisions, outer.budget
+    put_inside(outer, inner, one.call.id)
     inner.budget.own_limits = one.agent_call.settings.get("limits")
-    own_hooks = one.agent_call.hooks
-    inner.hooks = outer.hooks if own_hooks is None else (*outer.hooks, own_hooks)
-    if inner.recorder is not None and outer.recorder is not None:
-        inner.recorder.set_outer(outer.recorder, one.call.id)
+    if one.agent_call.hooks is not None:
+        inner.hooks = (*outer.hooks, one.agent_call.hooks)
     return inner
 
 
-def _inner_config(one: SubRun) -> RunConfig:
-    """Return the settings of a sub-run: its own, and for the rest those of the outer run."""
-    run, key = one.outer, step_key(one.outer, one.call)
+def put_inside(outer: Run, inner: Run, call_id: str) -> None:
+    """Give an inner run its place, approvals, budget, hooks and trace.
+
+    Args:
+        outer: the run around it.
+        inner: the inner run.
+        call_id: the call that it answers, or the key of its step.
+    """
+    inner.sub_runs.depth, inner.sub_runs.path = outer.sub_runs.depth + 1, (*outer.sub_runs.path, call_id)
+    inner.sub_runs.outermost_id = outer.sub_runs.outermost_id or outer.run_id
+    inner.calls.decisions, inner.budget.outer = outer.calls.decisions, outer.budget
+    inner.hooks = outer.hooks
+    if inner.recorder is not None and outer.recorder is not None:
+        inner.recorder.set_outer(outer.recorder, call_id)
+
+
+def inner_config(run: Run, key: str, own: Mapping[str, Any]) -> RunConfig:
+    """Return the settings of a run within another one: its own, and for the rest those of the outer run.
+
+    Args:
+        run: the outer run.
+        key: the key of the step in which the inner run is carried out.
+        own: the settings of ``as_tool(run_config=...)``.
+    """
     config, executor = run.config, run.config.executor
     changed: dict[str, Any] = {
         "handler": None,
@@ -386,8 +413,8 @@ def _inner_config(one: SubRun) -> RunConfig:
         "on_refusal": "raise",
         "timeout": None,  # the timeout of the outer run holds
     }
-    if one.agent_call.settings:
-        changed |= _own_settings(one.agent_call.settings, config)
+    if own:
+        changed |= _own_settings(own, config)
     return replace(
         config,
         **changed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, cast
 
 from routelock._json import recordable
@@ -12,7 +12,9 @@ from routelock.errors import ConfigError
 from routelock.handlers.port import family_of
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.payload import HandoffPayload
+from routelock.history.compaction import ViewSize
 from routelock.history.messages import RunItem
+from routelock.run.compact import counted_size
 from routelock.run.frames import Frame
 from routelock.run.limits import Progress
 from routelock.run.records import HandoffRecord
@@ -24,6 +26,7 @@ from routelock.state.document import (
     StoredDecision,
     StoredFrame,
     StoredProgress,
+    StoredSize,
     copy_document,
 )
 from routelock.state.memory import stored_scope, without_payload
@@ -79,6 +82,8 @@ def _document(run: Run) -> RunDocument:
         input_count=transcript.input_count,
         items=[replace(item, covers=(), whole=()) for item in transcript.items],
         shown_items=numbers.shown,
+        summary=None if transcript.summary is None else numbers.of([transcript.summary])[0],
+        compactions=[*report.compactions],
         pending=[*run.calls.pending],
         begun=sorted(run.calls.begun - _answered(transcript.items)),
         usage=budget.usage,
@@ -135,6 +140,7 @@ def _active_frame(run: Run, numbers: _Numbers) -> StoredFrame:
         payload=None if done else payload,
         payload_note=None if done else frame.payload_note,
         rendered=frame.view.rendered_for(family_of(frame.handler), run.audience()),
+        size=_stored_size(counted_size(run)),
     )
 
 
@@ -149,6 +155,7 @@ def _stored_frame(frame: Frame, numbers: _Numbers) -> StoredFrame:
         source_prompt=frame.source_prompt,
         payload_note=frame.payload_note,
         view=numbers.of(frame.view.items),
+        size=_stored_size(frame.view.size),
     )
     if (wait := frame.wait) is None:
         return stored
@@ -160,6 +167,12 @@ def _stored_frame(frame: Frame, numbers: _Numbers) -> StoredFrame:
         scopes=wait.memory_level,
         stands_by=wait.stands_by,
     )
+
+
+def _stored_size(size: ViewSize | None) -> StoredSize | None:
+    if size is None:
+        return None
+    return StoredSize(**{each.name: getattr(size, each.name) for each in fields(StoredSize)})
 
 
 class _Numbers:

@@ -21,7 +21,7 @@ from routelock.errors import ConfigError
 from routelock.guardrails import GuardrailRecord
 from routelock.history.input import checked_message
 from routelock.history.messages import RunItem, ToolCall, calls_of
-from routelock.run.records import HandoffRecord, Problem, StopReason
+from routelock.run.records import Compaction, HandoffRecord, Problem, StopReason
 from routelock.tools.approvals import Decision, Interruption
 from routelock.usage import Usage
 
@@ -33,6 +33,7 @@ __all__ = [
     "StoredFrame",
     "StoredProgress",
     "StoredScope",
+    "StoredSize",
     "copy_document",
     "parse_document",
     "read_document",
@@ -98,6 +99,18 @@ class ShownItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSize:
+    """The size of a view that is compacted, see `routelock.history.compaction.ViewSize`."""
+
+    fixed: _Count = 0
+    estimated: _Count = 0
+    tokens: _Count = 0
+    items: _Count = 0
+    results: _Count = 0
+    cut_at: _Count = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFrame:
     """An agent that is active, or that waits for the answer of the next one."""
 
@@ -117,6 +130,8 @@ class StoredFrame:
     """What the agent is shown: items of the transcript from 0 up, and ``RunDocument.shown_items`` below 0."""
     rendered: _Count = 0
     """How many items of the view a model was shown already, so that no repair is reported twice."""
+    size: StoredSize | None = None
+    """None if the view is not compacted."""
     call: _Call | None = None
     """The call that the next agent answers; None for the active agent."""
     seconds: float | None = None
@@ -188,6 +203,9 @@ class RunDocument:
     items: Annotated[list[RunItem], pydantic.Field(min_length=1)]
     """The transcript."""
     shown_items: list[ShownItem] = field(default_factory=lambda: [])
+    summary: int | None = None
+    """The newest summary of a compaction, by number."""
+    compactions: list[Compaction] = field(default_factory=lambda: [])
     pending: list[_Call]
     begun: list[str]
     """Ids of calls that were begun and have no answer."""
@@ -348,6 +366,8 @@ def _with_checked_items(document: RunDocument) -> RunDocument:
         if levels[-1] > _MOST_LEVELS:
             raise ValueError(f"{where} covers summaries of more than {_MOST_LEVELS} levels")
         shown.append(replace(one, item=_item(where, place, one.item)))
+    if document.summary is not None:
+        _check_numbers("summary", [document.summary], len(items), len(shown))
     return replace(document, items=items, shown_items=shown)
 
 
@@ -366,8 +386,10 @@ def _check_frames(document: RunDocument) -> None:
         if (frame.call is None) is not is_active:
             raise ValueError(f"frames[{place}]: each agent but the last waits for the answer to a call")
         _check_numbers(f"frames[{place}].view", frame.view, len(document.items), len(document.shown_items))
-        if frame.rendered > len(frame.view):
-            raise ValueError(f"frames[{place}].rendered is beyond the last item of the view")
+        counted = 0 if frame.size is None else frame.size.items
+        for name, count in (("rendered", frame.rendered), ("size.items", counted)):
+            if count > len(frame.view):
+                raise ValueError(f"frames[{place}].{name} is beyond the last item of the view")
         if frame.scopes > len(document.memory_scopes):
             raise ValueError(f"frames[{place}].scopes: there are fewer memory_scopes")
         if frame.handoff_id is not None and frame.handoff_id not in handoffs:

@@ -16,6 +16,7 @@ from routelock.handlers.port import Handler, family_of, json_in
 from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.capabilities import Capacity
 from routelock.handoffs.payload import HandoffPayload
+from routelock.history.compaction import ViewSize
 from routelock.history.messages import RunItem, ToolCall, call_ids, calls_of, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver, left_over
 from routelock.history.view import View
@@ -32,6 +33,7 @@ from routelock.state.document import (
     StoredDecision,
     StoredFrame,
     StoredProgress,
+    StoredSize,
     copy_document,
 )
 from routelock.state.memory import restore_memory, restore_scopes
@@ -138,8 +140,8 @@ def _restored(
     """Return a run of a document, without the memory that it shares."""
     graph = run_graph(agent, config)
     records = [_restored_record(record, document.items, graph) for record in document.handoffs]
-    *callers, active = _frames(document, records, graph, config)
-    known = call_ids(item.message for item in document.items)
+    items = _items_by_number(document)
+    *callers, active = _frames(document, items, records, graph, config)
     announced = document.announced_agent
     run = Run(
         first=agent_named(graph, document.first_agent),
@@ -150,7 +152,7 @@ def _restored(
         context=context,
         run_id=document.run_id,
         scopes=frozenset(config.scopes),
-        transcript=Transcript(document.items, document.input_count, known, has_calls=True),
+        transcript=_transcript(document, items),
         frame=active,
         callers=callers,
         budget=Budget(config.limits, max_turns),
@@ -164,8 +166,13 @@ def _restored(
     )
     run.handoffs.records = records
     _restore_counts(run, document)
-    _restore_progress(run, document.progress)
     return run
+
+
+def _transcript(document: RunDocument, items: Mapping[int, RunItem]) -> Transcript:
+    known = call_ids(item.message for item in document.items)
+    summary = None if document.summary is None else items[document.summary]
+    return Transcript(document.items, document.input_count, known, has_calls=True, summary=summary)
 
 
 def _restore_counts(run: Run, document: RunDocument) -> None:
@@ -177,6 +184,8 @@ def _restore_counts(run: Run, document: RunDocument) -> None:
     run.report.errors, run.report.warned_of_many = tuple(document.errors), document.warned_of_many
     run.report.guardrails = list(document.guardrails)
     run.report.repairs, run.report.warnings = tuple(document.repairs), tuple(document.warnings)
+    run.report.compactions = tuple(document.compactions)
+    _restore_progress(run, document.progress)
 
 
 def _restore_progress(run: Run, seen: StoredProgress) -> None:
@@ -190,12 +199,13 @@ def _restore_progress(run: Run, seen: StoredProgress) -> None:
 
 def _frames(
     document: RunDocument,
+    items: Mapping[int, RunItem],
     records: Sequence[HandoffRecord],
     graph: Mapping[str, Agent[Any]],
     config: RunConfig,
 ) -> list[Frame]:
     """Return the stack of frames, the active one at the end."""
-    items, inputs = _items_by_number(document), {record.id: record.input for record in records}
+    inputs = {record.id: record.input for record in records}
     frames = [_frame(stored, graph, items, document.failed, config) for stored in document.frames]
     for frame in frames:
         frame.handoff_input = inputs.get(frame.handoff_id or "")
@@ -233,6 +243,7 @@ def _frame(
         source_prompt=stored.source_prompt,
         payload_note=stored.payload_note,
     )
+    frame.view.size = _restored_size(stored.size)
     if stored.call is not None:
         frame.wait = Wait(
             call=stored.call,
@@ -242,6 +253,15 @@ def _frame(
             stands_by=stored.stands_by,
         )
     return frame
+
+
+def _restored_size(stored: StoredSize | None) -> ViewSize | None:
+    if stored is None:
+        return None
+    size = ViewSize(stored.fixed)
+    size.estimated, size.tokens, size.items = stored.estimated, stored.tokens, stored.items
+    size.results, size.cut_at = stored.results, stored.cut_at
+    return size
 
 
 def _handler(
@@ -363,8 +383,10 @@ def _restore_turn(run: Run, document: RunDocument) -> None:
     left = _left_of_turn(run)
     run.retakes_turn = left.call_again
     if left.cut_off:
-        cut_off = {id(item) for item in left.cut_off}
-        run.frame.view.replace([item for item in run.frame.view.items if id(item) not in cut_off])
+        cut_off, view = {id(item) for item in left.cut_off}, run.frame.view
+        size = view.size
+        view.replace([item for item in view.items if id(item) not in cut_off])
+        view.size = None if size is None or size.items > len(view.items) else size
     _show_again(run, document.active.rendered)
     if document.stop_reason == "done":
         run.ending.stop_reason = "done"
@@ -375,8 +397,9 @@ def _show_again(run: Run, count: int) -> None:
     """Render what a model was shown already, so that what had to be repaired in it is not reported again."""
     if not count:
         return
-    items = run.frame.view.items
+    items, size = run.frame.view.items, run.frame.view.size
     run.frame.view = View(items[:count])
+    run.frame.view.size = size
     run.frame.view.messages(family_of(run.frame.handler), run.audience())
     for item in items[count:]:
         run.frame.view.items.append(item)
