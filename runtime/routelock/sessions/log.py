@@ -17,6 +17,7 @@ from routelock.history.input import checked_message
 from routelock.history.messages import ItemKind, Message, RunItem, calls_of, item_of, marked, shown_later
 from routelock.sessions.import_messages import messages_of, readable
 from routelock.sessions.stores import Record, SessionStore
+from routelock.sessions.summaries import LoadedSummary, StoredSummary, covered_places
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -99,6 +100,8 @@ class Entry:
     """Name of the agent that answers the next message; None lets the next run decide."""
     claims: _Count = 0
     """How many times a saved state of the run was resumed, this time included; 0 if this is no resumption."""
+    summary: Annotated[StoredSummary | None, OrDefault(None)] = None
+    """Summary of a compaction that was written in this turn."""
     writer: Annotated[str, OrDefault("")] = ""
     """The name of the writer, so that an equal entry of another writer is not taken for its own."""
 
@@ -219,12 +222,17 @@ class Part:
     agent: str | None = None
     claimed: int = 0
     """How many times a saved state of the run was resumed."""
+    summary: StoredSummary | None = None
+    """The newest summary that the run has written."""
 
     def add(self, entry: Entry) -> None:
         """Add an entry; its items replace those of the run from its first index on."""
         if entry.first < self.first:
             self.items, self.first = [], entry.first
         del self.items[entry.first - self.first :]
+        if self.summary is not None and self.summary.through >= entry.first:
+            self.summary = None  # it covers items that are replaced
+        self.summary = entry.summary or self.summary
         self.items += entry.items
         self.history, self.agent = entry.history, entry.agent
         self.claimed = max(self.claimed, entry.claims)
@@ -305,6 +313,8 @@ class Loaded:
     """Whether no other run has stored anything."""
     passed: bool
     """Whether the run has stored something before, and other runs have since; these are not in ``items``."""
+    summary: LoadedSummary | None = None
+    """The newest summary of a compaction."""
 
     @property
     def messages(self) -> list[Message]:
@@ -415,19 +425,25 @@ class SessionLog:
         own: Part | None = None
         if place is not None and (is_newest or passed_too):
             own, parts = parts[place], parts[:place]
-        items, unread = conversation_of(parts)
-        shown = [item_of(marked(item), 0, "input") for item in shown_later(items)]
+        read = [conversation_of([part]) for part in parts]
+        later = shown_later([item for items, _ in read for item in items])
+        shown = [item_of(marked(item), 0, "input") for item in later]
         kept, cut = newest_part(shown, self.max_items, self.max_bytes)
         if not complete and (own is not None or not cut):
             return None
         return Loaded(
             number=records[-1][0] if records else 0,
             items=kept,
-            notes=[*notes, *unread],
+            notes=[*notes, *(note for _, unread in read for note in unread)],
             own=own,
             next_agent=_next_agent([*parts, own]),
             empty=not parts,
             passed=place is not None and not is_newest,
+            summary=_summary_of(
+                [(part, items) for part, (items, _) in zip(parts, read, strict=True)],
+                {id(item): each for item, each in zip(later, shown, strict=True)},
+                kept,
+            ),
         )
 
     @contextmanager
@@ -440,6 +456,31 @@ class SessionLog:
             raise SessionError(
                 f"Session {self.name!r:.80} could not be {what}: {type(error).__name__}: {error_text(error)}"
             ) from error
+
+
+def _summary_of(
+    parts: Sequence[tuple[Part, Sequence[RunItem]]], shown: Mapping[int, RunItem], kept: Sequence[RunItem]
+) -> LoadedSummary | None:
+    """Return the newest summary for the items that a run is given.
+
+    Args:
+        parts: what each run added, and its items.
+        shown: the items that later runs see, as a run is given them, by the `id` of the item in the parts.
+        kept: the newest of them, which the run is given.
+    """
+    number = next((place for place in range(len(parts) - 1, -1, -1) if parts[place][0].summary), None)
+    if number is None or (stored := parts[number][0].summary) is None:
+        return None
+    part, own = parts[number]
+    before = [shown[id(item)] for _, items in parts[:number] for item in items if id(item) in shown]
+    end = len(before) + stored.through + 1
+    if stored.through >= 0:
+        if len(own) != len(part.items):
+            return None
+        before += [shown[id(item)] for item in own[: stored.through - part.first + 1] if id(item) in shown]
+        end = len(before)
+    places = covered_places(stored, before[:end], kept)
+    return LoadedSummary(text=stored.text, places=places) if places else None
 
 
 def _next_agent(parts: Sequence[Part | None]) -> str | None:

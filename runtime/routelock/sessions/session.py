@@ -19,6 +19,7 @@ from routelock.errors import (
     SessionConflict,
     SessionError,
 )
+from routelock.history.compaction import summary_of
 from routelock.history.messages import Message, RunItem, ToolCall, call_ids, calls_of
 from routelock.history.repair import repair
 from routelock.history.unfinished_turn import left_over
@@ -36,6 +37,7 @@ from routelock.sessions.log import (
     item_document,
     record_text,
 )
+from routelock.sessions.summaries import StoredSummary, stored_summary
 from routelock.state.document import RunDocument
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class SessionRunStore:
         "_passed",
         "_state",
         "_stored",
+        "_summary",
     )
 
     def __init__(
@@ -89,6 +92,8 @@ class SessionRunStore:
         """How many of the run's items come from the session."""
         self._stored = 0
         """How many of the other items are stored so far."""
+        self._summary: RunItem | None = None
+        """The summary of a compaction that is stored already."""
         self._earlier: list[Any] = []
         """Items that an earlier attempt of the same run stored, and that this one has not reached yet."""
 
@@ -119,7 +124,8 @@ class SessionRunStore:
             if found.own is not None and found.own.items and not self._is_sub_run:
                 _check_same_input(run, found.own, self._log.name)
             self._history, run.calls.claims = len(found.items), self._claimed
-            _add_history(run, found.items)
+            _add_history(run, found)
+            self._summary = run.transcript.summary
             _select_agent(run, found, self._log.name)
         run.report.repairs += (*found.notes,)
         self._earlier = [*found.own.items] if found.own is not None and not found.own.first else []
@@ -223,6 +229,7 @@ class SessionRunStore:
             first=self._stored,
             agent=run.next_agent().name if run.config.next_agent == "sticky" else None,
             claims=claims,
+            summary=self._new_summary(run),
             writer=self._name,
         )
         try:
@@ -232,11 +239,19 @@ class SessionRunStore:
             raise
         self._number += 1
         self._stored += len(items)
+        self._summary = run.transcript.summary
+
+    def _new_summary(self, run: Run) -> StoredSummary | None:
+        """Return the summary that was written since the last time, if it is one for later runs."""
+        summary = run.transcript.summary
+        if summary is None or summary is self._summary:
+            return None
+        return stored_summary(summary, run.transcript.items, self._history)
 
 
-def _add_history(run: Run, history: Sequence[RunItem]) -> None:
-    """Put the history before the input of a run."""
-    if not history:
+def _add_history(run: Run, found: Loaded) -> None:
+    """Put the history before the input of a run, and note the summary of it."""
+    if not (history := found.items):
         return
     items = [replace(item, id=place) for place, item in enumerate([*history, *run.transcript.items])]
     known = call_ids(item.message for item in history)
@@ -245,6 +260,8 @@ def _add_history(run: Run, history: Sequence[RunItem]) -> None:
     run.transcript.input_count = len(items)
     run.transcript.call_ids |= known
     run.transcript.has_calls = run.transcript.has_calls or bool(known)
+    if (summary := found.summary) is not None:
+        run.transcript.summary = summary_of(summary.text, [items[place] for place in summary.places])
 
 
 def _select_agent(run: Run, found: Loaded, session: str) -> None:
