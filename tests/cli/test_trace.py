@@ -13,6 +13,7 @@ from terminals import app_in
 from routelock import Agent, RunConfig, Runner, function_tool, tool
 from routelock.cli.main import main
 from routelock.errors import HandlerError, MaxTurnsExceeded
+from routelock.history import Compact
 from routelock.testing import ScriptedHandler, call
 from routelock.tracing.file import TraceFile
 
@@ -94,6 +95,15 @@ def test_a_trace_of_a_run_that_waits_says_for_what(
     assert "waits for approval: pay(amount=4), asked for by A" in told
     assert "waits for the caller: where()" in told
     assert "replied: pay(amount=4), where()" in told
+
+
+def test_a_trace_shows_what_was_compacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = ScriptedHandler([*[call("boom", {"word": str(n)}) for n in range(4)], "Done."])
+    compact = Compact(at_messages=6, keep_turns=1, rest=lambda messages: "It was quince.")
+    told = _stepped(tmp_path / "t.jsonl", Agent("A", model=model, tools=[boom], compact=compact), capsys)
+    assert "- A compacted: 4 messages became 1 (summarised)" in told
+    bare = _stepped(tmp_path / "b.jsonl", Agent("A", model=ScriptedHandler(["Hi."])), capsys)
+    assert not any("compacted" in line for line in bare)
 
 
 def test_an_unfinished_handoff_is_shown_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,11 @@ from scripted_agents import agent as made
 
 from routelock import Agent, Retry, RunConfig, Runner, RunState, function_tool
 from routelock.errors import ConnectionFailed, HandlerError, SessionError
+from routelock.history import Compact
 from routelock.sessions import InMemorySessions, Session
 from routelock.sessions.stores import Record
 from routelock.testing import ScriptedHandler, call
+from routelock.tracing import CompactedTraced
 from routelock.tracing.reader import read_trace
 
 pytestmark = pytest.mark.anyio
@@ -209,3 +211,31 @@ async def test_a_run_whose_session_cannot_be_loaded_has_a_beginning_and_an_end(t
     [run] = read_trace(tmp_path / "t.jsonl").runs
     assert run.end is not None
     assert run.end.error is not None
+
+
+async def test_a_summary_is_a_run_of_its_own_and_stands_for_what_it_covers(tmp_path: Path) -> None:
+    model = ScriptedHandler([*[call("look", {"word": str(n)}) for n in range(4)], "Done."])
+    compact = Compact(at_messages=6, keep_turns=1, rest=ScriptedHandler(["Four words."]))
+    config = RunConfig(trace=tmp_path / "t.jsonl")
+    await Runner.run(Agent("A", model=model, tools=[look], compact=compact), "Hi", run_config=config)
+    [run] = read_trace(tmp_path / "t.jsonl").runs
+    [made] = [record for record in run.records if isinstance(record, CompactedTraced)]
+    assert (made.why, made.how, made.replaced) == ("messages", "summarised", 4)
+    [(key, inner)] = run.nested.items()
+    assert key.endswith(".summary.A.0")
+    assert inner.calls[0].reply == {"role": "assistant", "content": "Four words."}
+    last = run.calls[-1].start
+    assert [*last.summarised] == [(1, 4)]
+    assert [*last.removed] == []
+
+
+async def test_a_cut_result_is_another_form_of_the_whole_one(tmp_path: Path) -> None:
+    model = ScriptedHandler([*[call("look", {"word": "x" * 99}) for _ in range(4)], "Done."])
+    compact = Compact(tool_results=300, keep_turns=1)
+    config = RunConfig(trace=tmp_path / "t.jsonl", detect_loops=False)
+    await Runner.run(Agent("A", model=model, tools=[look], compact=compact), "Hi", run_config=config)
+    [run] = read_trace(tmp_path / "t.jsonl").runs
+    cut = [item for item in run.items.values() if "[... cut" in str(item.message.get("content"))]
+    assert cut
+    assert all(run.items[item.stands_for or 0].kind == "tool" for item in cut)
+    assert [*run.calls[-1].start.removed] == []

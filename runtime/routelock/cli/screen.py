@@ -22,6 +22,7 @@ from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta
 from routelock.history.messages import Message, text_of
 from routelock.run.events import (
     AgentUpdated,
+    Compacted,
     EmptyReply,
     HandlerFallback,
     HandoffFailed,
@@ -276,10 +277,19 @@ def _of_trouble(event: RunEvent, names: Mapping[str, str]) -> Note | None:
             return Note("problem", bounded(f"{one} failed, {other} answers", 200))
         case Repaired(repair=repair):
             return Note("info", f"repaired: {bounded(repair, _ROOM)}")
+        case Compacted(compaction=made):
+            return Note("info", f"compacted: {compaction_line(made.how, made.replaced)}")
         case EmptyReply(agent=agent):
             return Note("info", f"{bounded(agent, 80)} said nothing")
         case _:
             return None
+
+
+def compaction_line(how: str, replaced: int) -> str:
+    """Return what a compaction did, in a few words."""
+    if how == "cut":
+        return f"{replaced} tool results were cut"
+    return f"{replaced} messages became 1 ({bounded(how, 20)})"
 
 
 def can_draw(stream: TextIO) -> bool:

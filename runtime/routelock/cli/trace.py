@@ -10,11 +10,12 @@ from typing import Any
 
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE
-from routelock.cli.screen import bounded, call_arguments, usage_line
+from routelock.cli.screen import bounded, call_arguments, compaction_line, usage_line
 from routelock.errors import ConfigError
 from routelock.history.messages import text_of
 from routelock.tracing.reader import TracedCall, TracedRun, read_trace
 from routelock.tracing.records import (
+    CompactedTraced,
     ErrorTraced,
     HandoffTraced,
     ModelEnded,
@@ -147,6 +148,7 @@ def _without_repetitions(records: Iterable[TraceRecord]) -> Iterator[TraceRecord
 
 def _text_of(record: TraceRecord, title: str) -> str | None:
     text = _of_run(record, title) or _of_model(record) or _of_tool(record) or _of_handoff(record)
+    text = text or _of_compaction(record)
     if isinstance(record, ProblemTraced):
         why = bounded(record.message, _ROOM) or _error_text(record.error) or record.kind
         return f"! {bounded(record.agent, 80)}: {why}"
@@ -220,6 +222,12 @@ def _of_handoff(record: TraceRecord) -> str | None:
         shaped = bounded(record.shaped_by, 80)
         return f"- its view was shaped by {shaped}: {record.before} messages became {record.after}"
     return None
+
+
+def _of_compaction(record: TraceRecord) -> str | None:
+    if not isinstance(record, CompactedTraced):
+        return None
+    return f"- {bounded(record.agent, 80)} compacted: {compaction_line(record.how, record.replaced)}"
 
 
 trace_command: Command = Command(

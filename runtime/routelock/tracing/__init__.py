@@ -26,9 +26,9 @@ else:
             "reader": "TraceLog TracedCall TracedRun TracedTool read_trace",
             "recorder": "Trace TraceWriter",
             "records": (
-                "AgentTraced EdgeTraced ErrorTraced FORMAT HandoffTraced ItemTraced ModelEnded "
-                "ModelRetried ModelStarted ProblemTraced RECORDS RunEnded RunStarted Span TookOver "
-                "ToolEnded ToolStarted ToolsTraced TraceRecord numbers spans"
+                "AgentTraced CompactedTraced EdgeTraced ErrorTraced FORMAT HandoffTraced ItemTraced "
+                "ModelEnded ModelRetried ModelStarted ProblemTraced RECORDS RunEnded RunStarted Span "
+                "TookOver ToolEnded ToolStarted ToolsTraced TraceRecord numbers spans"
             ),
         },
     )
@@ -38,6 +38,7 @@ __all__ = [
     "RECORDS",
     "REDACTED",
     "AgentTraced",
+    "CompactedTraced",
     "EdgeTraced",
     "ErrorTraced",
     "HandoffTraced",

@@ -21,6 +21,7 @@ from routelock._json import recordable
 from routelock._redaction import redact
 from routelock.tracing.records import (
     LOCAL,
+    CompactedTraced,
     ErrorTraced,
     HandoffTraced,
     ItemTraced,
@@ -88,6 +89,7 @@ _BARE: Mapping[type[Any], Callable[[Any], object]] = {
     ToolEnded: lambda one: replace(one, output="", error=_error(one.error)),
     HandoffTraced: lambda one: replace(one, reason=None, input=None, error=None, passed_over=()),
     TookOver: lambda one: replace(one, payload=None),
+    CompactedTraced: lambda one: replace(one, summary=None),
     ProblemTraced: lambda one: replace(one, message="", error=_error(one.error)),
     RunEnded: lambda one: replace(
         one,

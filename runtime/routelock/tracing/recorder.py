@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, replace
+from dataclasses import fields as dataclass_fields
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -40,10 +41,11 @@ from routelock.run.emit import (
     RunEnds,
     ToolBegins,
     ToolEnds,
+    ViewCompacted,
     log,
 )
 from routelock.run.handler_selection import handlers_by_priority
-from routelock.run.records import HandoffRecord, Problem, Shown
+from routelock.run.records import Compaction, HandoffRecord, Problem, Shown
 from routelock.run.run import Run
 from routelock.tools.tool import ToolOutcome
 from routelock.tracing.file import TraceFile
@@ -51,6 +53,7 @@ from routelock.tracing.message_numbers import MessageNumbers
 from routelock.tracing.records import (
     FORMAT,
     AgentTraced,
+    CompactedTraced,
     EdgeTraced,
     ErrorTraced,
     HandoffTraced,
@@ -312,6 +315,8 @@ class _RunRecorder:
                 self._catch_up()
             case HandoffMade():
                 self._handoff_made(moment)
+            case ViewCompacted():
+                self._compacted(moment.compaction)
             case RunEnds():
                 self._end(moment.error)
             case _:  # new items of the run are written with the next moment
@@ -467,6 +472,11 @@ class _RunRecorder:
                 payload=None if payload is None else preview(redact(recordable(payload)), _LONGEST_PAYLOAD),
             )
         )
+
+    def _compacted(self, made: Compaction) -> None:
+        self._catch_up()
+        fields = {each.name: getattr(made, each.name) for each in dataclass_fields(Compaction)}
+        self._write(CompactedTraced(run=self.run.run_id, time=self._now(), **fields))
 
     def _end(self, error: BaseException | None) -> None:
         if self.ended:

@@ -24,6 +24,7 @@ __all__ = [
     "LOCAL",
     "RECORDS",
     "AgentTraced",
+    "CompactedTraced",
     "EdgeTraced",
     "ErrorTraced",
     "HandoffTraced",
@@ -329,6 +330,29 @@ class TookOver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedTraced:
+    """An agent's view of a long conversation was compacted. See `routelock.run.Compaction`."""
+
+    type: ClassVar[str] = "compacted"
+    run: str
+    time: float
+    agent: str = ""
+    turn: int = 0
+    why: str = ""
+    how: str = ""
+    replaced: int = 0
+    """How many messages became one; after ``"cut"``, how many tool results were cut."""
+    before: int = 0
+    """How many messages the view had ..."""
+    after: int = 0
+    """... and how many it has now."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    summary: str | None = None
+    usage: Usage = NO_USAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemTraced:
     """Something went wrong that did not end the run. See `routelock.run.Problem`."""
 
@@ -380,6 +404,7 @@ TraceRecord = (
     | ToolEnded
     | HandoffTraced
     | TookOver
+    | CompactedTraced
     | ProblemTraced
     | RunEnded
 )

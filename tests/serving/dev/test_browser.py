@@ -19,6 +19,7 @@ from routelock import Agent, Retry, RunConfig, function_tool, handoff
 from routelock.errors import ConnectionFailed
 from routelock.handlers.events import HandlerEvent, TextDelta
 from routelock.handlers.port import Request
+from routelock.history import Compact
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, call, reply
 
@@ -372,6 +373,20 @@ def test_a_trace_is_loaded_by_name(browser: Any, tmp_path: Path) -> None:
     with opened(browser, agent, path="/?trace=runs.jsonl", traces=[trace]) as tab:
         tab.locator(".event.end").wait_for(state="attached")
         assert tab.locator(".event.end").count() == 1
+
+
+def test_what_was_compacted_is_shown(browser: Any) -> None:
+    @function_tool
+    def look(page: int) -> str:
+        """Look."""
+        return f"page {page}"
+
+    model = ScriptedHandler([*[call("look", {"page": page}) for page in range(4)], "Done."])
+    compact = Compact(at_messages=6, keep_turns=1, rest=ScriptedHandler(["Four pages."]))
+    with opened(browser, Agent("A", model=model, tools=[look], compact=compact)) as tab:
+        say(tab, "Read.")
+        assert "4 messages became 1" in tab.locator(".event.summary").first.inner_text()
+        assert "writes a summary" in tab.locator(".event.asked").first.inner_text()
 
 
 def test_a_run_that_was_killed_has_no_end(browser: Any, tmp_path: Path) -> None:

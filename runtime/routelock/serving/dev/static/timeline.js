@@ -30,6 +30,7 @@ export class Timeline {
       tool_end: () => this.toolEnd(run, record),
       handoff: () => this.handoff(run, record),
       took_over: () => this.tookOver(run, record),
+      compacted: () => this.compacted(run, record),
       problem: () => this.add(run, record, "problem", record.kind, record.message),
       run_end: () => this.runEnd(run, record),
     };
@@ -38,7 +39,8 @@ export class Timeline {
 
   runStart(run, record) {
     if (run.depth) {
-      this.add(run, record, "asked", record.agent, "answers as a tool");
+      const writes = /^t\d+\.summary\./.test(record.parent_call ?? "");
+      this.add(run, record, "asked", record.agent, writes ? "writes a summary" : "answers as a tool");
       return;
     }
     const before = this.last?.end?.last_agent;
@@ -101,6 +103,13 @@ export class Timeline {
     if (!record.shaped_by) return;
     const kind = /nest|history|summar/i.test(record.shaped_by) ? "summary" : "filter";
     this.add(run, record, kind, record.shaped_by, `${record.before ?? 0} → ${record.after ?? 0} messages`);
+  }
+
+  compacted(run, record) {
+    const replaced = record.replaced ?? 0;
+    const what = record.how === "cut" ? `${replaced} tool results were cut` : `${replaced} messages became 1`;
+    const row = this.add(run, record, record.how === "summarised" ? "summary" : "filter", "compacted", what);
+    fill(row.numbers, `${record.tokens_before ?? 0} → ${record.tokens_after ?? 0} tokens`);
   }
 
   /** Nothing more will come: what still runs has no end in the trace. */
