@@ -262,6 +262,7 @@ def _count(play: Play, counts: Counter[str]) -> None:
     counts["transfers made"] += sum(record.taken for record in result.handoffs)
     counts["transfers not made"] += sum(not record.taken for record in result.handoffs)
     counts["runs within runs"] += len(result.nested)
+    counts["compactions"] += len(result.compactions)
     counts["repairs"] += len(result.repairs)
     counts["problems"] += len(result.errors)
 

@@ -23,6 +23,7 @@ from stress.world import World
 from routelock import Agent, Handoff, Retry, RunConfig, RunContext, RunHooks, handoff
 from routelock.errors import LimitExceeded
 from routelock.handoffs.capabilities import Capacity
+from routelock.history import Compact
 from routelock.history.messages import RunInput
 
 __all__ = ["Case", "make_case"]
@@ -273,7 +274,25 @@ def _settings(world: World, dice: Random, agents: Sequence[Agent[Any]]) -> dict[
         "retry": Retry(attempts=dice.choice([1, 2, 3]), mid_stream=dice.random() < 0.3, jitter=lambda: 0.0),
         "input_guardrails": [make_guardrail(world, "run in")] if dice.random() < 0.05 else [],
         "output_guardrails": [make_guardrail(world, "run out")] if dice.random() < 0.05 else [],
+        "compact": _compact(world.dice("compact")),
     }
+
+
+def _compact(dice: Random) -> Compact | None:
+    if dice.random() < 0.6:
+        return None
+    rest: Any = dice.choice(
+        ["drop", "cut", lambda messages: f"There were {len(messages)}.", lambda messages: ""]
+    )
+    return Compact(
+        at_tokens=dice.choice([None, 60, 150, 400]),
+        at_messages=dice.choice([None, 4, 8]),
+        keep_turns=dice.choice([1, 2, 4]),
+        keep=dice.choice([None, lambda item: item.id % 7 == 3]),
+        tool_results=dice.choice([None, 50, 200]),
+        rest=rest,
+        down_to=dice.choice([0, 0.5]),
+    )
 
 
 def _on_limit(dice: Random) -> Any:
