@@ -87,8 +87,8 @@ def _any_of(*wordings: str) -> re.Pattern[str]:
 
 _TOO_LONG = _any_of(
     "context_length_exceeded|context_window_exceeded|too_many_tokens|exceed_context_size",
-    "max(imum)? (context|prompt|model) length|context (window|limit|size)|longer than the maximum",
-    "prompt is too long|input is too long|reduce the length of|too large for model",
+    "max(imum)? (context|prompt|model) length|context (window|limit|size)|longer than the (maximum|model)",
+    "prompt is too long|input is too long|too long to fit|reduce the length of|too large for model",
     "inputs? (token count|tokens?) .{0,40}exceed|input tokens exceed|too many (input )?tokens",
     r"exceeds the maximum number of tokens|must have less than \d+ tokens|max_new_tokens. must be",
 )
@@ -180,7 +180,7 @@ _STATUS_OF: Mapping[str, int] = {
 _ADVICE: Mapping[type[ProviderError], str] = {
     AuthenticationFailed: "Check the key and what it may do.",
     ContentRefused: "The vendor's content policy stopped it; another wording or model may pass.",
-    ContextTooLong: "Shorten the history (an input filter or nested history does) or take a larger model.",
+    ContextTooLong: "Shorten the history, as RunConfig(compact=...) does, or take a larger model.",
     ModelNotFound: "Check the model's name, and that this key may use it.",
     QuotaExhausted: "Waiting does not help: check plan and billing.",
     RateLimited: "Send fewer requests at a time, or let the run retry.",

@@ -123,6 +123,8 @@ def test_two_local_servers_can_be_told_apart() -> None:
         "This model's maximum prompt length is 131072 but the request contains 200000 tokens.",
         "the request exceeds the available context size, try increasing it",
         "`inputs` must have less than 4096 tokens. Given: 5000",
+        "The prompt (total length 5000) is too long to fit into the model (context length 4096).",
+        "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
     ],
 )
 def test_every_vendors_words_for_too_long_a_context_are_known(words: str) -> None:
