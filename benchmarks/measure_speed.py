@@ -27,6 +27,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from speed.long_run import long_runs  # noqa: E402
 from speed.scene import ANSWER  # noqa: E402
 from speed.server import marker  # noqa: E402
 
@@ -264,6 +265,8 @@ def main(arguments: list[str]) -> Any:
     print(f"{datetime.now(UTC):%Y-%m-%d}; {_versions(pythons)};")
     print(f"{platform.machine()}, {os.cpu_count()} cores; {size}\n")
     print(shown(table, list(pythons)))
+    if not given.only:
+        print(f"\nCPU per turn of a long run, no HTTP:\n\n{long_runs(20 if given.quick else 2000)}")
     return table
 
 

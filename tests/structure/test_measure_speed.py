@@ -97,3 +97,13 @@ def test_instructions_of_the_start_are_not_counted(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind counts the instructions")
 def test_instructions_are_counted_per_run() -> None:
     assert re.search(r"^\| by hand, no HTTP \| \d+\.\d{3} M \|$", _count(), re.MULTILINE)
+
+
+def test_a_long_run_is_measured_by_halves() -> None:
+    command = [sys.executable, "-c", "from speed.long_run import long_runs; print(long_runs(200))"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=SCRIPT.parent)
+    assert done.returncode == 0, done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()][2:]
+    assert [row[0] for row in rows] == ["dropped", "cut", "summarised"]
+    assert all(row[-1] == "0" for row in rows), "nothing was refused"
+    assert all(int(row[3].split()[0]) > 1 for row in rows), "and more than one compaction was made"
