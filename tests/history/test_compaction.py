@@ -25,7 +25,8 @@ from routelock.history.compaction import (
     summary_text,
     told,
 )
-from routelock.history.messages import RunItem, text_of, to_messages
+from routelock.history.input import to_messages
+from routelock.history.messages import RunItem, text_of
 from routelock.testing import call
 
 
