@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from paths import REPO
-from terminals import PATIENCE
+from waiting import PATIENCE
 
 from routelock import ConfigError
 from routelock.cli.dev import session_at

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from terminals import APP, PATIENCE, Terminal, environment, let_go, lines_on
+from terminals import APP, Terminal, environment, let_go, lines_on
+from waiting import PATIENCE
 
 CTRL_C = "\x03"
 LOW = {"LINES": "12", "COLUMNS": "60"}

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from terminals import APP, PATIENCE, app_in, environment, routelock
+from terminals import APP, app_in, environment, routelock
+from waiting import PATIENCE
 
 from routelock.cli.main import main
 

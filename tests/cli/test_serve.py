@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
-from terminals import PATIENCE, environment
-from waiting import eventually
+from terminals import environment
+from waiting import PATIENCE, eventually
 
 from routelock.cli.main import main
 

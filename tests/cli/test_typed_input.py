@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from terminals import environment
+from waiting import PATIENCE
 
 IN_A_TERMINAL = """
 import pty, sys, termios
@@ -46,7 +47,7 @@ def test_echo_is_restored_after_an_error(tmp_path: Path) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.stdout.split() == ["True", "False", "True"], done.stderr
 
@@ -67,6 +68,6 @@ def test_piped_input_is_read(tmp_path: Path) -> None:
         input="Hi\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.stdout == "Hi\n", done.stderr

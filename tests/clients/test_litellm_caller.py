@@ -12,6 +12,7 @@ import pytest
 from anyio import to_thread
 from clients.cast import DESK, FORECAST, GREETING, POLYGLOT, Log
 from clients.served import KEY, comes_true
+from waiting import PATIENCE
 
 from routelock_providers.litellm.library import close_litellm
 
@@ -167,6 +168,8 @@ assert "routelock_providers.litellm.client" not in sys.modules
 def test_what_an_app_asked_of_litellm_by_itself_is_closed_as_well(desk_server: tuple[str, Log]) -> None:
     command = [sys.executable, "-W", "default::ResourceWarning", "-c", ALONE, desk_server[0], KEY]
     environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    ran = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment
+    )
     assert (ran.stdout, ran.returncode) == (f"{GREETING}\n", 0), ran.stderr
     assert "unclosed" not in ran.stderr

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from paths import SUPPORT
 from servers import HELLO, Server
+from waiting import PATIENCE
 
 WHERE = {
     "openai/gpt-4o-mini": "OPENAI_API_KEY",
@@ -64,7 +65,7 @@ def outcome(program: str, environment: Mapping[str, str]) -> Any:
     paths = os.pathsep.join([str(SUPPORT), *sys.path])
     env = {**environment, "PYTHONPATH": paths}
     command = [sys.executable, "-c", _HEAD + program]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -13,8 +13,8 @@ from faults import STREAM, hello, said
 from full_run import Strikes
 from provider_benches import BOTH, MATRIX, Bench, Provider, bench_for, run
 from raw_server import Raw, body, in_chunks
-from servers import PATIENCE
 from thoroughness import THOROUGH
+from waiting import PATIENCE
 
 from routelock import function_tool
 from routelock.testing import assert_valid

@@ -16,8 +16,9 @@ from faults import FAULTS, KEY, STREAM, Fault, hello, said
 from paths import REPO
 from provider_benches import BOTH, MATRIX, Bench, Outcome, Provider, bench_for, run
 from raw_server import Raw, in_chunks
-from servers import PATIENCE, refused_url
+from servers import refused_url
 from thoroughness import THOROUGH
+from waiting import PATIENCE
 
 from routelock import function_tool
 from routelock.errors import ConnectionFailed, IncompleteResponse, ProviderError, ProviderTimeout

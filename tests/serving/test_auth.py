@@ -13,7 +13,8 @@ import anyio.to_thread
 import httpx
 import pytest
 from asgi_client import asked
-from served_apps import PATIENCE, ask, events_of, post, served
+from served_apps import ask, events_of, post, served
+from waiting import PATIENCE
 
 from routelock import Agent, ConfigError, Request, RunConfig
 from routelock.handlers.events import TextDelta

@@ -15,7 +15,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 from asgi_client import asked
-from served_apps import PATIENCE, ask, deltas_of, events_of, post, served, text_in
+from served_apps import ask, deltas_of, events_of, post, served, text_in
+from waiting import PATIENCE
 
 from routelock import Agent, Request, Tool, function_tool
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta

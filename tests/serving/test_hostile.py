@@ -19,14 +19,13 @@ from asgi_client import Answer
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
+from waiting import PATIENCE
 
 from routelock import Agent, Request, function_handler, function_tool
 from routelock.history.messages import text_of
 from routelock.serving import A2A, ServeConfig, create_app
 from routelock.serving.dev import create_dev_app
 from routelock.testing import assert_valid, watch_requests
-
-PATIENCE = 60.0
 
 
 def asked(app: Any, path: str, body: bytes, **options: Any) -> Answer:

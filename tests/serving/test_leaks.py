@@ -6,7 +6,8 @@ from typing import Any
 
 import httpx
 import pytest
-from served_apps import PATIENCE, ask, listening
+from served_apps import ask, listening
+from waiting import PATIENCE
 
 from routelock import Agent, Request, RunConfig, function_tool, handoff, tool
 from routelock.history.messages import text_of

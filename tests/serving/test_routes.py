@@ -12,7 +12,8 @@ import httpx
 import pydantic
 import pytest
 from asgi_client import asked
-from served_apps import PATIENCE, ask, deltas_of, events_of, post, served, text_in
+from served_apps import ask, deltas_of, events_of, post, served, text_in
+from waiting import PATIENCE
 
 from routelock import Agent, Request, Retry, RunConfig, RunContext, RunHooks, function_tool
 from routelock.errors import AuthenticationFailed, ContextTooLong, GuardrailTripped, RateLimited, ServerFailed

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 from routelock.errors import ConfigError, SessionError
 from routelock.sessions import (
@@ -65,5 +66,5 @@ def test_a_store_may_be_made_before_a_fork(tmp_path: Path) -> None:
     """The child opens the file anew: a connection must not be used by two processes."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", _FORK, str(tmp_path / "chats.db")]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.split("\n")[0] == "(1, 'parent') (2, 'child') (3, 'parent')", done.stderr

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from paths import SUPPORT
 from session_writer import append_surely, opened
 from thoroughness import examples
+from waiting import PATIENCE
 
 from routelock import Runner
 from routelock.errors import SessionConflict, SessionError
@@ -426,7 +427,7 @@ for make in (
 def test_missing_package_is_named_with_its_extra() -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", _WITHOUT], env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", _WITHOUT], env=env, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.stdout.splitlines() == [
         "EncryptedSessions needs cryptography, which is not installed: pip install 'routelock[encryption]'.",

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from waiting import PATIENCE
+
 import routelock
 import routelock.agents.skill
 import routelock_skills
@@ -19,7 +21,7 @@ def test_importing_loads_no_library_of_a_vendor() -> None:
     code = (
         f"import sys; sys.path[:0] = {roots!r}; import routelock_skills; print(*{HEAVY!r} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from scenes import Scene, Stage, facts
 from scenes_of_resuming import MORE
+from waiting import PATIENCE
 
 from routelock import RunConfig, Runner, RunState
 
@@ -54,7 +55,7 @@ def test_each_turn_in_a_process_of_its_own(name: str) -> None:
     for turn in range(1, 12):
         env = {**os.environ, "PYTHONHASHSEED": str(turn), "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, str(HERE), name, str(turn)]
-        made = subprocess.run(command, input=text, env=env, capture_output=True, text=True, timeout=120)
+        made = subprocess.run(command, input=text, env=env, capture_output=True, text=True, timeout=PATIENCE)
         assert made.returncode == 0, made.stderr[-3000:]
         last = json.loads(made.stdout)
         text, effects = last["text"], [*effects, *last["effects"]]

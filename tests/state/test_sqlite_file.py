@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import PATIENCE
 
 from routelock.errors import ConfigError, SessionError
 from routelock.state.sqlite_file import SQLiteFile
@@ -76,7 +77,7 @@ def test_a_file_for_one_process_cannot_be_opened_by_another(tmp_path: Path) -> N
     file.do_now(put("a"))
     code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('SELECT * FROM notes')"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a.db")], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, str(tmp_path / "a.db")], capture_output=True, text=True, timeout=PATIENCE
     )
     assert "database is locked" in done.stderr
     file.close()

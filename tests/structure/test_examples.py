@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from paths import REPO
+from waiting import PATIENCE
 
 # that one takes as long as ten others, and is run by itself in tests/structure/test_support_desk.py
 PROGRAMS = {*(REPO / "examples").glob("*.py"), *(REPO / "examples" / "ports").glob("*.py")}
@@ -62,7 +63,7 @@ def ended(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     told: dict[str, tuple[int, str, str]] = json.loads(done.stdout)

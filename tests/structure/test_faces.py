@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from waiting import PATIENCE
 
 
 def _faces(modules: dict[str, Any]) -> list[Any]:
@@ -41,7 +42,7 @@ for package in {packages!r}:
 raise SystemExit(" ".join(wrong) or 0)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], env=offline_env, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], env=offline_env, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr
 
@@ -67,6 +68,6 @@ def _exported(module: Any) -> set[str]:
 def test_a_name_that_is_not_there_is_an_attribute_error(package: str, offline_env: dict[str, str]) -> None:
     code = f"import {package} as face; assert not hasattr(face, 'nothing_of_the_kind')"
     done = subprocess.run(
-        [sys.executable, "-c", code], env=offline_env, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], env=offline_env, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from waiting import PATIENCE
 
 _HEAVY: set[str] = set(
     "a2a aiohttp cryptography docstring_parser httpx httpx2 litellm mcp openai opentelemetry psycopg "
@@ -32,7 +33,9 @@ sys.meta_path.insert(0, Missing())
 
 
 def _run(code: str, env: dict[str, str]) -> str:
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr or done.stdout
     return done.stdout
 

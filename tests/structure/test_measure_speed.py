@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from paths import REPO
 from thoroughness import THOROUGH
+from waiting import PATIENCE
 
 SCRIPT = REPO / "benchmarks" / "measure_speed.py"
 NAMES = ["by hand, no HTTP", "routelock, no HTTP", "by hand, aiohttp", "OpenAICompatible"]
@@ -19,7 +20,7 @@ NAMES = ["by hand, no HTTP", "routelock, no HTTP", "by hand, aiohttp", "OpenAICo
 
 def test_it_prints_a_table_of_figures_and_ratios() -> None:
     command = [sys.executable, str(SCRIPT), "--quick", "--rounds", "1", "--only", *NAMES]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert [row.split("|")[1].strip() for row in rows[2:]] == NAMES
@@ -35,7 +36,7 @@ def test_it_prints_a_table_of_figures_and_ratios() -> None:
 
 def test_what_is_kept_and_told_is_measured_too() -> None:
     command = [sys.executable, str(SCRIPT.parent / "measure_extras.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if "|" in line][2:]
     assert {"plain", "streamed", "journal", "trace in a file"} <= {row[0].strip() for row in rows}
@@ -44,7 +45,7 @@ def test_what_is_kept_and_told_is_measured_too() -> None:
 
 def test_import_long_runs_and_garbage_collection_are_measured() -> None:
     command = [sys.executable, str(SCRIPT.parent / "measure_process.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("| ")]
     assert {"`import routelock`", "2", "4", "OpenAICompatible", "LiteLLM"} <= {row[0].strip() for row in rows}
@@ -59,7 +60,7 @@ def test_the_profile_names_functions_and_tells_initialisers_apart() -> None:
         "--runs",
         "1",
     ]
-    done = subprocess.run([*command, "--top", "200"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, "--top", "200"], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert "loop.py" in done.stdout
     assert done.stdout.count("__init__ of ") > 1
@@ -80,7 +81,7 @@ def _count(**more: str) -> str:
     command = [sys.executable, str(SCRIPT.parent / "count_instructions.py")]
     only = ["--only", "by hand, no HTTP", "--scenarios", "s1"]
     env = {**os.environ, **more}
-    done = subprocess.run([*command, *only], capture_output=True, text=True, timeout=300, env=env)
+    done = subprocess.run([*command, *only], capture_output=True, text=True, timeout=PATIENCE, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -101,7 +102,7 @@ def test_instructions_are_counted_per_run() -> None:
 
 def test_a_long_run_is_measured_by_halves() -> None:
     command = [sys.executable, "-c", "from speed.long_run import long_runs; print(long_runs(200))"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=SCRIPT.parent)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=SCRIPT.parent)
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()][2:]
     assert [row[0] for row in rows] == ["dropped", "cut", "summarised"]

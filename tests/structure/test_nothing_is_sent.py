@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 WATCHED = ("open('f', 'w')", "__import__('socket').create_connection(('127.0.0.1', 9))")
 
@@ -61,7 +62,7 @@ print("\\n".join(sorted(set(seen))))
 def _seen(*traced: str, cwd: Path) -> list[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", _RUNS, *traced]
-    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout.split("\n")[:-1] if done.stdout.strip() else []
 
@@ -83,6 +84,6 @@ def test_the_watch_would_notice(what: str, tmp_path: Path) -> None:
     code = _RUNS.replace("asyncio.run(main())", f"\ntry: {what}\nexcept OSError: pass")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.stdout.strip(), done.stderr

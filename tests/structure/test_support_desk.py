@@ -17,6 +17,7 @@ import anyio
 import pytest
 from paths import REPO
 from scripted_agents import outcome
+from waiting import PATIENCE
 
 from routelock import Message, Runner, RunResult, ToolContext
 from routelock.errors import AuthenticationFailed
@@ -363,7 +364,7 @@ def test_the_demo_runs_by_itself(tmp_path: Path, chat: Chat) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert chat.shown in done.stdout

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import httpx
-from served_apps import PATIENCE
+from waiting import PATIENCE
 
 from routelock.serving import A2A, ServeConfig
 

@@ -9,12 +9,11 @@ from urllib.parse import quote
 
 import anyio
 from virtual_time import JumpingLoop
+from waiting import PATIENCE
 
 __all__ = ["Answer", "Exchange", "asked", "in_virtual_time"]
 
 T = TypeVar("T")
-
-PATIENCE = 60.0
 
 
 class Answer:

@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import httpx
-from served_apps import PATIENCE, listening
+from served_apps import listening
+from waiting import PATIENCE
 
 from routelock import Agent, function_tool, handoff
 from routelock.history.filters import remove_all_tools

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from servers import JSON, PATIENCE, SSE, Reply, Server
+from servers import JSON, SSE, Reply, Server
+from waiting import PATIENCE
 
 __all__ = ["SHOWN", "Raw", "RawServer", "body", "head", "in_chunks"]
 

@@ -12,13 +12,10 @@ from typing import Any
 import httpx
 import uvicorn
 from asgi_client import Answer
-from waiting import eventually
+from waiting import PATIENCE, eventually
 
 from routelock import Agent
 from routelock.serving import ServeConfig, create_app
-
-PATIENCE = 60.0
-"""Seconds after which a test that waits for the server gives up."""
 
 
 @contextmanager

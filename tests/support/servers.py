@@ -18,11 +18,10 @@ from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
+from waiting import PATIENCE
 
 JSON = "application/json"
 SSE = "text/event-stream; charset=utf-8"
-PATIENCE = 60.0
-"""Seconds after which a test that waits for the server gives up."""
 
 
 @dataclass(frozen=True)

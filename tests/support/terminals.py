@@ -17,8 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-
-PATIENCE = 60.0
+from waiting import PATIENCE
 
 APP = r"""
 import time

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from vendor_replies import answer
+from waiting import PATIENCE
 
 from routelock.testing import use_cassette
 
@@ -108,7 +109,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Mapping[str, str
         text=True,
         env=without_keys(folder),
         cwd=folder,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     said, blocked = json.loads(done.stdout)

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from openai import AsyncOpenAI
 from servers import HELLO, Server
+from waiting import PATIENCE
 
 from routelock import Agent, Handler, Retry, RunConfig, Runner
 from routelock.errors import CassetteMiss, ConnectionFailed, MissingExtra, ProviderTimeout, RateLimited
@@ -203,7 +204,7 @@ def test_vendors_that_litellm_asks_by_its_own_client_are_seen(respx: Any, loaded
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.stdout == "Paid.\n", done.stderr
 

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
+from waiting import PATIENCE
 
 from routelock import Agent, ModelSettings, Retry, RunConfig, Runner, function_tool
 from routelock.errors import ConfigError, ConnectionFailed
@@ -151,7 +152,7 @@ Runner.run_sync(Agent("A", model=model, tools=[die]), "Hi", run_config=RunConfig
 def test_died_process_leaves_its_lines(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", _KILLED, str(path)], env=env, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", _KILLED, str(path)], env=env, timeout=PATIENCE, check=False)
     assert done.returncode == 7
     [run] = read_trace(path).runs
     [tool] = run.tools

@@ -19,7 +19,8 @@ import anyio
 import pytest
 import trio
 import yaml
-from servers import HELLO, HELLO_STREAM, PATIENCE, SSE, USAGE, Reply, Server, chunk, said, streamed
+from servers import HELLO, HELLO_STREAM, SSE, USAGE, Reply, Server, chunk, said, streamed
+from waiting import PATIENCE
 
 from routelock import Agent, Runner, function_tool
 from routelock.errors import AuthenticationFailed, ConfigError, InvalidRequest, ProviderError, RateLimited
@@ -289,7 +290,9 @@ except MissingExtra as error:
     print(error)
 """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert "routelock[direct]" in done.stdout, done.stderr
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
-from servers import HELLO, HELLO_STREAM, PATIENCE, Reply, Server, refused_url
+from servers import HELLO, HELLO_STREAM, Reply, Server, refused_url
+from waiting import PATIENCE
 
 from routelock import Agent, Runner
 from routelock_providers import LiteLLM

@@ -29,6 +29,7 @@ from servers import (
     streamed,
 )
 from servers import chunk as undated_chunk
+from waiting import PATIENCE
 
 from routelock import Agent, RunConfig, Runner
 from routelock.errors import (
@@ -898,7 +899,7 @@ def test_the_event_loop_goes_on_while_litellm_is_imported() -> None:
     """Also when a second call comes meanwhile. Both go on once it is there, and are told what is wrong."""
     command = [sys.executable, "-c", FIRST_CALL]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.split() == ["False", "{False}", "ConnectionFailed", "ConnectionFailed"], done.stderr
 
 

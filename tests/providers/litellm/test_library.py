@@ -11,6 +11,7 @@ import threading
 import pytest
 from paths import SUPPORT
 from servers import HELLO, HELLO_STREAM, Server
+from waiting import PATIENCE
 
 from routelock import Agent, Runner
 from routelock_providers.litellm.handler import LiteLLM
@@ -115,7 +116,7 @@ print(Log.count)
 def test_an_apps_own_log_has_every_reply() -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])}
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], env=env, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", _PROGRAM], env=env, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.stdout.split() == ["3"], done.stderr
     assert "LoggingWorker" not in done.stderr

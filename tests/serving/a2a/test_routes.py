@@ -18,7 +18,8 @@ from asgi_client import asked
 from clients.a2a_cast import parrot, payer
 from clients.cast import Log, endless
 from scripted_agents import agent, requests
-from served_apps import PATIENCE, listening
+from served_apps import listening
+from waiting import PATIENCE
 
 from routelock import Agent, ConfigError, Retry, RunConfig, RunContext, function_tool
 from routelock.errors import ServerFailed

@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from terminals import PATIENCE, environment
+from terminals import environment
+from waiting import PATIENCE
 
 from routelock import Agent, ConfigError
 from routelock.serving.dev import serve_dev

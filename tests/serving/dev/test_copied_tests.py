@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from dev_page import Page, dev_page
-from terminals import PATIENCE, environment
+from terminals import environment
+from waiting import PATIENCE
 
 from routelock import RunConfig
 
