@@ -69,7 +69,7 @@ async def said_whole(
     """Return the deltas of a run that is not streamed."""
     result = await Runner.run(agent, "Hi", max_turns=max_turns, run_config=config)
     writer = DeltaWriter(agents=agent.graph.keys(), hold=hold)
-    deltas = writer.replay(result)
+    deltas = [delta for each in writer.replies(result) for delta in each]
     last, finish = writer.finish(result, result.pending)
     return Said([*deltas, *last], finish)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from routelock import Agent, RunConfig, Runner, RunResult
-from routelock.history.messages import Message
-from routelock.serving.pending_runs import PendingRuns
+from routelock.history.messages import Message, ToolCall
+from routelock.serving.pending_runs import PendingRuns, held
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -34,13 +35,20 @@ def sent(calls: Any, *, answered: int | None = None) -> list[Message]:
     return [*head, *tail]
 
 
+def kept(runs: PendingRuns, result: RunResult[Any]) -> Sequence[ToolCall]:
+    """Keep a run of mine, and return its calls as the client sees them."""
+    run = held(result)
+    runs.keep("me", "A", run)
+    return run.calls
+
+
 def store(most: int = 10, size: int = 10**6, ttl: float = 60.0, clock: Any = lambda: 0.0) -> PendingRuns:
     return PendingRuns(most=most, size=size, ttl=ttl, clock=clock)
 
 
 async def test_the_answers_find_their_run_with_its_own_ids() -> None:
     runs, result = store(), await waiting(calls=2)
-    calls = runs.keep("me", "A", result)
+    calls = kept(runs, result)
     found = runs.find("me", "A", sent(calls))
     assert found is not None
     assert found.agent is result.last_agent
@@ -51,20 +59,20 @@ async def test_the_answers_find_their_run_with_its_own_ids() -> None:
 
 async def test_answers_in_another_order_are_answers() -> None:
     runs = store()
-    messages = sent(runs.keep("me", "A", await waiting(calls=2)))
+    messages = sent(kept(runs, await waiting(calls=2)))
     assert runs.find("me", "A", [*messages[:2], messages[3], messages[2]]) is not None
 
 
 @pytest.mark.parametrize(("principal", "model"), [("you", "A"), ("me", "B"), ("", "A")])
 async def test_others_find_nothing(principal: str, model: str) -> None:
     runs = store()
-    calls = runs.keep("me", "A", await waiting())
+    calls = kept(runs, await waiting())
     assert runs.find(principal, model, sent(calls)) is None
 
 
 async def test_partial_tool_results_find_nothing() -> None:
     runs = store()
-    calls = runs.keep("me", "A", await waiting(calls=2))
+    calls = kept(runs, await waiting(calls=2))
     assert runs.find("me", "A", sent(calls, answered=1)) is None
     assert runs.find("me", "A", sent(calls[:1])) is None
     assert runs.find("me", "A", sent(calls)[:1]) is None
@@ -73,7 +81,7 @@ async def test_partial_tool_results_find_nothing() -> None:
 
 async def test_a_later_reply_finds_nothing() -> None:
     runs = store()
-    calls = runs.keep("me", "A", await waiting())
+    calls = kept(runs, await waiting())
     later: Message = {"role": "assistant", "content": "It is open."}
     assert runs.find("me", "A", [*sent(calls), later, {"role": "user", "content": "Thanks"}]) is None
 
@@ -81,7 +89,7 @@ async def test_a_later_reply_finds_nothing() -> None:
 async def test_too_old_is_gone() -> None:
     now = [0.0]
     runs = store(ttl=60, clock=lambda: now[0])
-    calls = runs.keep("me", "A", await waiting())
+    calls = kept(runs, await waiting())
     now[0] = 59.9
     assert runs.find("me", "A", sent(calls)) is not None
     now[0] = 60.0
@@ -91,24 +99,24 @@ async def test_too_old_is_gone() -> None:
 
 async def test_the_least_recently_used_run_is_dropped() -> None:
     runs, result = store(most=2), await waiting()
-    first, second = runs.keep("me", "A", result), runs.keep("me", "A", result)
+    first, second = kept(runs, result), kept(runs, result)
     runs.find("me", "A", sent(first))
-    third = runs.keep("me", "A", result)
+    third = kept(runs, result)
     found = [runs.find("me", "A", sent(calls)) is not None for calls in (first, second, third)]
     assert found == [True, False, True]
 
 
 async def test_long_conversations_count_for_more() -> None:
     runs = store(size=100_000)
-    small = runs.keep("me", "A", await waiting())
+    small = kept(runs, await waiting())
     for _ in range(3):
-        runs.keep("me", "A", await waiting("x" * 40_000))
+        kept(runs, await waiting("x" * 40_000))
     assert len(runs) == 2
     assert runs.find("me", "A", sent(small)) is None
 
 
 async def test_a_run_larger_than_the_bound_is_not_kept() -> None:
     runs = store(size=1000)
-    calls = runs.keep("me", "A", await waiting("x" * 2000))
+    calls = kept(runs, await waiting("x" * 2000))
     assert len(runs) == 0
     assert runs.find("me", "A", sent(calls)) is None

@@ -13,9 +13,9 @@ that writes. Clients ignore an unknown key, but fail on events with an unknown n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
@@ -34,12 +34,17 @@ from routelock.run.events import (
     RunEvent,
 )
 from routelock.run.result import RunResult, is_output_of_app
+from routelock.serving.errors import Refusal
 from routelock.usage import Usage
 
-__all__ = ["Completion", "DeltaWriter", "usage_body"]
+if TYPE_CHECKING:
+    from routelock.serving.served_run import RunEnd
+
+__all__ = ["ChatReply", "Completion", "Delta", "DeltaWriter", "usage_body"]
 
 
-_Delta = dict[str, Any]
+Delta = dict[str, Any]
+"""What one piece of a reply adds, with the keys of a chat-completions message."""
 
 _HALF, _LAST_HALF = "\ud800", "\udbff"
 """The first halves of characters that UTF-16 writes as two."""
@@ -92,10 +97,12 @@ class DeltaWriter:
     Args:
         agents: the names of the agents in the graph. The target of any other handoff is a handler.
         hold: whether to hold text until the end of the run, see the module.
+        json_only: whether only the text of the last reply is told, as the JSON that the client asked for.
+            This needs ``hold``.
     """
 
-    def __init__(self, *, agents: Collection[str] = (), hold: bool = False) -> None:
-        self._agents = agents
+    def __init__(self, *, agents: Collection[str] = (), hold: bool = False, json_only: bool = False) -> None:
+        self._agents, self._json_only = agents, json_only
         self._hold = hold
         self._held: list[str] = []
         self._text = _Texts()
@@ -109,7 +116,7 @@ class DeltaWriter:
         self._handler = ""
         """The handler of the agent, if it is known."""
 
-    def take(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None = None) -> list[_Delta]:
+    def take(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None = None) -> list[Delta]:
         """Return the deltas of an event of the run; most events have none.
 
         Args:
@@ -131,7 +138,7 @@ class DeltaWriter:
             case _:
                 return self._speaker_deltas(event, now)
 
-    def _speaker_deltas(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None) -> list[_Delta]:
+    def _speaker_deltas(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None) -> list[Delta]:
         """Return a delta that names the agent and handler, if they have changed."""
         handler = self._handler
         match event:
@@ -154,11 +161,11 @@ class DeltaWriter:
         self._handler = handler
         return [{"content": "", "x_agent": {"agent": self._agent, "handler": handler}}]
 
-    def replay(self, result: RunResult[Any]) -> list[_Delta]:
-        """Return the deltas of a run that was not streamed, except those of `finish`."""
-        deltas: list[_Delta] = []
+    def replies(self, result: RunResult[Any]) -> Iterator[list[Delta]]:
+        """Yield the deltas of each reply of a run that was not streamed, except those of `finish`."""
         handler = ""
         for call in result.calls:
+            deltas: list[Delta] = []
             if call.agent != self._agent:
                 deltas += self.take(AgentUpdated(call.agent))
             elif call.handler != handler:
@@ -166,21 +173,22 @@ class DeltaWriter:
             handler = call.handler
             if call.reply is not None:
                 deltas += self.take(call.reply)
+            yield deltas
         if result.last_agent.name != self._agent:  # a limit ended the run before its first call
-            deltas += self.take(AgentUpdated(result.last_agent.name))
+            yield self.take(AgentUpdated(result.last_agent.name))
         elif handler and result.last_handler != handler:
-            deltas.append({"content": "", "x_agent": {"agent": self._agent, "handler": result.last_handler}})
-        return deltas
+            yield [{"content": "", "x_agent": {"agent": self._agent, "handler": result.last_handler}}]
 
-    def finish(self, result: RunResult[Any], calls: Sequence[ToolCall] = ()) -> tuple[list[_Delta], str]:
+    def finish(self, result: RunResult[Any], calls: Sequence[ToolCall] = ()) -> tuple[list[Delta], str]:
         """Return the last deltas of a run and its finish reason.
 
         Args:
             result: the result of the run.
             calls: the calls of the client's own tools, with the ids for the client.
         """
-        deltas: list[_Delta] = []
-        if self._hold and result.stop_reason == "done" and result.last_agent.output is not None:
+        deltas: list[Delta] = []
+        is_json = self._json_only or result.last_agent.output is not None
+        if self._hold and result.stop_reason == "done" and is_json:
             self._held = [json_in(text) for text in self._held[-1:]]
         held, self._hold = self._held, False
         if is_output_of_app(result):
@@ -196,12 +204,12 @@ class DeltaWriter:
             deltas += _call_deltas(index, call)
         return deltas, _finish_reason(result, calls)
 
-    def _text_deltas(self, text: str) -> list[_Delta]:
+    def _text_deltas(self, text: str) -> list[Delta]:
         return [] if self._hold else _delta("content", self._text.add(text))
 
-    def _reply_deltas(self, message: Message) -> list[_Delta]:
+    def _reply_deltas(self, message: Message) -> list[Delta]:
         """Return the deltas of a complete reply whose parts were not streamed."""
-        deltas: list[_Delta] = []
+        deltas: list[Delta] = []
         if not self._has_reasoning:
             deltas += _delta("reasoning_content", self._reasoning.add(_reasoning_of(message)))
         if not self._pieces:
@@ -212,7 +220,7 @@ class DeltaWriter:
             self._held.append(text_of(message))
         return deltas + self._next_reply()
 
-    def _next_reply(self) -> list[_Delta]:
+    def _next_reply(self) -> list[Delta]:
         self._pieces.clear()
         self._has_reasoning = False
         rest = _delta("content", self._text.close())
@@ -236,7 +244,7 @@ def _text_in(blocks: object, key: str) -> str:
     return "".join(each if isinstance(each, str) else _text_in(each, "text") for each in found)
 
 
-def _delta(key: str, text: str) -> list[_Delta]:
+def _delta(key: str, text: str) -> list[Delta]:
     return [{key: text}] if text else []
 
 
@@ -249,7 +257,7 @@ def _text_of_app(result: RunResult[Any]) -> str:
     return json.dumps({"response": plain} if wrapped else plain)
 
 
-def _call_deltas(index: int, call: ToolCall) -> Iterable[_Delta]:
+def _call_deltas(index: int, call: ToolCall) -> Iterable[Delta]:
     """Yield the deltas of a call. Only the first has id and name: some clients append those of every
     delta.
     """
@@ -298,7 +306,7 @@ class Completion:
         """Return the last chunk, for clients that asked for it: it has no choices."""
         return {**self._body("chat.completion.chunk", []), "usage": usage_body(usage)}
 
-    def whole(self, deltas: Iterable[_Delta], finish: str, usage: Usage) -> dict[str, Any]:
+    def whole(self, deltas: Iterable[Delta], finish: str, usage: Usage) -> dict[str, Any]:
         """Return the whole reply that the deltas make."""
         choice = {"index": 0, "message": _message(deltas), "finish_reason": finish}
         return {**self._body("chat.completion", [choice]), "usage": usage_body(usage)}
@@ -313,7 +321,47 @@ class Completion:
         }
 
 
-def _message(deltas: Iterable[_Delta]) -> dict[str, Any]:
+_OPENING: Delta = {"role": "assistant", "content": ""}
+
+
+class ChatReply:
+    """Makes the chunks or the body of one chat completion; see `routelock.serving.served_run.Reply`.
+
+    Args:
+        completion: the fields that all chunks have in common.
+        include_usage: whether the client asked for the usage at the end of a stream.
+    """
+
+    def __init__(self, completion: Completion, *, include_usage: bool) -> None:
+        self._completion, self._include_usage = completion, include_usage
+
+    def begin(self) -> Sequence[Mapping[str, Any]]:
+        """Return the chunk with the role."""
+        return [self._completion.chunk(_OPENING)]
+
+    def take(self, deltas: Sequence[Delta], *, ends: bool) -> Sequence[Mapping[str, Any]]:
+        """Return a chunk for each delta."""
+        return [self._completion.chunk(delta) for delta in deltas]
+
+    def finish(self, end: RunEnd) -> Sequence[Mapping[str, Any] | str]:
+        """Return the last chunks, and ``[DONE]``."""
+        chunks = [self._completion.chunk(delta) for delta in end.deltas]
+        chunks.append(self._completion.chunk({}, end.finish))
+        if self._include_usage:
+            chunks.append(self._completion.usage_chunk(end.result.usage))
+        return [*chunks, "[DONE]"]
+
+    def whole(self, replies: Iterable[Sequence[Delta]], end: RunEnd) -> Mapping[str, Any]:
+        """Return the body of a completion that is not streamed."""
+        deltas = [delta for reply in replies for delta in reply]
+        return self._completion.whole([*deltas, *end.deltas], end.finish, end.result.usage)
+
+    def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any]]:
+        """Return the event that ends a stream that failed. Clients raise on it: no ``[DONE]`` follows."""
+        return [refusal.body(request_id)]
+
+
+def _message(deltas: Iterable[Delta]) -> dict[str, Any]:
     every = list(deltas)
     message: dict[str, Any] = {"role": "assistant", "content": _joined(every, "content")}
     for key in ("reasoning_content", "refusal"):
@@ -328,7 +376,7 @@ def _message(deltas: Iterable[_Delta]) -> dict[str, Any]:
     return message
 
 
-def _calls(deltas: Iterable[_Delta]) -> list[dict[str, Any]]:
+def _calls(deltas: Iterable[Delta]) -> list[dict[str, Any]]:
     calls: list[dict[str, Any]] = []
     for piece in (piece for delta in deltas for piece in delta.get("tool_calls", ())):
         if "id" in piece:
@@ -338,5 +386,5 @@ def _calls(deltas: Iterable[_Delta]) -> list[dict[str, Any]]:
     return calls
 
 
-def _joined(deltas: Iterable[_Delta], key: str) -> str:
+def _joined(deltas: Iterable[Delta], key: str) -> str:
     return "".join(delta.get(key) or "" for delta in deltas)

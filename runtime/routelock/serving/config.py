@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 from routelock._callables import MaybeAwaitable
 from routelock.agents.hooks import RunHooks
@@ -14,7 +14,11 @@ from routelock.run.config import RunConfig
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.sessions.stores import SessionStore
 
-__all__ = ["A2A", "ServeConfig", "ServedRequest"]
+__all__ = ["A2A", "ClientSettings", "ServeConfig", "ServedRequest"]
+
+
+ClientSettings = Literal["use", "refuse"]
+"""What is done with the settings of a client, see `ServeConfig`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,11 @@ class ServeConfig:
     client_tools: bool = True
     """Whether clients may send tools, which they run themselves. A tool with the name of a tool or handoff of
     the agents is always refused."""
+    client_settings: ClientSettings | None = None
+    """What is done with ``temperature``, ``max_tokens``, ``response_format`` and other settings that a client
+    sends for its run. ``"use"``: all model calls of the run have them; one that the agents or ``run_config``
+    set themselves is refused (400). ``"refuse"``: all are refused. With both, a parameter that is not
+    supported is refused as well. None: responses use them, and chat completions ignore them."""
     max_turns: int | None = DEFAULT_MAX_TURNS
     """Most model calls of one request; None for no limit."""
     max_body: int = 10 * 2**20
@@ -146,6 +155,10 @@ class ServeConfig:
             (
                 isinstance(cast("object", self.client_tools), bool),
                 f"client_tools must be True or False, not {self.client_tools!r:.80}",
+            ),
+            (
+                self.client_settings in (None, *get_args(ClientSettings)),
+                f"client_settings must be 'use', 'refuse' or None, not {self.client_settings!r:.80}",
             ),
             (isinstance(cast("object", self.a2a), A2A | None), "a2a must be an A2A, such as A2A()"),
             (

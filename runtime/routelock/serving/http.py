@@ -146,7 +146,8 @@ class EventStream(StreamingResponse):
         work: the function. It is given this response, and sends the events.
         ping: seconds of silence after which a comment is sent, so that no proxy closes the connection.
         timeout: seconds that the function may take.
-        last: returns the text of the last event, for an error after the response has begun.
+        last: returns the text of the last events, for an error after the response has begun.
+        named_by: the key of an event that has its name, in protocols whose events have names.
         buffered: the number of events that may wait for the client; then `send` waits.
     """
 
@@ -161,8 +162,10 @@ class EventStream(StreamingResponse):
         ping: float,
         timeout: float = math.inf,
         last: Callable[[Refusal], str] = lambda _: "",
+        named_by: str = "",
         buffered: float = _BUFFERED_EVENTS,
     ) -> None:
+        self._named_by = named_by
         self._work, self._ping, self._timeout, self._last = work, ping, timeout, last
         self._put, self._take = anyio.create_memory_object_stream[str](buffered)
         self._working, self._delivering = anyio.CancelScope(), anyio.CancelScope()
@@ -177,7 +180,10 @@ class EventStream(StreamingResponse):
         """Send events, and wait while the client is slow; see `event_text`."""
         if events:
             self._events += 1
-            await self._put.send("".join(event_text(each, name) for each in events))
+            await self._put.send("".join(event_text(each, name or self._name_of(each)) for each in events))
+
+    def _name_of(self, event: Mapping[str, Any] | str) -> str:
+        return "" if isinstance(event, str) else event.get(self._named_by, "")
 
     def send_nowait(self, event: Mapping[str, Any] | str) -> None:
         """Send an event without waiting. This needs an infinite ``buffered``."""

@@ -19,7 +19,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from routelock.agents.agent import Agent
@@ -28,7 +28,7 @@ from routelock.history.notes import with_notes_marked
 from routelock.run.result import RunResult
 from routelock.serving.bounded_store import BoundedStore
 
-__all__ = ["PendingRuns", "Resumed"]
+__all__ = ["HeldRun", "PendingRuns", "Resumed", "held"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +42,57 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class HeldRun:
+    """A run as it is kept for its next messages."""
+
     agent: Agent[Any]
+    """The agent that goes on."""
     handler: str
+    """Its handler; empty for its default."""
     messages: list[Message]
-    own_ids: Mapping[str, str]
+    calls: Sequence[ToolCall] = ()
+    """The calls that wait for the client, with the ids that the client is given."""
+    own_ids: Mapping[str, str] = field(default_factory=lambda: {})
     """The call ids of the transcript, by those that the client was given."""
+
+    @property
+    def size(self) -> int:
+        """The size of the messages in bytes of JSON."""
+        return len(json.dumps(self.messages, default=str))
+
+    def resumed(self, added: Sequence[Message]) -> Resumed:
+        """Return the run with messages that the client sent after it."""
+        own = [_with_own_id(message, self.own_ids) for message in added]
+        return Resumed(agent=self.agent, handler=self.handler, messages=[*self.messages, *own])
+
+
+def held(result: RunResult[Any]) -> HeldRun:
+    """Return a run that waits for its client, with new ids of its calls.
+
+    The new ids cannot be guessed. Those of models repeat ("call_0"), and would lead one conversation into
+    another.
+    """
+    calls: list[ToolCall] = []
+    own_ids: dict[str, str] = {}
+    for call in result.pending:
+        shown = f"call_{secrets.token_hex(12)}"
+        own_ids[shown] = call["id"]
+        function = call["function"]
+        arguments = function.get("arguments") or "{}"
+        calls.append(
+            {
+                "id": shown,
+                "type": "function",
+                "function": {"name": function["name"], "arguments": arguments},
+            }
+        )
+    return HeldRun(
+        agent=result.last_agent,
+        handler=result.last_handler,
+        messages=_transcript(result),
+        calls=calls,
+        own_ids=own_ids,
+    )
 
 
 class PendingRuns:
@@ -63,37 +108,15 @@ class PendingRuns:
     def __init__(
         self, *, most: int, size: int, ttl: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._kept: BoundedStore[tuple[str, str, frozenset[str]], _Kept]
+        self._kept: BoundedStore[tuple[str, str, frozenset[str]], HeldRun]
         self._kept = BoundedStore(most=most, size=size, ttl=ttl, clock=clock)
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, principal: str, model: str, result: RunResult[Any]) -> list[ToolCall]:
-        """Keep a run that waits, and return its calls for the client, with new ids.
-
-        The new ids cannot be guessed. Those of models repeat ("call_0"), and would lead one conversation into
-        another.
-        """
-        calls: list[ToolCall] = []
-        own_ids: dict[str, str] = {}
-        for call in result.pending:
-            shown = f"call_{secrets.token_hex(12)}"
-            own_ids[shown] = call["id"]
-            function = call["function"]
-            arguments = function.get("arguments") or "{}"
-            calls.append(
-                {
-                    "id": shown,
-                    "type": "function",
-                    "function": {"name": function["name"], "arguments": arguments},
-                }
-            )
-        messages = _transcript(result)
-        kept = _Kept(agent=result.last_agent, handler=result.last_handler, messages=messages, own_ids=own_ids)
-        size = len(json.dumps(messages, default=str))
-        self._kept.put((principal, model, frozenset(own_ids)), kept, size)
-        return calls
+    def keep(self, principal: str, model: str, run: HeldRun) -> None:
+        """Keep a run that waits for the results of its calls."""
+        self._kept.put((principal, model, frozenset(run.own_ids)), run, run.size)
 
     def find(self, principal: str, model: str, messages: Sequence[Message]) -> Resumed | None:
         """Return the run that these messages continue, or None.
@@ -110,8 +133,7 @@ class PendingRuns:
         ids, after = answered
         if (kept := self._kept.get((principal, model, ids))) is None:
             return None
-        added = [_with_own_id(message, kept.own_ids) for message in after]
-        return Resumed(agent=kept.agent, handler=kept.handler, messages=[*kept.messages, *added])
+        return kept.resumed(after)
 
 
 def _answers(messages: Sequence[Message]) -> tuple[frozenset[str], Sequence[Message]] | None:

@@ -1,58 +1,57 @@
-"""The body of a chat request, parsed by pydantic, and the run that answers it."""
+"""The bodies of requests, parsed by pydantic: what all protocols share, and those of chat completions."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import pydantic
 from pydantic_core import from_json
 
-from routelock._callables import call_user_code
 from routelock._json import finite
-from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
-from routelock.handlers.port import ModelSettings, ToolSpec
+from routelock.handlers.port import ToolSpec
 from routelock.history.input import to_messages
-from routelock.history.messages import Message, ToolCall
-from routelock.run.config import RunConfig
-from routelock.run.handler_selection import named
-from routelock.run.result import RunResult
-from routelock.runner import Runner
-from routelock.serving.catalog import ServedAgent
-from routelock.serving.completions import Completion, DeltaWriter
-from routelock.serving.config import ServeConfig, ServedRequest
+from routelock.history.messages import Message
+from routelock.serving.config import ClientSettings
 from routelock.serving.errors import Refusal
-from routelock.serving.pending_runs import PendingRuns
-
-if TYPE_CHECKING:
-    from routelock.serving.http import EventStream
 
 __all__ = [
+    "MOST_MESSAGES",
+    "MOST_TOOLS",
     "ChatRequest",
-    "ChatRun",
-    "chat_run",
+    "ClientRequest",
+    "HandoffContext",
+    "bad_request",
+    "check_known",
+    "check_names",
     "check_size",
-    "context_for",
-    "needs_approval",
+    "checked_context",
+    "checked_messages",
     "parse",
     "read_json",
+    "refuse_settings",
+    "validated",
 ]
 
+
+T = TypeVar("T", bound=pydantic.BaseModel)
 
 _LONGEST_CONTEXT = 64 * 2**10
 """Characters of a handoff context as JSON."""
 
-_MOST_MESSAGES = 20_000
+MOST_MESSAGES = 20_000
 """Ten megabytes can be 300,000 messages, over which all other requests would wait for seconds."""
 
-_MOST_TOOLS = 1024
+MOST_TOOLS = 1024
 
 _MOST_CALLS = 1024
 """In one message."""
+
+_MOST_STOPS = 16
 
 _MOST_VALUES = 100_000
 """In one A2A request: each value costs the protocol's SDK some ten microseconds."""
@@ -93,9 +92,39 @@ class _NamedTool(pydantic.BaseModel):
     function: _NamedFunction
 
 
-class _HandoffContext(pydantic.BaseModel):
+class HandoffContext(pydantic.BaseModel):
+    """The ``handoff_context`` of a request."""
+
     model_config = pydantic.ConfigDict(extra="allow")
     hops: Annotated[int, pydantic.Field(ge=0, le=_MOST_HOPS)] = 0
+
+
+class _Settings(pydantic.BaseModel):
+    """The settings that a chat-completions request may have, see `ServeConfig.client_settings`."""
+
+    temperature: Annotated[float, pydantic.Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, pydantic.Field(ge=0, le=1)] | None = None
+    max_tokens: Annotated[int, pydantic.Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, pydantic.Field(ge=1)] | None = None
+    seed: int | None = None
+    stop: str | Annotated[list[str], pydantic.Field(max_length=_MOST_STOPS)] | None = None
+    frequency_penalty: Annotated[float, pydantic.Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, pydantic.Field(ge=-2, le=2)] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
+    verbosity: str | None = None
+    response_format: _Format | None = None
+
+
+class _Schema(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="allow")
+    name: Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    schema_: Annotated[dict[str, Any], pydantic.Field(alias="schema")]
+
+
+class _Format(pydantic.BaseModel):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: _Schema | None = None
 
 
 class _Body(pydantic.BaseModel):
@@ -104,53 +133,66 @@ class _Body(pydantic.BaseModel):
     # stop at the first error: a list of all errors could be longer than the body
     messages: Annotated[
         list[dict[str, Any]],
-        pydantic.Field(min_length=1, max_length=_MOST_MESSAGES),
+        pydantic.Field(min_length=1, max_length=MOST_MESSAGES),
         pydantic.FailFast(),
     ]
     model: str | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     n: int | None = None
-    tools: Annotated[list[_Tool], pydantic.Field(max_length=_MOST_TOOLS)] | None = None
+    tools: Annotated[list[_Tool], pydantic.Field(max_length=MOST_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | _NamedTool | None = None
     user: str | None = None
-    handoff_context: _HandoffContext | None = None
+    handoff_context: HandoffContext | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest:
-    """A parsed chat request."""
+class ClientRequest:
+    """A parsed request for a run, of any protocol."""
 
     messages: list[Message]
     model: str
     """Empty if the client did not name one."""
     stream: bool
-    include_usage: bool
     tools: Sequence[ToolSpec]
     """The tools that the client runs; none if its ``tool_choice`` is ``"none"``."""
     tool_choice: str | None
     """``"required"``, or the name of one of ``tools``."""
     user: str | None
     handoff_context: Mapping[str, Any]
-    hops: int
+    settings: Mapping[str, Any] = field(default_factory=lambda: {})
+    """What the client sets for all model calls of the run, by the names of `ModelSettings`."""
+    setting_names: Mapping[str, str] = field(default_factory=lambda: {})
+    """The parameters of the client by those names, where they differ."""
+
+    @property
+    def hops(self) -> int:
+        """How many servers the request has passed."""
+        hops: int = self.handoff_context.get("hops", 0)
+        return hops
 
 
-def parse(body: bytes) -> ChatRequest:
-    """Parse the body of a request.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest(ClientRequest):
+    """A parsed chat request."""
+
+    include_usage: bool
+
+
+def parse(body: bytes, client_settings: ClientSettings | None = None) -> ChatRequest:
+    """Parse the body of a chat request.
+
+    Args:
+        body: the body.
+        client_settings: what is done with the client's settings, see `ServeConfig`.
 
     Raises:
         Refusal: 400. The message says what is wrong and where.
     """
     said = read_json(body)
-    try:
-        read = _Body.model_validate(said)
-    except pydantic.ValidationError as error:
-        raise _invalid(error) from error
+    read = validated(_Body, said)
     if read.n is not None and read.n != 1:
-        raise _refused("n must be 1: an agent gives one answer.", "n")
-    context = read.handoff_context.model_dump(exclude_unset=True) if read.handoff_context else {}
-    if len(json.dumps(context)) > _LONGEST_CONTEXT:
-        raise _refused(f"handoff_context is longer than {_LONGEST_CONTEXT} characters.", "handoff_context")
+        raise bad_request("n must be 1: an agent gives one answer.", "n")
     tools = _tools(read)
     return ChatRequest(
         messages=_messages(read.messages),
@@ -160,9 +202,83 @@ def parse(body: bytes) -> ChatRequest:
         tools=tools,
         tool_choice=_choice(read, tools),
         user=read.user,
-        handoff_context=context,
-        hops=context.get("hops", 0),
+        handoff_context=checked_context(read.handoff_context),
+        settings=_settings(cast("Mapping[str, Any]", said), client_settings),
     )
+
+
+def validated(model: type[T], said: object) -> T:
+    """Return a body as the model of its protocol.
+
+    Raises:
+        Refusal: 400. The message says what is wrong and where.
+    """
+    try:
+        return model.model_validate(said)
+    except pydantic.ValidationError as error:
+        raise _invalid(error) from error
+
+
+def checked_context(given: HandoffContext | None) -> Mapping[str, Any]:
+    """Return the handoff context of a request; empty if there is none.
+
+    Raises:
+        Refusal: 400, it is too long.
+    """
+    context = given.model_dump(exclude_unset=True) if given else {}
+    if len(json.dumps(context)) > _LONGEST_CONTEXT:
+        raise bad_request(f"handoff_context is longer than {_LONGEST_CONTEXT} characters.", "handoff_context")
+    return context
+
+
+_HINTS = ("metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier")
+"""Parameters that change no answer, so that a strict server accepts them."""
+
+_USUAL = {"truncation": ("disabled",), "service_tier": ("auto", "default")}
+"""Values that ask for what the server does anyway."""
+
+
+def check_known(said: Mapping[str, Any], known: Collection[str], where: str = "") -> None:
+    """Refuse a parameter that the server does not support, unless its value asks for nothing.
+
+    Args:
+        said: the parameters.
+        known: the names of those that are supported.
+        where: the path of the parameter that has them, with a dot at its end.
+
+    Raises:
+        Refusal: 400.
+    """
+    for name, value in said.items():
+        if name not in known and name not in _HINTS and value and value not in _USUAL.get(name, ()):
+            path = f"{where}{name:.100}"
+            raise bad_request(f"{path}: this server does not support it. Leave it out.", path)
+
+
+def refuse_settings(names: Collection[str]) -> None:
+    """Refuse settings of a client, if there are any.
+
+    Raises:
+        Refusal: 400.
+    """
+    for name in names:
+        why = f"{name}: the agents of this server have their own settings. Leave it out."
+        raise bad_request(why, name)
+
+
+def _settings(said: Mapping[str, Any], policy: ClientSettings | None) -> Mapping[str, Any]:
+    if policy is None:
+        return {}
+    check_known(said, {**_Body.model_fields, **_Settings.model_fields})
+    read = validated(_Settings, said).model_dump(exclude_none=True, by_alias=True)
+    if (form := read.get("response_format")) is not None and "json_schema" not in form:
+        if form["type"] == "json_schema":
+            raise bad_request("response_format.json_schema: Field required.", "response_format.json_schema")
+        if form["type"] == "text":
+            del read["response_format"]
+    if policy == "refuse":
+        refuse_settings(read)
+    return read
 
 
 def read_json(body: bytes) -> object:
@@ -202,7 +318,8 @@ def check_size(said: object) -> None:
             raise Refusal(413, f"The request has more than {_MOST_VALUES} values.", "body_too_large")
 
 
-def _refused(message: str, param: str | None) -> Refusal:
+def bad_request(message: str, param: str | None) -> Refusal:
+    """Return the refusal of a request that is wrong at a parameter."""
     return Refusal(400, message, "invalid_request", param)
 
 
@@ -212,7 +329,7 @@ def _invalid(error: pydantic.ValidationError) -> Refusal:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
     if not path:
         return Refusal(400, "The body must be a JSON object with messages.", "invalid_json")
-    return _refused(f"{path}: {_IN_JSON.get(first['type'], first['msg'])}.", path)
+    return bad_request(f"{path}: {_IN_JSON.get(first['type'], first['msg'])}.", path)
 
 
 def _messages(given: list[dict[str, Any]]) -> list[Message]:
@@ -220,12 +337,21 @@ def _messages(given: list[dict[str, Any]]) -> list[Message]:
         calls: object = each.get("tool_calls")
         if isinstance(calls, list) and len(cast("list[object]", calls)) > _MOST_CALLS:
             where = f"messages[{place}].tool_calls"
-            raise _refused(f"{where} has more than {_MOST_CALLS} calls.", where)
+            raise bad_request(f"{where} has more than {_MOST_CALLS} calls.", where)
+    return checked_messages([_cleaned(each) for each in given], "messages")
+
+
+def checked_messages(given: Sequence[Any], param: str) -> list[Message]:
+    """Return chat messages of a client as the input of a run.
+
+    Raises:
+        Refusal: 400, one of them is wrong.
+    """
     try:
-        return to_messages([_cleaned(each) for each in given])
+        return to_messages(given)
     except ConfigError as error:
-        message = re.sub(r"^Input message (\d+)", r"messages[\1]", str(error))
-        raise _refused(message, "messages") from error
+        message = re.sub(r"^Input message (\d+)", rf"{param}[\1]", str(error))
+        raise bad_request(message, param) from error
 
 
 def _cleaned(message: dict[str, Any]) -> dict[str, Any]:
@@ -244,167 +370,27 @@ def _cleaned(message: dict[str, Any]) -> dict[str, Any]:
 def _tools(read: _Body) -> Sequence[ToolSpec]:
     if read.tool_choice == "none" or not read.tools:
         return ()
-    names: set[str] = set()
-    for place, name in enumerate(tool.function.name for tool in read.tools):
-        if name in names:
-            raise _refused(f"Two tools are named {name!r}; give each its own name.", f"tools[{place}]")
-        names.add(name)
+    check_names([tool.function.name for tool in read.tools])
     return tuple(tool.model_dump(exclude_none=True) for tool in read.tools)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse tools of which two have the same name.
+
+    Raises:
+        Refusal: 400.
+    """
+    known: set[str] = set()
+    for place, name in enumerate(names):
+        if name in known:
+            raise bad_request(f"Two tools are named {name!r}; give each its own name.", f"tools[{place}]")
+        known.add(name)
 
 
 def _choice(read: _Body, tools: Sequence[ToolSpec]) -> str | None:
     if isinstance(read.tool_choice, _NamedTool):
         name = read.tool_choice.function.name
         if name not in [tool["function"]["name"] for tool in tools]:
-            raise _refused(f"tool_choice names {name!r}, which is not among tools.", "tool_choice")
+            raise bad_request(f"tool_choice names {name!r}, which is not among tools.", "tool_choice")
         return name
     return "required" if read.tool_choice == "required" and tools else None
-
-
-_OPENING: dict[str, Any] = {"role": "assistant", "content": ""}
-
-_NEEDS_APPROVAL = (
-    "The agent made a call that a person has to approve, and this endpoint has no way to ask for approval. "
-    "The call was not made."
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRun:
-    """The run that answers a chat request."""
-
-    served: ServedAgent
-    asked: ChatRequest
-    about: ServedRequest
-    completion: Completion
-    config: ServeConfig
-    pending: PendingRuns
-    agent: Agent[Any]
-    messages: list[Message]
-    run_config: RunConfig
-
-    async def whole(self) -> dict[str, Any]:
-        """Run, and return the body of the response."""
-        result = await Runner.run(
-            self.agent,
-            self.messages,
-            context=await context_for(self.config, self.about),
-            max_turns=self.config.max_turns,
-            hooks=self.config.hooks,
-            run_config=self.run_config,
-        )
-        writer = self._writer()
-        deltas = writer.replay(result)
-        last, finish = writer.finish(result, self._calls(result))
-        return self.completion.whole([*deltas, *last], finish, result.usage)
-
-    async def stream(self, to: EventStream) -> None:
-        """Run, and send the chunks of the reply as they come, and ``[DONE]`` at the end.
-
-        Nothing is sent before there is content, so an error before that has a status.
-        """
-        writer, early = self._writer(), [_OPENING]
-        stream = Runner.run_streamed(
-            self.agent,
-            self.messages,
-            context=await context_for(self.config, self.about),
-            max_turns=self.config.max_turns,
-            hooks=self.config.hooks,
-            run_config=self.run_config,
-        )
-        async with stream:
-            async for event in stream:
-                early += writer.take(event, lambda: stream.result)
-                if early and (to.has_begun or any(_has_content(delta) for delta in early)):
-                    await to.send(*map(self.completion.chunk, early))
-                    early.clear()
-        result = stream.result
-        last, finish = writer.finish(result, self._calls(result))
-        chunks = [self.completion.chunk(delta) for delta in (*early, *last)]
-        chunks.append(self.completion.chunk({}, finish))
-        if self.asked.include_usage:
-            chunks.append(self.completion.usage_chunk(result.usage))
-        await to.send(*chunks, "[DONE]")
-
-    def _writer(self) -> DeltaWriter:
-        return DeltaWriter(agents=self.served.graph.keys(), hold=self.served.has_output_type)
-
-    def _calls(self, result: RunResult[Any]) -> Sequence[ToolCall]:
-        if result.interruptions:
-            raise needs_approval(result)
-        if not result.pending:
-            return ()
-        return self.pending.keep(self.about.principal, self.about.model, result)
-
-
-def needs_approval(result: RunResult[Any]) -> Refusal:
-    """Return the refusal for a run that waits for approval. The log has the calls that wait."""
-    calls = [f"{each.name!r} of agent {each.agent!r}" for each in result.interruptions]
-    calls += [f"{call['function']['name']!r}, an external tool" for call in result.pending]
-    return Refusal(403, _NEEDS_APPROVAL, "approval_required", for_log=f"calls that wait: {', '.join(calls)}")
-
-
-async def context_for(config: ServeConfig, about: ServedRequest) -> Any:
-    """Return the object that is passed as ``context=`` to the run of a request."""
-    if config.context is None:
-        return None
-    return await call_user_code("ServeConfig.context", config.context, about)
-
-
-def _has_content(delta: Mapping[str, Any]) -> bool:
-    return delta is not _OPENING and "x_agent" not in delta
-
-
-def chat_run(
-    served: ServedAgent,
-    asked: ChatRequest,
-    about: ServedRequest,
-    completion: Completion,
-    config: ServeConfig,
-    pending: PendingRuns,
-) -> ChatRun:
-    """Return the run that answers a request: a new one, or one that waited for these tool results."""
-    settings = _settings(asked, about, config.run_config)
-    agent, messages = served.agent, asked.messages
-    found = pending.find(about.principal, about.model, messages)
-    if found is not None:
-        agent, messages = found.agent, found.messages
-        settings = replace(
-            settings,
-            agents=(*settings.agents, served.agent),
-            handler=found.handler if _can_start_at(found.handler, agent, settings) else None,
-        )
-    return ChatRun(
-        served=served,
-        asked=asked,
-        about=about,
-        completion=completion,
-        config=config,
-        pending=pending,
-        agent=agent,
-        messages=messages,
-        run_config=settings,
-    )
-
-
-def _can_start_at(handler: str, agent: Agent[Any], settings: RunConfig) -> bool:
-    try:
-        named(agent, handler, settings)
-    except ConfigError:  # the target of a handoff; the agent's default continues
-        return False
-    return True
-
-
-def _settings(asked: ChatRequest, about: ServedRequest, base: RunConfig) -> RunConfig:
-    """Return the settings of the app with those of this request."""
-    choice: ModelSettings = {"tool_choice": asked.tool_choice} if asked.tool_choice else {}
-    memory = {"handoff_origin": dict(about.handoff_context)} if about.handoff_context else {}
-    return replace(
-        base,
-        run_id=None,
-        scopes=about.scopes,
-        external_tools=(*asked.tools, *base.external_tools),
-        model_settings={**base.model_settings, **choice},
-        shared_memory={**base.shared_memory, **memory},
-        retry=replace(base.retry, mid_stream=False),  # chunks that were sent cannot be taken back
-    )

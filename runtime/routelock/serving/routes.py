@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -20,13 +19,15 @@ from starlette.routing import BaseRoute, Route
 from routelock.agents.agent import Agent
 from routelock.serving.a2a.routes import A2ARoutes
 from routelock.serving.auth import AccessControl
-from routelock.serving.catalog import Catalog
-from routelock.serving.completions import Completion
-from routelock.serving.config import ServeConfig
-from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
-from routelock.serving.http import AsciiJSON, Endpoint, EventStream, Incoming, attended, event_text, read_body
+from routelock.serving.catalog import Catalog, ServedAgent
+from routelock.serving.completions import ChatReply, Completion
+from routelock.serving.config import ServeConfig, ServedRequest
+from routelock.serving.errors import Refusal, log_refusal, refusal_for
+from routelock.serving.http import AsciiJSON, Endpoint, Incoming
 from routelock.serving.pending_runs import PendingRuns
-from routelock.serving.requests import ChatRequest, ChatRun, chat_run, parse
+from routelock.serving.requests import ChatRequest, parse
+from routelock.serving.run_route import RunRoute
+from routelock.serving.served_run import Reply, ServedRun, served_run
 
 __all__ = ["ServedRoutes", "served_app"]
 
@@ -34,8 +35,6 @@ __all__ = ["ServedRoutes", "served_app"]
 _PARTING_SECONDS = 2.0
 
 _CODES = {404: "not_found", 405: "method_not_allowed"}
-
-_logger = logging.getLogger("routelock.serving")
 
 
 def served_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig) -> Starlette:
@@ -61,6 +60,13 @@ class ServedRoutes:
         self._pending = PendingRuns(
             most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl
         )
+        self._chat = RunRoute(
+            access=self._access,
+            catalog=self._catalog,
+            config=config,
+            parse=partial(parse, client_settings=config.client_settings),
+            start=self._start_chat,
+        )
         self._a2a = A2ARoutes(self._catalog, config.a2a, config, self._access) if config.a2a else None
 
     def routes(self) -> list[BaseRoute]:
@@ -71,7 +77,7 @@ class ServedRoutes:
             for path, handle, method in (
                 ("/models", self._list_models, "GET"),
                 ("/models/{id:path}", self._show_model, "GET"),
-                ("/chat/completions", self._complete, "POST"),
+                ("/chat/completions", self._chat.respond, "POST"),
             )
         ]
         health = Route("/health", _show_health, methods=["GET"])
@@ -99,48 +105,14 @@ class ServedRoutes:
     def _model(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "routelock"}
 
-    async def _complete(self, incoming: Incoming) -> None:
-        self._access.check_content_type(incoming.request.headers.get("content-type", ""))
-        with self._access.slot():
-            body = await read_body(incoming.request, self._config.max_body, self._config.body_timeout)
-            asked = parse(body)
-            run = self._run_for(incoming, asked)
-            _logger.info("%s: model %r for %s", incoming.id, run.about.model, run.about.principal)
-            await (self._stream if asked.stream else self._answer)(incoming, run)
-
-    def _run_for(self, incoming: Incoming, asked: ChatRequest) -> ChatRun:
-        if asked.hops > self._config.max_hops:
-            raise Refusal(
-                508,
-                f"The request has passed {asked.hops} servers, and {self._config.max_hops} are allowed: do "
-                "agents of several servers hand it to each other?",
-                "too_many_hops",
-                "handoff_context.hops",
-                headers={"x-should-retry": "false"},
-            )
-        served = self._catalog.find(asked.model)
-        served.check_tools(asked.tools, allowed=self._config.client_tools)
-        model = served.agent.name
-        completion = Completion(id=f"chatcmpl-{uuid.uuid4().hex}", model=model, created=int(time.time()))
-        about = incoming.about(model, user=asked.user, handoff_context=asked.handoff_context)
-        return chat_run(served, asked, about, completion, self._config, self._pending)
-
-    async def _answer(self, incoming: Incoming, run: ChatRun) -> None:
-        with anyio.move_on_after(self._config.timeout):
-            body = await attended(incoming.request, run.whole)
-            return await incoming.respond(AsciiJSON(body))
-        raise out_of_time(self._config.timeout)
-
-    async def _stream(self, incoming: Incoming, run: ChatRun) -> None:
-        last = partial(_error_event, incoming.id)
-        stream = EventStream(run.stream, ping=self._config.ping, timeout=self._config.timeout, last=last)
-        await incoming.respond(stream)
-
-
-def _error_event(request_id: str, refusal: Refusal) -> str:
-    """Return the event that ends a stream that failed. Clients raise on it: no ``[DONE]`` follows."""
-    log_refusal(request_id, refusal)
-    return event_text(refusal.body(request_id))
+    def _start_chat(
+        self, served: ServedAgent, asked: ChatRequest, about: ServedRequest
+    ) -> tuple[ServedRun, Reply]:
+        run = served_run(served, asked, about, self._config, self._pending)
+        completion = Completion(
+            id=f"chatcmpl-{uuid.uuid4().hex}", model=about.model, created=int(time.time())
+        )
+        return run, ChatReply(completion, include_usage=asked.include_usage)
 
 
 async def _show_health(request: Request) -> Response:

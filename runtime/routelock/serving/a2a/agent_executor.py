@@ -26,7 +26,7 @@ from routelock.serving.catalog import ServedAgent
 from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
-from routelock.serving.requests import context_for, needs_approval
+from routelock.serving.served_run import context_for, needs_approval
 from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:

@@ -1,0 +1,276 @@
+"""The run that answers a request, and what a protocol makes of it. This module does no input or output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from routelock._callables import call_user_code
+from routelock.agents.agent import Agent
+from routelock.errors import ConfigError
+from routelock.handlers.events import MessageDone
+from routelock.handlers.port import ModelSettings
+from routelock.history.messages import Message
+from routelock.run.config import RunConfig
+from routelock.run.handler_selection import named
+from routelock.run.result import RunResult
+from routelock.runner import Runner
+from routelock.serving.catalog import ServedAgent
+from routelock.serving.completions import Delta, DeltaWriter
+from routelock.serving.config import ServeConfig, ServedRequest
+from routelock.serving.errors import Refusal
+from routelock.serving.pending_runs import HeldRun, PendingRuns, Resumed, held
+from routelock.serving.requests import ClientRequest, bad_request
+
+if TYPE_CHECKING:
+    from routelock.serving.http import EventStream
+
+__all__ = ["Reply", "RunEnd", "ServedRun", "context_for", "needs_approval", "served_run"]
+
+
+_NEEDS_APPROVAL = (
+    "The agent made a call that a person has to approve, and this endpoint has no way to ask for approval. "
+    "The call was not made."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """The end of a run, as a protocol tells it."""
+
+    deltas: Sequence[Delta]
+    """The last deltas."""
+    finish: str
+    """The finish reason."""
+    result: RunResult[Any]
+    waiting: HeldRun | None
+    """The run, if it waits for calls of the client's own tools."""
+
+
+class Reply(Protocol):
+    """Makes the body or the events of one reply, in the form of a protocol."""
+
+    def begin(self) -> Sequence[Mapping[str, Any]]:
+        """Return the events before all others."""
+        ...
+
+    def take(self, deltas: Sequence[Delta], *, ends: bool) -> Sequence[Mapping[str, Any]]:
+        """Return the events of some deltas.
+
+        Args:
+            deltas: what the agents say.
+            ends: whether a model's reply ends with them.
+        """
+        ...
+
+    def finish(self, end: RunEnd) -> Sequence[Mapping[str, Any] | str]:
+        """Return the last events of a run."""
+        ...
+
+    def whole(self, replies: Iterable[Sequence[Delta]], end: RunEnd) -> Mapping[str, Any]:
+        """Return the body of a run that was not streamed, from the deltas of each reply and its end."""
+        ...
+
+    def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any]]:
+        """Return the events that end a stream that failed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRun:
+    """The run that answers a request."""
+
+    served: ServedAgent
+    about: ServedRequest
+    config: ServeConfig
+    pending: PendingRuns
+    agent: Agent[Any]
+    messages: list[Message]
+    run_config: RunConfig
+    json_only: bool
+    """Whether the client asked for JSON, so that the answer has no text but that of the last reply."""
+
+    async def whole(self, reply: Reply) -> Mapping[str, Any]:
+        """Run, and return the body of the response."""
+        result = await Runner.run(
+            self.agent,
+            self.messages,
+            context=await context_for(self.config, self.about),
+            max_turns=self.config.max_turns,
+            hooks=self.config.hooks,
+            run_config=self.run_config,
+        )
+        writer = self._writer()
+        replies = list(writer.replies(result))
+        return reply.whole(replies, self._end(writer, result))
+
+    async def stream(self, reply: Reply, to: EventStream) -> None:
+        """Run, and send the events of the reply as they come.
+
+        Nothing is sent before there is content, so an error before that has a status.
+        """
+        writer, early = self._writer(), [*reply.begin()]
+        stream = Runner.run_streamed(
+            self.agent,
+            self.messages,
+            context=await context_for(self.config, self.about),
+            max_turns=self.config.max_turns,
+            hooks=self.config.hooks,
+            run_config=self.run_config,
+        )
+        has_content = False
+        async with stream:
+            async for event in stream:
+                deltas = writer.take(event, lambda: stream.result)
+                has_content = has_content or any(_has_content(delta) for delta in deltas)
+                early += reply.take(deltas, ends=isinstance(event, MessageDone))
+                if early and (has_content or to.has_begun):
+                    await to.send(*early)
+                    early.clear()
+        await to.send(*early, *reply.finish(self._end(writer, stream.result)))
+
+    def _writer(self) -> DeltaWriter:
+        hold = self.served.has_output_type or self.json_only
+        return DeltaWriter(agents=self.served.graph.keys(), hold=hold, json_only=self.json_only)
+
+    def _end(self, writer: DeltaWriter, result: RunResult[Any]) -> RunEnd:
+        if result.interruptions:
+            raise needs_approval(result)
+        waiting = held(result) if result.pending else None
+        if waiting is not None:
+            self.pending.keep(self.about.principal, self.about.model, waiting)
+        deltas, finish = writer.finish(result, waiting.calls if waiting is not None else ())
+        return RunEnd(deltas=deltas, finish=finish, result=result, waiting=waiting)
+
+
+def needs_approval(result: RunResult[Any]) -> Refusal:
+    """Return the refusal for a run that waits for approval. The log has the calls that wait."""
+    calls = [f"{each.name!r} of agent {each.agent!r}" for each in result.interruptions]
+    calls += [f"{call['function']['name']!r}, an external tool" for call in result.pending]
+    return Refusal(403, _NEEDS_APPROVAL, "approval_required", for_log=f"calls that wait: {', '.join(calls)}")
+
+
+async def context_for(config: ServeConfig, about: ServedRequest) -> Any:
+    """Return the object that is passed as ``context=`` to the run of a request."""
+    if config.context is None:
+        return None
+    return await call_user_code("ServeConfig.context", config.context, about)
+
+
+def _has_content(delta: Delta) -> bool:
+    return "x_agent" not in delta
+
+
+def served_run(
+    served: ServedAgent,
+    asked: ClientRequest,
+    about: ServedRequest,
+    config: ServeConfig,
+    pending: PendingRuns,
+    found: Resumed | None = None,
+) -> ServedRun:
+    """Return the run that answers a request: a new one, or one that goes on.
+
+    Args:
+        served: the agent that the client asked for.
+        asked: the request.
+        about: the request as the app's own code is given it.
+        config: keys, limits and settings.
+        pending: the runs that wait for their clients.
+        found: the run that goes on; None to look in ``pending`` for one that these messages continue.
+
+    Raises:
+        Refusal: 400, a setting of the client is one of the agents'.
+    """
+    settings = _settings(served, asked, about, config.run_config)
+    agent, messages = served.agent, asked.messages
+    found = found or pending.find(about.principal, about.model, messages)
+    if found is not None:
+        agent, messages = found.agent, found.messages
+        settings = replace(
+            settings,
+            agents=(*settings.agents, served.agent),
+            handler=found.handler if _can_start_at(found.handler, agent, settings) else None,
+        )
+    return ServedRun(
+        served=served,
+        about=about,
+        config=config,
+        pending=pending,
+        agent=agent,
+        messages=messages,
+        run_config=settings,
+        json_only="response_format" in asked.settings,
+    )
+
+
+def _can_start_at(handler: str, agent: Agent[Any], settings: RunConfig) -> bool:
+    try:
+        named(agent, handler, settings)
+    except ConfigError:  # the target of a handoff; the agent's default continues
+        return False
+    return True
+
+
+def _settings(served: ServedAgent, asked: ClientRequest, about: ServedRequest, base: RunConfig) -> RunConfig:
+    """Return the settings of the app with those of this request."""
+    choice: ModelSettings = {"tool_choice": asked.tool_choice} if asked.tool_choice else {}
+    chosen = cast("ModelSettings", _chosen(served, asked, base))
+    memory = {"handoff_origin": dict(about.handoff_context)} if about.handoff_context else {}
+    return replace(
+        base,
+        run_id=None,
+        scopes=about.scopes,
+        external_tools=(*asked.tools, *base.external_tools),
+        model_settings={**base.model_settings, **chosen, **choice},
+        shared_memory={**base.shared_memory, **memory},
+        retry=replace(base.retry, mid_stream=False),  # chunks that were sent cannot be taken back
+    )
+
+
+_ONE_LIMIT = frozenset(("max_tokens", "max_completion_tokens"))
+"""Two names of the same setting."""
+
+
+def _chosen(served: ServedAgent, asked: ClientRequest, base: RunConfig) -> Mapping[str, Any]:
+    """Return the settings that the client chose.
+
+    Raises:
+        Refusal: 400, an agent or the app has chosen one of them itself, or the schema of the output.
+    """
+    if not asked.settings:
+        return asked.settings
+    layers = (base.model_settings, *(agent.model_settings for agent in served.graph.values()))
+    taken = {name for layer in layers for name, value in layer.items() if value is not None}
+    for name in asked.settings:
+        if name in taken or (name in _ONE_LIMIT and taken & _ONE_LIMIT):
+            param = asked.setting_names.get(name, name)
+            raise bad_request(f"{param}: this agent has its own. Leave it out.", param)
+    return _without_own_format(served, asked)
+
+
+def _without_own_format(served: ServedAgent, asked: ClientRequest) -> Mapping[str, Any]:
+    """Return the client's settings without a format that the agents have as their output type anyway."""
+    form = asked.settings.get("response_format")
+    outputs = [agent.output for agent in served.graph.values() if agent.output is not None]
+    if form is None or not outputs:
+        return asked.settings
+    given = _untitled(form.get("json_schema", {}).get("schema"))
+    if any(given != _untitled(output.schema) for output in outputs):
+        param = asked.setting_names.get("response_format", "response_format")
+        why = f"{param}: this agent has an output type of its own. Leave it out, or send its schema."
+        raise bad_request(why, param)
+    return {name: value for name, value in asked.settings.items() if name != "response_format"}
+
+
+def _untitled(schema: object) -> object:
+    """Return a JSON schema without the titles, which say nothing and which some clients leave out."""
+    if isinstance(schema, list):
+        return [_untitled(each) for each in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    known = cast("dict[str, object]", schema)
+    # a property may be called "title": its value is a schema
+    kept = {key: value for key, value in known.items() if key != "title" or not isinstance(value, str)}
+    return {key: _untitled(value) for key, value in kept.items()}
