@@ -207,8 +207,13 @@ def parse(body: bytes, client_settings: ClientSettings | None = None) -> ChatReq
     )
 
 
-def validated(model: type[T], said: object) -> T:
-    """Return a body as the model of its protocol.
+def validated(model: type[T], said: object, where: str = "") -> T:
+    """Return a body, or a part of it, as the model of its protocol.
+
+    Args:
+        model: the model.
+        said: the JSON value.
+        where: the path of the value in the body.
 
     Raises:
         Refusal: 400. The message says what is wrong and where.
@@ -216,7 +221,7 @@ def validated(model: type[T], said: object) -> T:
     try:
         return model.model_validate(said)
     except pydantic.ValidationError as error:
-        raise _invalid(error) from error
+        raise _invalid(error, where) from error
 
 
 def checked_context(given: HandoffContext | None) -> Mapping[str, Any]:
@@ -323,12 +328,13 @@ def bad_request(message: str, param: str | None) -> Refusal:
     return Refusal(400, message, "invalid_request", param)
 
 
-def _invalid(error: pydantic.ValidationError) -> Refusal:
+def _invalid(error: pydantic.ValidationError, where: str) -> Refusal:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     steps = [step for step in first["loc"] if not str(step).startswith(("_", "literal["))]
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
+    inner = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    path = f"{where}{inner}".lstrip(".")
     if not path:
-        return Refusal(400, "The body must be a JSON object with messages.", "invalid_json")
+        return Refusal(400, "The body must be a JSON object with messages or input.", "invalid_json")
     return bad_request(f"{path}: {_IN_JSON.get(first['type'], first['msg'])}.", path)
 
 

@@ -26,6 +26,7 @@ from routelock.serving.errors import Refusal, log_refusal, refusal_for
 from routelock.serving.http import AsciiJSON, Endpoint, Incoming
 from routelock.serving.pending_runs import PendingRuns
 from routelock.serving.requests import ChatRequest, parse
+from routelock.serving.responses.routes import ResponsesRoutes
 from routelock.serving.run_route import RunRoute
 from routelock.serving.served_run import Reply, ServedRun, served_run
 
@@ -67,6 +68,7 @@ class ServedRoutes:
             parse=partial(parse, client_settings=config.client_settings),
             start=self._start_chat,
         )
+        self._responses = ResponsesRoutes(self._catalog, config, self._access, self._pending)
         self._a2a = A2ARoutes(self._catalog, config.a2a, config, self._access) if config.a2a else None
 
     def routes(self) -> list[BaseRoute]:
@@ -81,7 +83,7 @@ class ServedRoutes:
             )
         ]
         health = Route("/health", _show_health, methods=["GET"])
-        return [health, *mine, *(self._a2a.routes() if self._a2a else ())]
+        return [health, *mine, *self._responses.routes(), *(self._a2a.routes() if self._a2a else ())]
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncGenerator[None]:
@@ -124,8 +126,8 @@ async def _refuse_stray(request: Request, error: Exception) -> Response:
     """Refuse what no route takes, and answer a failure that no route has answered."""
     if isinstance(error, HTTPException):
         messages = {
-            404: f"There is nothing at {request.url.path[:200]}. There are /v1/chat/completions and "
-            "/v1/models; set a client's base URL to end in /v1.",
+            404: f"There is nothing at {request.url.path[:200]}. There are /v1/chat/completions, "
+            "/v1/responses and /v1/models; set a client's base URL to end in /v1.",
             405: f"{request.method} does not work here.",
         }
         status = error.status_code

@@ -188,10 +188,11 @@ def served_run(
     found = found or pending.find(about.principal, about.model, messages)
     if found is not None:
         agent, messages = found.agent, found.messages
+        handler = found.handler or settings.handler
         settings = replace(
             settings,
             agents=(*settings.agents, served.agent),
-            handler=found.handler if _can_start_at(found.handler, agent, settings) else None,
+            handler=handler if handler and _can_start_at(handler, agent, settings) else None,
         )
     return ServedRun(
         served=served,

@@ -1,0 +1,117 @@
+"""The routes of responses: make one, show one, delete one."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from starlette.routing import BaseRoute, Route
+
+from routelock.serving.auth import AccessControl
+from routelock.serving.catalog import Catalog, ServedAgent
+from routelock.serving.config import ServeConfig, ServedRequest
+from routelock.serving.http import AsciiJSON, Endpoint, Incoming
+from routelock.serving.pending_runs import HeldRun, PendingRuns
+from routelock.serving.requests import check_known
+from routelock.serving.responses.kept_responses import KeptResponses, system_messages
+from routelock.serving.responses.reply import ResponseReply
+from routelock.serving.responses.requests import ResponseRequest, parse_response_request
+from routelock.serving.run_route import RunRoute
+from routelock.serving.served_run import Reply, RunEnd, ServedRun, served_run
+
+__all__ = ["ResponsesRoutes"]
+
+
+class ResponsesRoutes:
+    """The routes of responses, and the responses that are kept.
+
+    Args:
+        catalog: the served agents.
+        config: keys, limits and settings.
+        access: the checks of a request.
+        pending: the runs that wait for their clients.
+    """
+
+    def __init__(
+        self, catalog: Catalog, config: ServeConfig, access: AccessControl, pending: PendingRuns
+    ) -> None:
+        self._config, self._access, self._pending = config, access, pending
+        self._kept = KeptResponses(most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl)
+        self._runs = RunRoute(
+            access=access,
+            catalog=catalog,
+            config=config,
+            parse=partial(parse_response_request, client_settings=config.client_settings),
+            start=self._start,
+            named_by="type",
+        )
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes."""
+        return [
+            Route(f"{prefix}{path}", Endpoint(self._access, handle), methods=[method])
+            for prefix in ("", "/v1")
+            for path, handle, method in (
+                ("/responses", self._runs.respond, "POST"),
+                ("/responses/{id}", self._show, "GET"),
+                ("/responses/{id}", self._delete, "DELETE"),
+            )
+        ]
+
+    async def _show(self, incoming: Incoming) -> None:
+        check_known(dict(incoming.request.query_params), ())
+        kept = self._kept.find(incoming.principal.name, incoming.request.path_params["id"])
+        await incoming.respond(AsciiJSON(kept.body))
+
+    async def _delete(self, incoming: Incoming) -> None:
+        name = incoming.request.path_params["id"]
+        self._kept.remove(incoming.principal.name, name)
+        await incoming.respond(AsciiJSON({"id": name, "object": "response", "deleted": True}))
+
+    def _start(
+        self, served: ServedAgent, asked: ResponseRequest, about: ServedRequest
+    ) -> tuple[ServedRun, Reply]:
+        found = None
+        if asked.previous is not None:
+            kept = self._kept.previous(about.principal, asked.previous, about.model)
+            found = kept.continued(asked.messages, asked.instructions)
+        whole = replace(asked, messages=[*system_messages(asked.instructions), *asked.messages])
+        run = served_run(served, whole, about, self._config, self._pending, found)
+        keep = partial(self._keep, run) if asked.store else _forget
+        return run, ResponseReply(_head(asked, about), keep)
+
+    def _keep(self, run: ServedRun, body: Mapping[str, Any], end: RunEnd) -> None:
+        self._kept.keep(run.about.principal, body, end.waiting or _ended(run, end))
+
+
+def _ended(run: ServedRun, end: RunEnd) -> HeldRun:
+    """Return a run that waits for nothing but the user's next message."""
+    sticky = run.run_config.next_agent == "sticky"
+    agent = end.result.next_agent if sticky else run.served.agent
+    return HeldRun(agent=agent, handler="", messages=end.result.to_input_list())
+
+
+def _forget(body: Mapping[str, Any], end: RunEnd) -> None:
+    """Do not keep a response."""
+
+
+def _head(asked: ResponseRequest, about: ServedRequest) -> Mapping[str, Any]:
+    """Return what does not change of a response."""
+    return {
+        "id": f"resp_{uuid.uuid4().hex}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "model": about.model,
+        "background": False,
+        "frequency_penalty": 0.0,
+        "max_tool_calls": None,
+        "presence_penalty": 0.0,
+        "service_tier": "default",
+        "top_logprobs": 0,
+        "truncation": "disabled",
+        **asked.echo,
+    }
