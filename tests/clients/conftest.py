@@ -23,6 +23,8 @@ def _commands() -> dict[str, Any]:
         "openai 2": lambda: python_client("openai2", "openai_client.py"),
         "openai 3": lambda: python_client("openai3", "openai_client.py"),
         "openai js": lambda: node_client("openai_client.mjs"),
+        "responses, openai 2": lambda: python_client("openai2", "openai_responses.py"),
+        "responses, openai 3": lambda: python_client("openai3", "openai_responses.py"),
         "ai sdk": lambda: node_client("ai_sdk.mjs"),
     }
 
@@ -39,6 +41,12 @@ def _played(client: str, home: Path) -> Played:
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """All scenes, played once by each of the openai clients."""
     return _played(request.param, tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module", params=["openai 2", "openai 3"])
+def responses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """The scenes of the Responses API, played once by each of the openai clients."""
+    return _played(f"responses, {request.param}", tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def test_the_core_imports_where_no_optional_package_is_installed(
     about_one |= {
         f"routelock.testing.pytest_{name}" for name in ("guards", "vcr", "respx", "beside_recording")
     }
-    about_one |= {"routelock.serving.http", "routelock.serving.routes"}
+    about_one |= {f"routelock.serving.{name}" for name in ("http", "routes", "run_route", "responses.routes")}
     about_one |= {"routelock.serving.a2a.routes", "routelock.serving.dev.routes"}
     names = [name for name in modules if name.split(".")[0] == "routelock" and name not in about_one]
     _run(_WITHOUT % (_HEAVY,) + f"\nimport {', '.join(names)}", offline_env)

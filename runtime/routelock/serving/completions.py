@@ -325,7 +325,7 @@ _OPENING: Delta = {"role": "assistant", "content": ""}
 
 
 class ChatReply:
-    """Makes the chunks or the body of one chat completion; see `routelock.serving.served_run.Reply`.
+    """Makes the chunks or the body of one chat completion; see `routelock.serving.served_run.ReplyForm`.
 
     Args:
         completion: the fields that all chunks have in common.

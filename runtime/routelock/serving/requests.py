@@ -23,8 +23,8 @@ __all__ = [
     "MOST_MESSAGES",
     "MOST_TOOLS",
     "ChatRequest",
+    "ClientContext",
     "ClientRequest",
-    "HandoffContext",
     "bad_request",
     "check_known",
     "check_names",
@@ -92,7 +92,7 @@ class _NamedTool(pydantic.BaseModel):
     function: _NamedFunction
 
 
-class HandoffContext(pydantic.BaseModel):
+class ClientContext(pydantic.BaseModel):
     """The ``handoff_context`` of a request."""
 
     model_config = pydantic.ConfigDict(extra="allow")
@@ -143,7 +143,7 @@ class _Body(pydantic.BaseModel):
     tools: Annotated[list[_Tool], pydantic.Field(max_length=MOST_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | _NamedTool | None = None
     user: str | None = None
-    handoff_context: HandoffContext | None = None
+    handoff_context: ClientContext | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,7 @@ def validated(model: type[T], said: object, where: str = "") -> T:
         raise _invalid(error, where) from error
 
 
-def checked_context(given: HandoffContext | None) -> Mapping[str, Any]:
+def checked_context(given: ClientContext | None) -> Mapping[str, Any]:
     """Return the handoff context of a request; empty if there is none.
 
     Raises:

@@ -28,7 +28,7 @@ from routelock.serving.pending_runs import PendingRuns
 from routelock.serving.requests import ChatRequest, parse
 from routelock.serving.responses.routes import ResponsesRoutes
 from routelock.serving.run_route import RunRoute
-from routelock.serving.served_run import Reply, ServedRun, served_run
+from routelock.serving.served_run import ReplyForm, ServedRun, served_run
 
 __all__ = ["ServedRoutes", "served_app"]
 
@@ -109,7 +109,7 @@ class ServedRoutes:
 
     def _start_chat(
         self, served: ServedAgent, asked: ChatRequest, about: ServedRequest
-    ) -> tuple[ServedRun, Reply]:
+    ) -> tuple[ServedRun, ReplyForm]:
         run = served_run(served, asked, about, self._config, self._pending)
         completion = Completion(
             id=f"chatcmpl-{uuid.uuid4().hex}", model=about.model, created=int(time.time())

@@ -19,7 +19,7 @@ from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time
 from routelock.serving.http import AsciiJSON, EventStream, Incoming, attended, event_text, read_body
 from routelock.serving.requests import ClientRequest
-from routelock.serving.served_run import Reply, ServedRun
+from routelock.serving.served_run import ReplyForm, ServedRun
 
 __all__ = ["RunRoute"]
 
@@ -38,7 +38,7 @@ class RunRoute(Generic[_Asked]):
     config: ServeConfig
     parse: Callable[[bytes], _Asked]
     """Returns the request of a body."""
-    start: Callable[[ServedAgent, _Asked, ServedRequest], tuple[ServedRun, Reply]]
+    start: Callable[[ServedAgent, _Asked, ServedRequest], tuple[ServedRun, ReplyForm]]
     """Returns the run of a request, and what makes its reply."""
     named_by: str = ""
     """The key of an event that has its name."""
@@ -53,7 +53,7 @@ class RunRoute(Generic[_Asked]):
             _logger.info("%s: model %r for %s", incoming.id, run.about.model, run.about.principal)
             await self._responder(asked)(incoming, run, reply)
 
-    def _started(self, incoming: Incoming, asked: _Asked) -> tuple[ServedRun, Reply]:
+    def _started(self, incoming: Incoming, asked: _Asked) -> tuple[ServedRun, ReplyForm]:
         if asked.hops > self.config.max_hops:
             raise Refusal(
                 508,
@@ -68,16 +68,16 @@ class RunRoute(Generic[_Asked]):
         about = incoming.about(served.agent.name, user=asked.user, handoff_context=asked.handoff_context)
         return self.start(served, asked, about)
 
-    def _responder(self, asked: _Asked) -> Callable[[Incoming, ServedRun, Reply], Awaitable[None]]:
+    def _responder(self, asked: _Asked) -> Callable[[Incoming, ServedRun, ReplyForm], Awaitable[None]]:
         return self._stream if asked.stream else self._answer
 
-    async def _answer(self, incoming: Incoming, run: ServedRun, reply: Reply) -> None:
+    async def _answer(self, incoming: Incoming, run: ServedRun, reply: ReplyForm) -> None:
         with anyio.move_on_after(self.config.timeout):
             body = await attended(incoming.request, partial(run.whole, reply))
             return await incoming.respond(AsciiJSON(body))
         raise out_of_time(self.config.timeout)
 
-    async def _stream(self, incoming: Incoming, run: ServedRun, reply: Reply) -> None:
+    async def _stream(self, incoming: Incoming, run: ServedRun, reply: ReplyForm) -> None:
         stream = EventStream(
             partial(run.stream, reply),
             ping=self.config.ping,
@@ -87,7 +87,7 @@ class RunRoute(Generic[_Asked]):
         )
         await incoming.respond(stream)
 
-    def _failure(self, request_id: str, reply: Reply, refusal: Refusal) -> str:
+    def _failure(self, request_id: str, reply: ReplyForm, refusal: Refusal) -> str:
         log_refusal(request_id, refusal)
         events = reply.fail(refusal, request_id)
         return "".join(event_text(event, event.get(self.named_by, "")) for event in events)

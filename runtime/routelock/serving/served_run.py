@@ -26,7 +26,7 @@ from routelock.serving.requests import ClientRequest, bad_request
 if TYPE_CHECKING:
     from routelock.serving.http import EventStream
 
-__all__ = ["Reply", "RunEnd", "ServedRun", "context_for", "needs_approval", "served_run"]
+__all__ = ["ReplyForm", "RunEnd", "ServedRun", "context_for", "needs_approval", "served_run"]
 
 
 _NEEDS_APPROVAL = (
@@ -48,7 +48,7 @@ class RunEnd:
     """The run, if it waits for calls of the client's own tools."""
 
 
-class Reply(Protocol):
+class ReplyForm(Protocol):
     """Makes the body or the events of one reply, in the form of a protocol."""
 
     def begin(self) -> Sequence[Mapping[str, Any]]:
@@ -91,7 +91,7 @@ class ServedRun:
     json_only: bool
     """Whether the client asked for JSON, so that the answer has no text but that of the last reply."""
 
-    async def whole(self, reply: Reply) -> Mapping[str, Any]:
+    async def whole(self, reply: ReplyForm) -> Mapping[str, Any]:
         """Run, and return the body of the response."""
         result = await Runner.run(
             self.agent,
@@ -105,7 +105,7 @@ class ServedRun:
         replies = list(writer.replies(result))
         return reply.whole(replies, self._end(writer, result))
 
-    async def stream(self, reply: Reply, to: EventStream) -> None:
+    async def stream(self, reply: ReplyForm, to: EventStream) -> None:
         """Run, and send the events of the reply as they come.
 
         Nothing is sent before there is content, so an error before that has a status.

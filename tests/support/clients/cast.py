@@ -165,8 +165,27 @@ def duet() -> Agent[Any]:
     return Agent("duet", "Sing.", model=Plays("duet", part))
 
 
+def clerk() -> Agent[Any]:
+    """It says something before it answers with JSON."""
+
+    @function_tool
+    def open_book() -> str:
+        return "open"
+
+    def part(request: Request) -> Reply:
+        return '{"number": 7}' if answered(request) else reply("Let me see.", calls=[call("open_book")])
+
+    return Agent("clerk", "Write.", model=Plays("clerk", part), tools=[open_book])
+
+
+def thinker() -> Agent[Any]:
+    """Its model shows its reasoning."""
+    return Agent("thinker", "Think.", model=Plays("thinker", lambda _: reply("Yes.", reasoning="Hm, hm.")))
+
+
 def everyone(log: Log) -> list[Agent[Any]]:
     """All agents that the scenes ask."""
     return [
-        greeter(), desk(log), forecaster(log), broken(), endless(log), slow(), polyglot(), duet()
+        greeter(), desk(log), forecaster(log), broken(), endless(log), slow(), polyglot(), duet(),
+        clerk(), thinker(),
     ]  # fmt: skip

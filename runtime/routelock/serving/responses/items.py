@@ -10,7 +10,7 @@ import pydantic
 from routelock.history.messages import Message
 from routelock.serving.requests import MOST_MESSAGES, bad_request, checked_messages, validated
 
-__all__ = ["messages_of"]
+__all__ = ["input_messages"]
 
 
 _PARTS: Mapping[str, Sequence[str]] = {
@@ -25,7 +25,7 @@ _PARTS: Mapping[str, Sequence[str]] = {
 
 class _Message(pydantic.BaseModel):
     role: Literal["user", "assistant", "system", "developer"]
-    content: str | list[Any]
+    content: Any
 
 
 class _Call(pydantic.BaseModel):
@@ -36,10 +36,10 @@ class _Call(pydantic.BaseModel):
 
 class _Result(pydantic.BaseModel):
     call_id: str
-    output: str | list[Any]
+    output: Any
 
 
-def messages_of(given: object) -> list[Message]:
+def input_messages(given: object) -> list[Message]:
     """Return the ``input`` of a request as messages.
 
     Reasoning items are left out: the server keeps the reasoning that its models need.
@@ -94,12 +94,14 @@ def _add_call(messages: list[dict[str, Any]], call: _Call) -> None:
     messages[-1].setdefault("tool_calls", []).append(made)
 
 
-def _content(content: str | list[Any], where: str) -> str | list[dict[str, Any]]:
+def _content(content: object, where: str) -> str | list[dict[str, Any]]:
     """Return a content of which each part is one that chat messages can have."""
     if isinstance(content, str):
         return content
+    if not isinstance(content, list):
+        raise bad_request(f"{where}: must be text or a list of parts.", where)
     parts: list[dict[str, Any]] = []
-    for place, part in enumerate(content):
+    for place, part in enumerate(cast("list[dict[str, Any]]", content)):
         path = f"{where}[{place}]"
         kind = _kind(part, path)
         needed = _PARTS.get(kind) if isinstance(kind, str) else None

@@ -68,7 +68,7 @@ class _OpenItem:
 
 
 class ResponseReply:
-    """Makes the events or the body of one response; see `routelock.serving.served_run.Reply`.
+    """Makes the events or the body of one response; see `routelock.serving.served_run.ReplyForm`.
 
     Args:
         head: what the response says of itself and repeats of its request.

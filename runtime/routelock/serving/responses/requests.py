@@ -12,8 +12,8 @@ from routelock.handlers.port import ToolSpec
 from routelock.serving.config import ClientSettings
 from routelock.serving.requests import (
     MOST_TOOLS,
+    ClientContext,
     ClientRequest,
-    HandoffContext,
     bad_request,
     check_known,
     check_names,
@@ -22,7 +22,7 @@ from routelock.serving.requests import (
     refuse_settings,
     validated,
 )
-from routelock.serving.responses.items import messages_of
+from routelock.serving.responses.items import input_messages
 
 __all__ = ["ResponseRequest", "parse_response_request"]
 
@@ -93,7 +93,7 @@ class _Body(pydantic.BaseModel):
     user: str | None = None
     safety_identifier: _Short | None = None
     prompt_cache_key: _Short | None = None
-    handoff_context: HandoffContext | None = None
+    handoff_context: ClientContext | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def parse_response_request(body: bytes, client_settings: ClientSettings | None =
     if client_settings == "refuse":
         refuse_settings([_SETTINGS.get(name, name) for name in settings])
     return ResponseRequest(
-        messages=messages_of(read.input or []),
+        messages=input_messages(read.input or []),
         model=read.model or "",
         stream=bool(read.stream),
         tools=() if read.tool_choice == "none" else tools,

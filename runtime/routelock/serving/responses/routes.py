@@ -21,7 +21,7 @@ from routelock.serving.responses.kept_responses import KeptResponses, system_mes
 from routelock.serving.responses.reply import ResponseReply
 from routelock.serving.responses.requests import ResponseRequest, parse_response_request
 from routelock.serving.run_route import RunRoute
-from routelock.serving.served_run import Reply, RunEnd, ServedRun, served_run
+from routelock.serving.served_run import ReplyForm, RunEnd, ServedRun, served_run
 
 __all__ = ["ResponsesRoutes"]
 
@@ -74,7 +74,7 @@ class ResponsesRoutes:
 
     def _start(
         self, served: ServedAgent, asked: ResponseRequest, about: ServedRequest
-    ) -> tuple[ServedRun, Reply]:
+    ) -> tuple[ServedRun, ReplyForm]:
         found = None
         if asked.previous is not None:
             kept = self._kept.previous(about.principal, asked.previous, about.model)

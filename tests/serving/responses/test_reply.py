@@ -1,0 +1,114 @@
+"""The events of a response, made from deltas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from routelock import Agent, Runner, Usage
+from routelock.serving.errors import Refusal
+from routelock.serving.responses.reply import ResponseReply
+from routelock.serving.served_run import RunEnd
+from routelock.testing import ScriptedHandler
+
+pytestmark = pytest.mark.anyio
+
+BEGUN = ["created", "in_progress"]
+
+
+def item(kind: str, *texts: str) -> list[str]:
+    """The types of the events of an item with these pieces."""
+    deltas = [f"{kind}.delta" for _ in texts]
+    begun, over = ["output_item.added", "content_part.added"], ["content_part.done", "output_item.done"]
+    return [*begun, *deltas, f"{kind}.done", *over]
+
+
+def kinds(events: Sequence[Any]) -> list[str]:
+    return [event["type"].removeprefix("response.") for event in events if isinstance(event, dict)]
+
+
+async def ended(finish: str = "stop", *deltas: dict[str, Any]) -> RunEnd:
+    """The end of a run."""
+    result = await Runner.run(Agent("A", model=ScriptedHandler(["x"])), "Hi")
+    return RunEnd(deltas=deltas, finish=finish, result=result, waiting=None)
+
+
+def test_nothing_is_told_before_there_is_content() -> None:
+    made = ResponseReply({})
+    speaker = {"content": "", "x_agent": {"agent": "A"}}
+    assert [*made.begin(), *made.take([speaker], ends=False)] == []
+
+
+async def test_reasoning_and_text_are_items_one_after_the_other() -> None:
+    made = ResponseReply({})
+    deltas = [{"reasoning_content": "Hm."}, {"content": "Hi"}, {"content": "."}]
+    events = [*made.take(deltas, ends=True), *made.finish(await ended())]
+    expected = [*BEGUN, *item("reasoning_text", "Hm."), *item("output_text", "Hi", "."), "completed"]
+    assert kinds(events) == expected
+
+
+async def test_events_are_numbered() -> None:
+    made = ResponseReply({})
+    events = [*made.take([{"content": "Hi"}], ends=True), *made.finish(await ended())]
+    numbers = [event["sequence_number"] for event in events if isinstance(event, dict)]
+    assert numbers == list(range(len(numbers)))
+
+
+async def test_thoughts_between_texts_keep_their_place() -> None:
+    made = ResponseReply({})
+    deltas = [{"content": "One"}, {"reasoning_content": "Hm."}, {"content": " two."}]
+    body = made.whole([deltas], await ended())
+    texts = [each["content"][0]["text"] for each in body["output"]]
+    assert texts == ["One", "Hm.", " two."]
+
+
+async def test_a_reply_ends_its_item() -> None:
+    body = ResponseReply({}).whole([[{"content": "One."}], [{"content": "\n\nTwo."}]], await ended())
+    assert [each["content"][0]["text"] for each in body["output"]] == ["One.", "\n\nTwo."]
+
+
+async def test_a_refusal_has_events_of_its_own() -> None:
+    events = ResponseReply({}).finish(await ended("stop", {"refusal": "No."}))
+    assert kinds(events) == [*BEGUN, *item("refusal", "No."), "completed"]
+
+
+async def test_a_done_item_is_the_one_of_the_response() -> None:
+    made = ResponseReply({})
+    events = [*made.take([{"content": "Hi"}], ends=True), *made.finish(await ended())]
+    [done] = [event["item"] for event in events if "item" in event and event["type"].endswith("done")]
+    assert events[-2]["response"]["output"] == [done]
+
+
+async def test_a_cut_response_changes_no_event_that_was_made() -> None:
+    made = ResponseReply({})
+    events = made.take([{"content": "Hi"}], ends=True)
+    made.finish(await ended("length"))
+    assert events[-1]["item"]["status"] == "completed"
+
+
+async def test_the_whole_response_is_kept_before_it_is_told() -> None:
+    kept: list[Any] = []
+    made = ResponseReply({"id": "resp_1"}, lambda body, end: kept.append(body))
+    *_, last, _ = made.finish(await ended())
+    assert kept == [last["response"]]
+
+
+async def test_usage_is_that_of_the_run() -> None:
+    end = await ended()
+    body = ResponseReply({}).whole([], end)
+    usage: Usage = end.result.usage
+    assert (body["usage"]["input_tokens"], body["usage"]["output_tokens"]) == (
+        usage.input_tokens,
+        usage.output_tokens,
+    )
+
+
+def test_a_failure_has_the_items_so_far() -> None:
+    made = ResponseReply({})
+    made.take([{"content": "One."}], ends=True)
+    made.take([{"content": "Ha"}], ends=False)
+    error, failed = made.fail(Refusal(502, "No.", "upstream_error"), "req_1")
+    assert (error["message"], error["error"]["request_id"]) == ("No.", "req_1")
+    assert [each["status"] for each in failed["response"]["output"]] == ["completed", "incomplete"]
