@@ -1,10 +1,10 @@
-"""Serving agents over HTTP, to any client of OpenAI's chat completions.
+"""Serving agents over HTTP, to any client of OpenAI's chat completions or Responses API.
 
     uvicorn.run(create_app(agent, ServeConfig(api_keys=[key])), port=8000)
 
 The command ``routelock serve module:agent`` does the same. Needs the extra ``routelock[serve]``, when an
-app is made; importing this package does not. `a2a/` is the Agent2Agent protocol, `dev/` the dev page. May
-import every room but `cli`, and the providers. Start at `app.py`.
+app is made; importing this package does not. `responses/` is the Responses API, `a2a/` the Agent2Agent
+protocol, `dev/` the dev page. May import every room but `cli`, and the providers. Start at `app.py`.
 """
 
 from __future__ import annotations

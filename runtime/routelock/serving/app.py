@@ -1,4 +1,4 @@
-"""The app that serves agents by OpenAI's chat completions.
+"""The app that serves agents by OpenAI's chat completions and Responses API.
 
 Starlette is imported when an app is made, so that ``import routelock.serving`` needs no extra.
 """
@@ -19,16 +19,17 @@ __all__ = ["create_app"]
 
 
 def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | None = None) -> Starlette:
-    """Return an ASGI app that serves agents to any client of OpenAI's chat completions.
+    """Return an ASGI app that serves agents to any client of OpenAI's chat completions or Responses API.
 
-    Routes, each also below ``/v1``: ``GET /models``, ``GET /models/{id}``, ``POST /chat/completions``;
-    and ``GET /health``, which asks for no key. A model id is the name of an agent; an empty one or
-    ``"default"`` is the first.
+    Routes, each also below ``/v1``: ``GET /models``, ``GET /models/{id}``, ``POST /chat/completions``,
+    ``POST /responses``, ``GET /responses/{id}``, ``DELETE /responses/{id}``; and ``GET /health``, which asks
+    for no key. A model id is the name of an agent; an empty one or ``"default"`` is the first.
 
-    * The agents have their own settings. Of a request, only ``messages``, ``model``, ``stream``,
+    * The agents have their own settings. Of a chat request, only ``messages``, ``model``, ``stream``,
       ``stream_options``, ``tools``, ``tool_choice``, ``user``, ``n`` (which must be 1) and
       ``handoff_context`` are used; ``temperature``, ``max_tokens``, ``response_format`` and others are
-      ignored.
+      ignored, unless ``ServeConfig.client_settings`` says otherwise. A request for a response that has a
+      parameter that is not supported is refused, see docs/responses-api.md.
     * The client runs its own ``tools``: a call of one ends the turn with the ``finish_reason``
       ``"tool_calls"``. Tools of the agents and handoffs run on the server, and are not shown as calls.
     * The content is the text of all replies of the run, separated by blank lines. If the agent that answers

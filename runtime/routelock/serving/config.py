@@ -126,11 +126,12 @@ class ServeConfig:
     ping: float = 15.0
     """Seconds of silence after which a stream gets a comment, so that no proxy closes it."""
     max_pending: int = 1000
-    """Most runs that are kept while their clients run their own tools; the oldest is dropped first."""
+    """Most runs that are kept while their clients run their own tools, and most responses that are kept for
+    ``previous_response_id``; the oldest is dropped first."""
     pending_bytes: int = 64 * 2**20
-    """Most bytes of those runs, counted as JSON."""
+    """Most bytes of those runs, and of those responses, counted as JSON."""
     pending_ttl: float = 900.0
-    """Seconds that such a run is kept."""
+    """Seconds that such a run or response is kept."""
 
     def __post_init__(self) -> None:
         rules = (

@@ -72,11 +72,12 @@ class ResponseReply:
 
     Args:
         head: what the response says of itself and repeats of its request.
-        keep: is given the body of the response when its run has ended, and the end of the run.
+        keep: is given the body of the response when its run has ended, and the end of the run; None keeps
+            nothing.
     """
 
     def __init__(
-        self, head: Mapping[str, Any], keep: Callable[[Mapping[str, Any], RunEnd], None] = lambda *_: None
+        self, head: Mapping[str, Any], keep: Callable[[Mapping[str, Any], RunEnd], None] | None = None
     ) -> None:
         self._head, self._keep = head, keep
         self._output: list[dict[str, Any]] = []
@@ -117,7 +118,8 @@ class ResponseReply:
             "incomplete_details": {"reason": reason} if reason else None,
             "usage": _usage(end.result.usage),
         }
-        self._keep(self._body, end)
+        if self._keep is not None:
+            self._keep(self._body, end)
         events.append(self._event(f"response.{self._body['status']}", {"response": self._body}))
         return [*events, "[DONE]"]
 
@@ -152,7 +154,7 @@ class ResponseReply:
     def _opened(self, kind: _Kind) -> list[_Event]:
         events = self._opening()
         item = self._open = _OpenItem(kind, f"{kind.prefix}_{uuid.uuid4().hex}", len(self._output))
-        empty = {**self._item(item, "in_progress"), "content": []}
+        empty: dict[str, Any] = {**self._item(item, "in_progress"), "content": []}
         events.append(self._event("response.output_item.added", {"output_index": item.place, "item": empty}))
         events.append(self._part_event(item, "response.content_part.added", {"part": kind.part_of("")}))
         return events

@@ -216,7 +216,8 @@ def _chat_format(form: _Format) -> Mapping[str, Any] | None:
 
 def _echo(read: _Body, said: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a response repeats of its request, with the defaults of the protocol."""
-    text, tools = said.get("text") or {}, read.tools or ()
+    text: Mapping[str, Any] = said.get("text") or {}
+    tools = read.tools or ()
     return {
         "instructions": read.instructions,
         "max_output_tokens": read.max_output_tokens,

@@ -81,7 +81,7 @@ class ResponsesRoutes:
             found = kept.continued(asked.messages, asked.instructions)
         whole = replace(asked, messages=[*system_messages(asked.instructions), *asked.messages])
         run = served_run(served, whole, about, self._config, self._pending, found)
-        keep = partial(self._keep, run) if asked.store else _forget
+        keep = partial(self._keep, run) if asked.store else None
         return run, ResponseReply(_head(asked, about), keep)
 
     def _keep(self, run: ServedRun, body: Mapping[str, Any], end: RunEnd) -> None:
@@ -93,10 +93,6 @@ def _ended(run: ServedRun, end: RunEnd) -> HeldRun:
     sticky = run.run_config.next_agent == "sticky"
     agent = end.result.next_agent if sticky else run.served.agent
     return HeldRun(agent=agent, handler="", messages=end.result.to_input_list())
-
-
-def _forget(body: Mapping[str, Any], end: RunEnd) -> None:
-    """Do not keep a response."""
 
 
 def _head(asked: ResponseRequest, about: ServedRequest) -> Mapping[str, Any]:
