@@ -356,6 +356,9 @@ class ChatReply:
         deltas = [delta for reply in replies for delta in reply]
         return self._completion.whole([*deltas, *end.deltas], end.finish, end.result.usage)
 
+    async def keep(self) -> None:
+        """Keep nothing: a client sends the whole conversation."""
+
     def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any]]:
         """Return the event that ends a stream that failed. Clients raise on it: no ``[DONE]`` follows."""
         return [refusal.body(request_id)]

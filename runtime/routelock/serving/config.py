@@ -111,6 +111,10 @@ class ServeConfig:
     sends for its run. ``"use"``: all model calls of the run have them; one that the agents or ``run_config``
     set themselves is refused (400). ``"refuse"``: all are refused. With both, a parameter that is not
     supported is refused as well. None: responses use them, and chat completions ignore them."""
+    response_sessions: SessionStore | None = None
+    """The store of the responses that ``previous_response_id`` names, with one session for each: any process
+    that shares it goes on from them, and they stay until they are deleted. None keeps them in memory, within
+    ``max_pending``, ``pending_bytes`` and ``pending_ttl``."""
     max_turns: int | None = DEFAULT_MAX_TURNS
     """Most model calls of one request; None for no limit."""
     max_body: int = 10 * 2**20

@@ -107,7 +107,7 @@ class ServedRoutes:
     def _model(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "routelock"}
 
-    def _start_chat(
+    async def _start_chat(
         self, served: ServedAgent, asked: ChatRequest, about: ServedRequest
     ) -> tuple[ServedRun, ReplyForm]:
         run = served_run(served, asked, about, self._config, self._pending)

@@ -38,7 +38,7 @@ class RunRoute(Generic[_Asked]):
     config: ServeConfig
     parse: Callable[[bytes], _Asked]
     """Returns the request of a body."""
-    start: Callable[[ServedAgent, _Asked, ServedRequest], tuple[ServedRun, ReplyForm]]
+    start: Callable[[ServedAgent, _Asked, ServedRequest], Awaitable[tuple[ServedRun, ReplyForm]]]
     """Returns the run of a request, and what makes its reply."""
     named_by: str = ""
     """The key of an event that has its name."""
@@ -49,11 +49,11 @@ class RunRoute(Generic[_Asked]):
         with self.access.slot():
             body = await read_body(incoming.request, self.config.max_body, self.config.body_timeout)
             asked = self.parse(body)
-            run, reply = self._started(incoming, asked)
+            run, reply = await self._started(incoming, asked)
             _logger.info("%s: model %r for %s", incoming.id, run.about.model, run.about.principal)
             await self._responder(asked)(incoming, run, reply)
 
-    def _started(self, incoming: Incoming, asked: _Asked) -> tuple[ServedRun, ReplyForm]:
+    async def _started(self, incoming: Incoming, asked: _Asked) -> tuple[ServedRun, ReplyForm]:
         if asked.hops > self.config.max_hops:
             raise Refusal(
                 508,
@@ -66,7 +66,7 @@ class RunRoute(Generic[_Asked]):
         served = self.catalog.find(asked.model)
         served.check_tools(asked.tools, allowed=self.config.client_tools)
         about = incoming.about(served.agent.name, user=asked.user, handoff_context=asked.handoff_context)
-        return self.start(served, asked, about)
+        return await self.start(served, asked, about)
 
     def _responder(self, asked: _Asked) -> Callable[[Incoming, ServedRun, ReplyForm], Awaitable[None]]:
         return self._stream if asked.stream else self._answer

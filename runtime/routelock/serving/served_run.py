@@ -72,6 +72,10 @@ class ReplyForm(Protocol):
         """Return the body of a run that was not streamed, from the deltas of each reply and its end."""
         ...
 
+    async def keep(self) -> None:
+        """Keep what later requests need of a finished reply. The client is sent its end after that."""
+        ...
+
     def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any]]:
         """Return the events that end a stream that failed."""
         ...
@@ -103,14 +107,17 @@ class ServedRun:
         )
         writer = self._writer()
         replies = list(writer.replies(result))
-        return reply.whole(replies, self._end(writer, result))
+        body = reply.whole(replies, self._end(writer, result))
+        await reply.keep()
+        return body
 
     async def stream(self, reply: ReplyForm, to: EventStream) -> None:
         """Run, and send the events of the reply as they come.
 
         Nothing is sent before there is content, so an error before that has a status.
         """
-        writer, early = self._writer(), [*reply.begin()]
+        writer = self._writer()
+        early: list[Mapping[str, Any] | str] = [*reply.begin()]
         stream = Runner.run_streamed(
             self.agent,
             self.messages,
@@ -128,7 +135,9 @@ class ServedRun:
                 if early and (has_content or to.has_begun):
                     await to.send(*early)
                     early.clear()
-        await to.send(*early, *reply.finish(self._end(writer, stream.result)))
+        early += reply.finish(self._end(writer, stream.result))
+        await reply.keep()
+        await to.send(*early)
 
     def _writer(self) -> DeltaWriter:
         hold = self.served.has_output_type or self.json_only

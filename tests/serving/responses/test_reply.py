@@ -88,10 +88,16 @@ async def test_a_cut_response_changes_no_event_that_was_made() -> None:
     assert events[-1]["item"]["status"] == "completed"
 
 
-async def test_the_whole_response_is_kept_before_it_is_told() -> None:
+async def test_the_response_that_is_told_is_kept() -> None:
     kept: list[Any] = []
-    made = ResponseReply({"id": "resp_1"}, lambda body, end: kept.append(body))
+
+    async def keep(body: Any, end: RunEnd) -> None:
+        kept.append(body)
+
+    made = ResponseReply({"id": "resp_1"}, keep)
     *_, last, _ = made.finish(await ended())
+    await made.keep()
+    assert not isinstance(last, str)
     assert kept == [last["response"]]
 
 

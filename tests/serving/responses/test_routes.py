@@ -24,6 +24,7 @@ from routelock import (
 )
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.serving import ServeConfig
+from routelock.sessions import InMemorySessions
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 DOOR = {"type": "function", "name": "open_door", "parameters": {"type": "object"}}
@@ -254,6 +255,17 @@ def test_a_call_without_its_result_is_refused() -> None:
         first = body_of(post(url, tools=[DOOR]))
         refused = post(url, previous_response_id=first["id"], tools=[DOOR])
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input")
+
+
+def test_another_worker_goes_on_from_a_store() -> None:
+    config = ServeConfig(response_sessions=InMemorySessions())
+    other = agent("It is open.")
+    with served(agent([call("open_door", {})]), config) as url, served(other, config) as other_url:
+        first = body_of(post(url, tools=[DOOR]))
+        result = {"type": "function_call_output", "call_id": first["output"][-1]["call_id"], "output": "ok"}
+        second = body_of(post(other_url, input=[result], previous_response_id=first["id"], tools=[DOOR]))
+    assert texts_of(second) == ["It is open."]
+    assert [role for role, _ in shown(other)] == ["user", "assistant", "tool"]
 
 
 def test_a_kept_response_is_shown_and_deleted() -> None:

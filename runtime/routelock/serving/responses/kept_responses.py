@@ -10,9 +10,11 @@ from typing import Any
 
 from routelock.history.messages import Message
 from routelock.serving.bounded_store import BoundedStore
+from routelock.serving.catalog import ServedAgent
 from routelock.serving.errors import Refusal
 from routelock.serving.pending_runs import HeldRun, Resumed
 from routelock.serving.requests import bad_request
+from routelock.sessions.stores import SessionStore
 
 __all__ = ["KeptResponse", "KeptResponses"]
 
@@ -46,11 +48,22 @@ class KeptResponse:
         found = self.run.resumed(messages)
         return replace(found, messages=[*system_messages(instructions), *found.messages])
 
+    def text(self) -> str:
+        """Return the response as JSON, for a store."""
+        run = {
+            "agent": self.run.agent.name,
+            "handler": self.run.handler,
+            "messages": self.run.messages,
+            "own_ids": self.run.own_ids,
+        }
+        return json.dumps({"body": self.body, "run": run}, default=str)
+
 
 class KeptResponses:
     """The responses of one app. A caller finds only its own.
 
     Args:
+        sessions: the store of the responses; None keeps them in memory, within the bounds.
         most: the largest number of responses.
         size: most bytes of all responses, counted as JSON.
         ttl: seconds that a response is kept.
@@ -58,58 +71,110 @@ class KeptResponses:
     """
 
     def __init__(
-        self, *, most: int, size: int, ttl: float, clock: Callable[[], float] = time.monotonic
+        self,
+        sessions: SessionStore | None = None,
+        *,
+        most: int,
+        size: int,
+        ttl: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._sessions = sessions
         self._kept: BoundedStore[tuple[str, str], KeptResponse]
         self._kept = BoundedStore(most=most, size=size, ttl=ttl, clock=clock)
 
-    def keep(self, principal: str, body: Mapping[str, Any], run: HeldRun) -> None:
+    async def keep(self, principal: str, body: Mapping[str, Any], run: HeldRun) -> None:
         """Keep a response under its id, and its run without the instructions of the request."""
         own = system_messages(body["instructions"])
         if own and run.messages[:1] == own:
             run = replace(run, messages=run.messages[1:])
         kept = KeptResponse(body=body, run=run)
-        self._kept.put((principal, body["id"]), kept, run.size + len(json.dumps(body)))
+        if self._sessions is not None:
+            await self._sessions.append(_session(principal, body["id"]), 0, kept.text())
+        else:
+            self._kept.put((principal, body["id"]), kept, run.size + len(json.dumps(body)))
 
-    def find(self, principal: str, response: str) -> KeptResponse:
-        """Return a response by its id.
+    async def find(self, principal: str, response: str) -> Mapping[str, Any]:
+        """Return the body of a response by its id.
 
         Raises:
             Refusal: 404.
         """
-        if (kept := self._kept.get((principal, response))) is None:
-            why = (
-                f"There is no response {response[:100]!r} here. The server keeps responses for a while only."
-            )
+        if self._sessions is not None:
+            _, stored = await _newest(self._sessions, principal, response)
+            body = None if stored is None else stored["body"]
+        else:
+            kept = self._kept.get((principal, response))
+            body = None if kept is None else kept.body
+        if body is None:
+            why = f"There is no response {response[:100]!r} here. Responses are kept for a while only."
             raise Refusal(404, why, "response_not_found", "response_id")
-        return kept
+        return body
 
-    def previous(self, principal: str, response: str, model: str) -> KeptResponse:
+    async def previous(self, principal: str, response: str, served: ServedAgent) -> KeptResponse:
         """Return the response that a request continues.
+
+        Args:
+            principal: the name of the caller.
+            response: the id of the response.
+            served: the agent that the client asked for.
 
         Raises:
             Refusal: 400, it is not kept, or another model made it.
         """
-        kept = self._kept.get((principal, response))
+        if self._sessions is not None:
+            _, stored = await _newest(self._sessions, principal, response)
+            kept = None if stored is None else _restored(stored, served)
+        else:
+            kept = self._kept.get((principal, response))
         if kept is None:
             why = (
-                f"Previous response {response[:100]!r} not found. Responses are kept for a while only: "
-                "send the whole conversation as input."
+                f"Previous response {response[:100]!r} not found. Responses are kept for a while only: send "
+                "the whole conversation as input."
             )
             raise Refusal(400, why, "previous_response_not_found", "previous_response_id")
-        if kept.body["model"] != model:
+        if kept.body["model"] != served.agent.name:
             why = f"previous_response_id: the model {kept.body['model']!r} made that response. Send its name."
             raise bad_request(why, "previous_response_id")
         return kept
 
-    def remove(self, principal: str, response: str) -> None:
+    async def remove(self, principal: str, response: str) -> None:
         """Remove a response.
 
         Raises:
             Refusal: 404.
         """
-        self.find(principal, response)
-        self._kept.remove((principal, response))
+        await self.find(principal, response)
+        if self._sessions is None:
+            self._kept.remove((principal, response))
+        else:
+            number, _ = await _newest(self._sessions, principal, response)
+            await self._sessions.append(_session(principal, response), number, "null", alone=True)
+
+
+def _session(principal: str, response: str) -> str:
+    # as JSON, so that two different keys never make the same name
+    return json.dumps(["responses", principal, response])
+
+
+async def _newest(
+    sessions: SessionStore, principal: str, response: str
+) -> tuple[int, Mapping[str, Any] | None]:
+    """Return the number and the value of what the store has of a response; None if it has none."""
+    records = await sessions.load(_session(principal, response), newest=1)
+    return (records[-1][0], json.loads(records[-1][1])) if records else (0, None)
+
+
+def _restored(stored: Mapping[str, Any], served: ServedAgent) -> KeptResponse:
+    """Return a stored response. An agent that is no longer there gives way to the one that was asked for."""
+    run: Mapping[str, Any] = stored["run"]
+    held = HeldRun(
+        agent=served.graph.get(run["agent"], served.agent),
+        handler=run["handler"],
+        messages=run["messages"],
+        own_ids=run["own_ids"],
+    )
+    return KeptResponse(body=stored["body"], run=held)
 
 
 def system_messages(instructions: str | None) -> list[Message]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ __all__ = ["ResponseReply"]
 
 
 _Event = dict[str, Any]
+
+_Keeper = Callable[[Mapping[str, Any], RunEnd], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,9 @@ class ResponseReply:
             nothing.
     """
 
-    def __init__(
-        self, head: Mapping[str, Any], keep: Callable[[Mapping[str, Any], RunEnd], None] | None = None
-    ) -> None:
-        self._head, self._keep = head, keep
+    def __init__(self, head: Mapping[str, Any], keep: _Keeper | None = None) -> None:
+        self._head, self._keeper = head, keep
+        self._end: RunEnd | None = None
         self._output: list[dict[str, Any]] = []
         self._open: _OpenItem | None = None
         self._speaker: Mapping[str, Any] | None = None
@@ -118,8 +119,7 @@ class ResponseReply:
             "incomplete_details": {"reason": reason} if reason else None,
             "usage": _usage(end.result.usage),
         }
-        if self._keep is not None:
-            self._keep(self._body, end)
+        self._end = end
         events.append(self._event(f"response.{self._body['status']}", {"response": self._body}))
         return [*events, "[DONE]"]
 
@@ -129,6 +129,11 @@ class ResponseReply:
             self.take(reply, ends=True)
         self.finish(end)
         return self._body
+
+    async def keep(self) -> None:
+        """Keep the response, if its client asked for that."""
+        if self._keeper is not None and self._end is not None:
+            await self._keeper(self._body, self._end)
 
     def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any]]:
         """Return the events that end a stream that failed. Clients raise on the first of them."""

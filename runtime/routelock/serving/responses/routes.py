@@ -40,7 +40,12 @@ class ResponsesRoutes:
         self, catalog: Catalog, config: ServeConfig, access: AccessControl, pending: PendingRuns
     ) -> None:
         self._config, self._access, self._pending = config, access, pending
-        self._kept = KeptResponses(most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl)
+        self._kept = KeptResponses(
+            config.response_sessions,
+            most=config.max_pending,
+            size=config.pending_bytes,
+            ttl=config.pending_ttl,
+        )
         self._runs = RunRoute(
             access=access,
             catalog=catalog,
@@ -64,28 +69,28 @@ class ResponsesRoutes:
 
     async def _show(self, incoming: Incoming) -> None:
         check_known(dict(incoming.request.query_params), ())
-        kept = self._kept.find(incoming.principal.name, incoming.request.path_params["id"])
-        await incoming.respond(AsciiJSON(kept.body))
+        body = await self._kept.find(incoming.principal.name, incoming.request.path_params["id"])
+        await incoming.respond(AsciiJSON(body))
 
     async def _delete(self, incoming: Incoming) -> None:
         name = incoming.request.path_params["id"]
-        self._kept.remove(incoming.principal.name, name)
+        await self._kept.remove(incoming.principal.name, name)
         await incoming.respond(AsciiJSON({"id": name, "object": "response", "deleted": True}))
 
-    def _start(
+    async def _start(
         self, served: ServedAgent, asked: ResponseRequest, about: ServedRequest
     ) -> tuple[ServedRun, ReplyForm]:
         found = None
         if asked.previous is not None:
-            kept = self._kept.previous(about.principal, asked.previous, about.model)
+            kept = await self._kept.previous(about.principal, asked.previous, served)
             found = kept.continued(asked.messages, asked.instructions)
         whole = replace(asked, messages=[*system_messages(asked.instructions), *asked.messages])
         run = served_run(served, whole, about, self._config, self._pending, found)
         keep = partial(self._keep, run) if asked.store else None
         return run, ResponseReply(_head(asked, about), keep)
 
-    def _keep(self, run: ServedRun, body: Mapping[str, Any], end: RunEnd) -> None:
-        self._kept.keep(run.about.principal, body, end.waiting or _ended(run, end))
+    async def _keep(self, run: ServedRun, body: Mapping[str, Any], end: RunEnd) -> None:
+        await self._kept.keep(run.about.principal, body, end.waiting or _ended(run, end))
 
 
 def _ended(run: ServedRun, end: RunEnd) -> HeldRun:
