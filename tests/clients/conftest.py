@@ -25,6 +25,7 @@ def _commands() -> dict[str, Any]:
         "openai js": lambda: node_client("openai_client.mjs"),
         "responses, openai 2": lambda: python_client("openai2", "openai_responses.py"),
         "responses, openai 3": lambda: python_client("openai3", "openai_responses.py"),
+        "responses, openai js": lambda: node_client("openai_responses.mjs"),
         "ai sdk": lambda: node_client("ai_sdk.mjs"),
     }
 
@@ -43,7 +44,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return _played(request.param, tmp_path_factory.mktemp("home"))
 
 
-@pytest.fixture(scope="module", params=["openai 2", "openai 3"])
+@pytest.fixture(scope="module", params=["openai 2", "openai 3", "openai js"])
 def responses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """The scenes of the Responses API, played once by each of the openai clients."""
     return _played(f"responses, {request.param}", tmp_path_factory.mktemp("home"))

@@ -145,7 +145,7 @@ def test_unknown_paths_and_methods_have_json_errors() -> None:
             httpx.get(f"{url}/chat/completions", timeout=PATIENCE),
         )
     assert (lost.status_code, lost.json()["error"]["code"]) == (404, "not_found")
-    assert "There are /v1/chat/completions and /v1/models" in lost.json()["error"]["message"]
+    assert "There are /v1/chat/completions, /v1/responses and /v1/models" in lost.json()["error"]["message"]
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "method_not_allowed")
 
 
