@@ -100,6 +100,7 @@ class KeptResponses:
         Raises:
             Refusal: 404.
         """
+        body: Mapping[str, Any] | None
         if self._sessions is not None:
             _, stored = await _newest(self._sessions, principal, response)
             body = None if stored is None else stored["body"]
