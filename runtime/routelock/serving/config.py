@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
@@ -138,7 +138,18 @@ class ServeConfig:
     """Seconds that such a run or response is kept."""
 
     def __post_init__(self) -> None:
-        rules = (
+        wrong = [message for holds, message in self._rules() if not holds]
+        wrong += [
+            f"{name} must be more than 0, not {number!r}"
+            for name in _MORE_THAN_0
+            if not (isinstance(number := getattr(self, name), int | float) and number > 0)
+        ]
+        if wrong:
+            raise ConfigError(f"ServeConfig: {'; '.join(wrong)}.")
+
+    def _rules(self) -> Sequence[tuple[bool, str]]:
+        """Return what must hold, each with the words for when it does not."""
+        return (
             (
                 not isinstance(self.api_keys, str | bytes),
                 "api_keys must be a list of tokens, not one string; write [token]",
@@ -172,14 +183,6 @@ class ServeConfig:
                 "would find its run again",
             ),
         )
-        wrong = [message for holds, message in rules if not holds]
-        wrong += [
-            f"{name} must be more than 0, not {number!r}"
-            for name in _MORE_THAN_0
-            if not (isinstance(number := getattr(self, name), int | float) and number > 0)
-        ]
-        if wrong:
-            raise ConfigError(f"ServeConfig: {'; '.join(wrong)}.")
 
 
 def _are_tokens(keys: object) -> bool:
