@@ -183,7 +183,7 @@ class EventStream(StreamingResponse):
             await self._put.send("".join(event_text(each, name or self._name_of(each)) for each in events))
 
     def _name_of(self, event: Mapping[str, Any] | str) -> str:
-        return "" if isinstance(event, str) else event.get(self._named_by, "")
+        return event.get(self._named_by, "") if self._named_by and not isinstance(event, str) else ""
 
     def send_nowait(self, event: Mapping[str, Any] | str) -> None:
         """Send an event without waiting. This needs an infinite ``buffered``."""

@@ -131,7 +131,8 @@ class ServedRun:
             async for event in stream:
                 deltas = writer.take(event, lambda: stream.result)
                 has_content = has_content or any(_has_content(delta) for delta in deltas)
-                early += reply.take(deltas, ends=isinstance(event, MessageDone))
+                if (ends := isinstance(event, MessageDone)) or deltas:
+                    early += reply.take(deltas, ends=ends)
                 if early and (has_content or to.has_begun):
                     await to.send(*early)
                     early.clear()
