@@ -165,6 +165,37 @@ def _claude_code(options: _Options) -> AddedTools:
     return AddedTools(tools=[tool], betas=_betas(tool))
 
 
+def _claude_tools(options: _Options) -> AddedTools:
+    # "Tool search tool": the beta has another name on Vertex AI
+    search = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+    on_vertex = options.to.provider.startswith("vertex_ai")
+    beta = "tool-search-tool-2025-10-19" if on_vertex else "advanced-tool-use-2025-11-20"
+    tools: list[_Json] = [
+        {
+            "name": each["name"],
+            "description": each.get("description", ""),
+            "input_schema": each.get("parameters") or {"type": "object", "properties": {}},
+            "defer_loading": True,
+        }
+        for each in _deferred(options)
+    ]
+    return AddedTools(tools=[search, *tools], betas=[beta])
+
+
+def _responses_tools(options: _Options) -> AddedTools:
+    # "Tool search"; without the key the API takes a schema for a strict one
+    tools: list[_Json] = [
+        {"type": "function", "strict": False, **each, "defer_loading": True} for each in _deferred(options)
+    ]
+    return AddedTools(tools=[{"type": "tool_search"}, *tools])
+
+
+def _deferred(options: _Options) -> Sequence[_Json]:
+    """Return the functions that the vendor searches for, see `routelock.agents.deferral`."""
+    specs: Sequence[ToolSpec] = options.rest.pop("tools", ())
+    return [spec["function"] for spec in specs]
+
+
 def _betas(tool: ToolSpec) -> Sequence[str]:
     dated = re.fullmatch(r"(code_execution|web_fetch)_(2025)(\d\d)(\d\d)", str(tool.get("type")))
     return [f"{dated[1].replace('_', '-')}-{dated[2]}-{dated[3]}-{dated[4]}"] if dated else ()
@@ -294,6 +325,7 @@ _TAKEN: Final[Mapping[str, _Tools]] = {
         "web_search": _claude_search,
         "web_fetch": _claude_fetch,
         "code_execution": _claude_code,
+        "tool_search": _claude_tools,
     },
     "gemini": {
         "web_search": _google_search,
@@ -306,6 +338,7 @@ _TAKEN: Final[Mapping[str, _Tools]] = {
         "code_execution": _responses_code,
         "file_search": _responses_files,
         "image_generation": _responses_images,
+        "tool_search": _responses_tools,
     },
     "openai": {"web_search": _openai_search},
     "openrouter": {"web_search": _openrouter_search},
@@ -365,7 +398,7 @@ def _added(spec: ToolSpec, to: AskedModel) -> AddedTools:
             f"The tool {kind!r} is one that the app runs, not the vendor, and routelock does not answer its "
             "calls: make a function tool of it."
         )
-    if key not in _TAKEN and key not in _WITHOUT:
+    if key not in _TAKEN and key not in _WITHOUT and kind != "tool_search":
         return AddedTools(tools=[spec])  # it may be a server of the app's, with tools of its own
     if kind in _NAMES:
         if (translate := _TAKEN.get(key, {}).get(kind)) is None:

@@ -335,6 +335,45 @@ async def test_a_streamed_run_offers_the_same() -> None:
     )
 
 
+# The search of a vendor
+
+
+def sent_to_vendor(of: Agent[Any]) -> list[list[str]]:
+    """The deferred tools of each request, which stand in its last spec."""
+    specs = [request.tools[-1] for request in requests(of)]
+    assert all(spec["type"] == "tool_search" for spec in specs)
+    return [[each["function"]["name"] for each in spec["tools"]] for spec in specs]
+
+
+async def test_a_vendor_that_searches_is_sent_all_deferred_tools_behind_the_others() -> None:
+    tools = [*things("horn"), thing("drum"), thing("off", deferred=True, is_enabled=False)]
+    tools.append(thing("secret", deferred=True, scope="owner"))
+    a = agent("A", call("horn"), "Done.", tools=tools, tool_search=ToolSearch(by="vendor"))
+    result = await Runner.run(a, "Hi")
+    assert answers_of(result) == ["horn rang"]
+    assert sent_to_vendor(a) == [["horn"], ["horn"]]
+    first, second = requests(a)
+    assert [spec["type"] for spec in first.tools] == ["function", "tool_search"]
+    assert first.tools is second.tools
+
+
+async def test_whether_a_tool_is_enabled_is_asked_in_each_turn_for_a_vendor() -> None:
+    tools = things("horn", is_enabled=lambda context, agent: context.turn == 2)
+    a = agent("A", call("horn"), "Done.", tools=tools, tool_search=ToolSearch(by="vendor"))
+    result = await Runner.run(a, "Hi")
+    assert sent_to_vendor(a) == [[], ["horn"]]
+    assert answers_of(result) == ["Tool 'horn' is not available now, so this call was not made."]
+
+
+async def test_a_forced_tool_is_not_deferred_for_a_vendor() -> None:
+    settings: Any = {"tool_choice": "horn"}
+    search = ToolSearch(by="vendor")
+    a = agent("A", call("horn"), "Done.", tools=things(), tool_search=search, model_settings=settings)
+    await Runner.run(a, "Hi")
+    assert sent_to_vendor(a)[0] == ["bell_one", "bell_two", "drum"]
+    assert requests(a)[0].tool_choice == "horn"
+
+
 # The name
 
 

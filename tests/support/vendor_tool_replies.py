@@ -175,7 +175,7 @@ def responses(output: Sequence[Json], *, stream: bool = False) -> Reply:
         for part in item.get("content", ()):
             text = {"type": "response.output_text.delta", "content_index": 0, "delta": part["text"]}
             events.append({**where, **text})
-        if "arguments" in item:
+        if item["type"] == "function_call":
             delta = {"type": "response.function_call_arguments.delta", "delta": item["arguments"]}
             events.append({**where, **delta})
         events.append({"type": "response.output_item.done", "output_index": place, "item": item})

@@ -116,7 +116,8 @@ def test_other_results_name_no_tools(result: str) -> None:
         ({"most": 0}, "most must be at least 1, not 0"),
         ({"name": "find tools"}, "its name has ' '"),
         ({"rank": "bm25"}, "rank must be a function, not 'bm25'"),
-        ({"by": "vendor"}, "by must be 'routelock', which works with every model, not 'vendor'"),
+        ({"by": "google"}, "by must be 'routelock' or 'vendor', not 'google'"),
+        ({"by": "vendor", "rank": print}, "rank ranks for a search by routelock, not by the vendor"),
     ],
 )
 def test_an_invalid_setting_is_a_config_error(setting: dict[str, Any], wrong: str) -> None:

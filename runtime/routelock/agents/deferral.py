@@ -18,7 +18,11 @@ from routelock.tools.tool import Tool
 if TYPE_CHECKING:
     from routelock.agents.agent import Agent
 
-__all__ = ["Deferral", "Deferrals", "offer_found"]
+__all__ = ["VENDOR_SEARCH", "Deferral", "Deferrals", "offer_found", "offer_to_vendor"]
+
+
+VENDOR_SEARCH = "tool_search"
+"""The type of the spec that asks for the vendor's own search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +32,8 @@ class Deferral:
     routes: Mapping[str, Tool | External]
     """The deferred tools by name."""
     catalogue: Catalogue
-    tool: Tool
+    tool: Tool | None
+    """The tool that searches; None if the vendor does."""
 
     def route(self, name: str, scopes: Collection[str]) -> Tool | External | None:
         """Return the route of a call; None if there is no such tool, or not with the scopes of the run."""
@@ -69,7 +74,7 @@ class Deferrals:
         if not routes:
             return None
         taken = [each.name for each in agent.all_tools] + [each.tool_name for each in agent.edges]
-        if settings.name in (*taken, *map(tool_name, external)):
+        if settings.by == "routelock" and settings.name in (*taken, *map(tool_name, external)):
             raise ConfigError(
                 f"Agent {agent.name!r}: a tool or handoff is named {settings.name!r}, like the tool that "
                 "searches for deferred tools. Rename it, or give that tool another name: "
@@ -81,7 +86,9 @@ class Deferrals:
             defers_all = settings.defers(None, len(agent.all_tools))
             made = self._catalogues.get(defers_all) or Catalogue(route.spec for route in routes.values())
             catalogue = self._catalogues.setdefault(defers_all, made)
-        return Deferral(routes, catalogue, _search_tool(agent, settings, routes, catalogue))
+        by_vendor = settings.by == "vendor"
+        tool = None if by_vendor else _search_tool(agent, settings, routes, catalogue)
+        return Deferral(routes, catalogue, tool)
 
 
 def _deferred(
@@ -140,16 +147,41 @@ async def offer_found(
     disabled: dict[str, Tool | External] = {}
     for (name, route), is_enabled in zip(routes.items(), answers, strict=True):
         (found if is_enabled else disabled)[name] = route
-    is_fixed = all(
-        isinstance(each, External) or isinstance(each.is_enabled, bool) for each in routes.values()
-    )
     return replace(
         offered,
         specs=with_more(offered.specs, [route.spec for route in found.values()]),
         routes={**offered.routes, **found},
         disabled={**offered.disabled, **disabled},
-        fixed=offered.fixed and is_fixed,
+        fixed=offered.fixed and all(map(_is_fixed, routes.values())),
     )
+
+
+async def offer_to_vendor(offered: OfferedTools, agent: Agent[Any], context: RunContext[Any]) -> OfferedTools:
+    """Return an offer with all deferred tools that are open and enabled, for the search of the vendor.
+
+    They are in one spec behind all others, which a provider spells for its vendor.
+
+    Args:
+        offered: the offer without them.
+        agent: the active agent.
+        context: the context of this turn.
+    """
+    deferral = offered.deferral
+    assert deferral is not None
+    names = [name for name in deferral.routes if name not in offered.routes]
+    routes = [each for name in names if (each := deferral.route(name, context.scopes)) is not None]
+    answers = await _enabled(routes, agent, context)
+    specs = [route.spec for route, is_enabled in zip(routes, answers, strict=True) if is_enabled]
+    return replace(
+        offered,
+        specs=(*offered.specs, {"type": VENDOR_SEARCH, "tools": specs}),
+        vendor=offered.vendor | {VENDOR_SEARCH},
+        fixed=offered.fixed and all(map(_is_fixed, routes)),
+    )
+
+
+def _is_fixed(route: Tool | External) -> bool:
+    return isinstance(route, External) or isinstance(route.is_enabled, bool)
 
 
 async def _enabled(

@@ -126,6 +126,8 @@ def _with_search(offered: OfferedTools, deferral: Deferral | None, scopes: Colle
     """Return an offer with the tool that finds deferred tools; the same offer if none is deferred."""
     if deferral is None:
         return offered
+    if deferral.tool is None:
+        return replace(offered, deferral=deferral, scopes=scopes)
     specs = with_more(offered.specs, [deferral.tool.spec])
     routes = {**offered.routes, deferral.tool.name: deferral.tool}
     return replace(offered, specs=specs, routes=routes, deferral=deferral, scopes=scopes)

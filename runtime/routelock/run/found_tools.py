@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from routelock.agents.deferral import Deferral, offer_found
+from routelock.agents.deferral import Deferral, offer_found, offer_to_vendor
 from routelock.agents.offer import OfferedTools, offer_tools
 from routelock.history.messages import RunItem, calls_of, text_of
 from routelock.tools.search import DEFAULT_SEARCH, found_names
@@ -86,13 +86,16 @@ def _deferral(run: Run) -> Deferral | None:
 async def with_found(run: Run, offered: OfferedTools) -> OfferedTools:
     """Return an offer with the deferred tools that the active agent has found or is forced to call."""
     frame, config = run.frame, run.config
+    by_vendor = offered.deferral is not None and offered.deferral.tool is None
     found = run.transcript.found_tools
     searches = [each.tool_search or config.tool_search or DEFAULT_SEARCH for each in run.graph.values()]
     found.read(run.transcript.items, {each.name for each in searches})
     forced = frame.agent.model_settings.get("tool_choice", config.model_settings.get("tool_choice"))
-    names = [*([] if forced is None else [forced]), *found.names(frame.agent.name)]
+    names = [] if by_vendor else found.names(frame.agent.name)
+    names = names if forced is None else [forced, *names]
     before, known, made = frame.with_found or (None, None, offered)
     if before is not offered or known != names or not made.fixed:
         made = await offer_found(offered, names, frame.agent, run.now())
+        made = await offer_to_vendor(made, frame.agent, run.now()) if by_vendor else made
         frame.with_found = (offered, names, made)
     return made

@@ -87,5 +87,6 @@ def unknown_tool(name: str, offered: OfferedTools, earlier: int = 0) -> str:
     near = difflib.get_close_matches(name[:_SHOWN_NAME], names, n=1)
     available = f"Available tools: {known}." if names else "No tools are available; answer in words."
     guess = f" Did you mean {near[0]!r}?" if near else ""
-    more = "" if offered.deferral is None else f" Search for others with {offered.deferral.tool.name}."
+    search = None if offered.deferral is None else offered.deferral.tool
+    more = "" if search is None else f" Search for others with {search.name}."
     return f"There is no tool named {shown}. {available}{guess}{more}"

@@ -100,7 +100,8 @@ def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
     # the tools of a client may be what makes an agent have many
     searches = [each.tool_search or config.tool_search for each in graph.values()]
     tools |= {each.name for each in searches if each is not None}
-    tools |= {each.deferrals.own.tool.name for each in graph.values() if each.deferrals.own is not None}
+    own = [each.deferrals.own for each in graph.values()]
+    tools |= {each.tool.name for each in own if each is not None and each.tool is not None}
     handlers = {
         transfer_tool_name(each.name) for member in graph.values() for each in member.registered.handlers
     }

@@ -97,7 +97,8 @@ class ToolSearch:
     rank: RankTools | None = None
     """A function that ranks the tools, for example by embeddings; None ranks them by their words."""
     by: Literal["routelock", "vendor"] = "routelock"
-    """Who searches. ``"vendor"`` is refused: no vendor's own tool search is supported yet."""
+    """Who searches: routelock, with every model, or the vendor, whose own search is sent all deferred tools
+    in each request. Vendors without one refuse the run with a `ConfigError`."""
 
     def __post_init__(self) -> None:
         over, most, rank = cast(object, self.defer_over), cast(object, self.most), cast(object, self.rank)
@@ -107,11 +108,8 @@ class ToolSearch:
             (_is_count(most, 1), f"most must be at least 1, not {most!r:.80}"),
             (not odd, f"its name has {odd}; providers accept 1 to 64 of a-z, A-Z, 0-9, _ and -"),
             (rank is None or callable(rank), f"rank must be a function, not {rank!r:.80}"),
-            (
-                self.by == "routelock",
-                f"by must be 'routelock', which works with every model, not {self.by!r:.80}: the tool "
-                "searches of vendors are not supported yet",
-            ),
+            (self.by in ("routelock", "vendor"), f"by must be 'routelock' or 'vendor', not {self.by!r:.80}"),
+            (rank is None or self.by != "vendor", "rank ranks for a search by routelock, not by the vendor"),
         )
         if wrong := [message for holds, message in rules if not holds]:
             raise ConfigError(f"ToolSearch: {'; '.join(wrong)}.")
