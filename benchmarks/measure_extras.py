@@ -123,6 +123,7 @@ def tool_bytes() -> tuple[int, int]:
     agent = thousand(deferred=True)
     deferral = agent.deferrals.own
     assert deferral is not None
+    assert deferral.tool is not None
     specs = [route.spec for route in deferral.routes.values()]
     return len(json.dumps(specs)), len(json.dumps([deferral.tool.spec, *specs[:5]]))
 

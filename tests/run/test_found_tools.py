@@ -226,13 +226,12 @@ async def test_external_tools_may_be_deferred() -> None:
 
 async def test_an_agent_that_is_a_tool_may_be_deferred_and_searches_for_itself() -> None:
     inner = agent("inner", look("drum"), call("drum"), "Boom.", tools=things("drum"))
-    outer = agent("outer", look("inner"), call("inner", {"input": "Play."}), "Done.")
-    tools = [inner.as_tool(), thing("horn")]
-    outer = Agent("outer", model=outer.model, tools=tools, tool_search=ToolSearch(defer_over=1))
+    tools = [inner.as_tool(deferred=True), thing("horn")]
+    outer = agent("outer", look("inner"), call("inner", {"input": "Play."}), "Done.", tools=tools)
     result = await Runner.run(outer, "Hi")
     assert answers_of(result)[1] == "Boom."
     assert offered(inner) == [[SEARCH], [SEARCH, "drum"], [SEARCH, "drum"]]
-    assert offered(outer)[2] == [SEARCH, "inner"]
+    assert offered(outer) == [["horn", SEARCH], ["horn", SEARCH, "inner"], ["horn", SEARCH, "inner"]]
 
 
 async def test_a_search_counts_as_a_tool_call() -> None:
@@ -339,10 +338,9 @@ async def test_a_streamed_run_offers_the_same() -> None:
 
 
 def sent_to_vendor(of: Agent[Any]) -> list[list[str]]:
-    """The deferred tools of each request, which stand in its last spec."""
-    specs = [request.tools[-1] for request in requests(of)]
-    assert all(spec["type"] == "tool_search" for spec in specs)
-    return [[each["function"]["name"] for each in spec["tools"]] for spec in specs]
+    """The deferred tools of each request, which stand in its last spec; none without a search."""
+    last: list[Any] = [next(iter(request.tools[-1:]), {}) for request in requests(of)]
+    return [[each["function"]["name"] for each in spec.get("tools", ())] for spec in last]
 
 
 async def test_a_vendor_that_searches_is_sent_all_deferred_tools_behind_the_others() -> None:
@@ -363,6 +361,15 @@ async def test_whether_a_tool_is_enabled_is_asked_in_each_turn_for_a_vendor() ->
     result = await Runner.run(a, "Hi")
     assert sent_to_vendor(a) == [[], ["horn"]]
     assert answers_of(result) == ["Tool 'horn' is not available now, so this call was not made."]
+
+
+@pytest.mark.parametrize("options", [{"is_enabled": False}, {"scope": "owner"}])
+async def test_a_vendor_is_not_asked_to_search_where_no_tool_is_open(options: dict[str, Any]) -> None:
+    """OpenAI refuses a request with a search and no deferred tool."""
+    tools = [thing("drum"), *things("horn", **options)]
+    a = agent("A", "Done.", tools=tools, tool_search=ToolSearch(by="vendor"))
+    await Runner.run(a, "Hi")
+    assert offered(a) == [["drum"]]
 
 
 async def test_a_forced_tool_is_not_deferred_for_a_vendor() -> None:

@@ -159,7 +159,8 @@ async def offer_found(
 async def offer_to_vendor(offered: OfferedTools, agent: Agent[Any], context: RunContext[Any]) -> OfferedTools:
     """Return an offer with all deferred tools that are open and enabled, for the search of the vendor.
 
-    They are in one spec behind all others, which a provider spells for its vendor.
+    They are in one spec behind all others, which a provider spells for its vendor. If there are none, the
+    spec is left out: OpenAI refuses a search that has nothing to find.
 
     Args:
         offered: the offer without them.
@@ -172,11 +173,14 @@ async def offer_to_vendor(offered: OfferedTools, agent: Agent[Any], context: Run
     routes = [each for name in names if (each := deferral.route(name, context.scopes)) is not None]
     answers = await _enabled(routes, agent, context)
     specs = [route.spec for route, is_enabled in zip(routes, answers, strict=True) if is_enabled]
+    fixed = offered.fixed and all(map(_is_fixed, routes))
+    if not specs:
+        return replace(offered, fixed=fixed)
     return replace(
         offered,
         specs=(*offered.specs, {"type": VENDOR_SEARCH, "tools": specs}),
         vendor=offered.vendor | {VENDOR_SEARCH},
-        fixed=offered.fixed and all(map(_is_fixed, routes)),
+        fixed=fixed,
     )
 
 
