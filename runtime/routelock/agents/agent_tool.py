@@ -151,6 +151,7 @@ class UsableAsTool(Generic[Output]):
         timeout: float | None = None,
         on_error: OnError = "report",
         needs_approval: NeedsApproval = False,
+        deferred: bool | None = None,
     ) -> Tool:
         """Return a tool with which another agent calls this one and stays active.
 
@@ -187,6 +188,8 @@ class UsableAsTool(Generic[Output]):
                 function of the context and the error makes the text for the model.
             needs_approval: whether a call needs approval: a bool, or a function of the context and the
                 arguments. The agent's own tools have their own setting.
+            deferred: whether the tool is offered only after the model has found it in a search, see
+                `routelock.tools.ToolSearch`; None leaves that to the settings of the search.
 
         Raises:
             ConfigError: an argument is invalid.
@@ -203,6 +206,7 @@ class UsableAsTool(Generic[Output]):
             scope=scope,
             on_error=on_error,
             needs_approval=needs_approval,
+            deferred=deferred,
             input_guardrails=input_guardrails,
             output_guardrails=output_guardrails,
         )
