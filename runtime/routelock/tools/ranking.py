@@ -2,8 +2,8 @@
 
 It is Okapi BM25 (https://en.wikipedia.org/wiki/Okapi_BM25) with a weight for each field. Three additions
 find a tool by words that do not occur in it: words are reduced to stems, a synonym counts nearly like the
-word itself, and an unknown word stands for the words that begin like it. Where a question names a thing and
-no action, tools that read or make it come first.
+word itself, and an unknown word stands for the words that begin like it. Tools that read or make something
+get a bonus, so they come first where a question names a thing and no action.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SYNONYM, _LIKE, _LIGHT = 0.9, 0.6, 0.6
 """How much a synonym counts, a word that begins like an unknown one, and a word of `LIGHT_WORDS`."""
 
 _READ, _MAKE = 0.15, 0.5
-"""How much it counts that a tool reads or makes something, where the question does not say."""
+"""The bonus of tools that read or make something. For a text that asks they are 1 and 0."""
 
 _READING = "get list search view show check find read fetch describe retrieve lookup"
 
@@ -47,12 +47,16 @@ _ASKING = frozenset(
 """A text that begins with one of these asks for something to read."""
 
 _COMMON = 0.05
-"""The share of tools that have a common word."""
+"""A word is common if a larger share of the tools has it."""
+
+_MOST_REPEATS = 2
+"""How often a word counts in one text: further repeats say nothing new."""
 
 _MOST_VALUES = 50
+"""How many values of a parameter are read."""
 
 _WIDEST_GAP = 4
-"""How many words may stand within a phrase of two."""
+"""How many other words of a question may stand between the two words of a phrase: "take the page down"."""
 
 _STOP_WORDS = frozenset(
     """
@@ -82,45 +86,53 @@ class ToolIndex:
 
     def rank(self, query: str) -> list[str]:
         """Return the names of the tools that fit, the best first; of equal ones the first declared."""
-        words = dict.fromkeys(_query_words(query))
         scores: dict[int, float] = defaultdict(float)
-        for word in words:
+        for word in dict.fromkeys(_query_words(query)):
             weight = _LIGHT if word in _light_words() else 1.0
             for place, score in self._word_scores(word).items():
                 scores[place] += weight * score
-        if not scores:
-            return []
-        asks = not _ASKING.isdisjoint(_first_word(query))
-        for weight, action in ((1.0 if asks else _READ, _READING), (0.0 if asks else _MAKE, _MAKING)):
-            for place, score in self._synonym_scores([*map(_stem, action.split())]).items():
-                if place in scores:
-                    scores[place] += weight * _SYNONYM * score
+        is_asking = not _ASKING.isdisjoint(name_words(query)[:1])
+        self._add_bonus(scores, _READING, 1.0 if is_asking else _READ)
+        self._add_bonus(scores, _MAKING, 0.0 if is_asking else _MAKE)
         return [self._names[place] for place in sorted(scores, key=lambda place: (-scores[place], place))]
+
+    def _add_bonus(self, scores: dict[int, float], actions: str, weight: float) -> None:
+        """Raise the scores of those tools that do one of some actions; a tool without a score gets none."""
+        for place, score in self._synonym_scores([*map(_stem, actions.split())]).items():
+            if place in scores:
+                scores[place] += weight * _SYNONYM * score
 
     def _word_scores(self, word: str) -> Mapping[int, float]:
         """Return the scores of tools for a word of the question: the best of the word and of its synonyms."""
-        found: dict[int, float] = {}
         exact = self._postings.get(word, {})
-        weight, meanings = _SYNONYM, _meanings().get(word, ())
-        if not exact and not any(other in self._postings for others in meanings for other in others):
+        weight, meanings = _SYNONYM, self._known_meanings(word)
+        if not exact and not meanings:
             weight, meanings = _LIKE, [[*self._like(word)]]
-        is_common = word in _light_words() or len(exact) > _COMMON * len(self._names)
-        if is_common:  # none of its meanings says much, however rare it is
+        if word in _light_words() or len(exact) > _COMMON * len(self._names):
+            # such a word says little, so a rare synonym of it must not count as a rare word
             meanings = [[other for others in meanings for other in others]]
+        rarity = self._rarity(len(exact))
+        scores = {place: rarity * count for place, count in exact.items()}
         for others in meanings:
             for place, score in self._synonym_scores(others, exact).items():
-                found[place] = max(found.get(place, 0.0), weight * score)
-        rarity = self._rarity(len(exact))
-        for place, count in exact.items():
-            found[place] = max(found.get(place, 0.0), rarity * count)
-        return found
+                scores[place] = max(scores.get(place, 0.0), weight * score)
+        return scores
+
+    def _known_meanings(self, word: str) -> Sequence[Sequence[str]]:
+        """Return the synonyms of a word that tools have, one list for each of its meanings."""
+        known = (
+            [other for other in others if other in self._postings] for others in _meanings().get(word, ())
+        )
+        return [others for others in known if others]
 
     def _synonym_scores(self, words: Sequence[str], beside: Collection[int] = ()) -> Mapping[int, float]:
-        """Return the scores of tools for words of one meaning, which are as rare as all of them together.
+        """Return the scores of tools for words of one meaning.
+
+        The words count as one: its rarity is that of all of them together.
 
         Args:
             words: the words.
-            beside: more tools that have a word of this meaning.
+            beside: tools that have another word of this meaning, which count for the rarity only.
         """
         counts: dict[int, float] = {}
         for word in words:
@@ -130,10 +142,11 @@ class ToolIndex:
         return {place: rarity * count for place, count in counts.items()}
 
     def _rarity(self, count: int) -> float:
+        """Return how much a word counts that so many tools have."""
         return log(1 + (len(self._names) - count + 0.5) / (count + 0.5))
 
     def _like(self, word: str) -> Iterator[str]:
-        """Yield the known words that begin like an unknown one, and the two that it is joined of."""
+        """Yield the known words that begin like an unknown one, and two known words that make it up."""
         for known in self._postings:
             same = _shared_prefix(word, known)
             if same >= 5 and same >= 0.6 * max(len(word), len(known)):
@@ -143,11 +156,8 @@ class ToolIndex:
                 yield from (word[:place], word[place:])
 
 
-def _first_word(text: str) -> Collection[str]:
-    return name_words(text)[:1]
-
-
 def _weighted_words(tool: SearchedTool) -> Mapping[str, float]:
+    """Return how much each word of a tool counts in all its fields together."""
     found: dict[str, float] = defaultdict(float)
     fields = (
         (_NAME, tool.name),
@@ -156,7 +166,7 @@ def _weighted_words(tool: SearchedTool) -> Mapping[str, float]:
     )
     for weight, text in fields:
         for word, count in Counter(_text_words(text)).items():
-            found[word] += weight * min(count, 2)
+            found[word] += weight * min(count, _MOST_REPEATS)
     return found
 
 
@@ -184,8 +194,8 @@ def _text_words(text: str) -> Iterator[str]:
     """Yield the stems of a text without stop words, and the known phrases in it."""
     words, stems = _split(text)
     for place, (word, stem) in enumerate(zip(words, stems, strict=True)):
-        if last := _phrase_end(stems, place, gap=0):
-            yield "_".join(stems[place : last + 1])
+        if phrase := _phrase_at(place, stems, gap=0):
+            yield _joined(phrase, stems)
         if word not in _STOP_WORDS:
             yield stem
 
@@ -193,37 +203,43 @@ def _text_words(text: str) -> Iterator[str]:
 def _query_words(text: str) -> Iterator[str]:
     """Yield the stems of a question without stop words; a known phrase stands in place of its words."""
     words, stems = _split(text)
-    taken: set[int] = set()
+    in_phrases: set[int] = set()
     for place, (word, stem) in enumerate(zip(words, stems, strict=True)):
-        if place in taken:
+        if place in in_phrases:
             continue
-        if last := _phrase_end(stems, place, gap=_WIDEST_GAP):
-            is_whole = last == place + 2 and "_".join(stems[place : last + 1]) in _phrases()
-            taken |= {*range(place, last + 1)} if is_whole else {place, last}
-            yield "_".join(stems[place : last + 1] if is_whole else (stem, stems[last]))
-            if not is_whole and last > place + 1 and word not in _STOP_WORDS:
-                yield stem
-        elif word not in _STOP_WORDS:
+        phrase = _phrase_at(place, stems, gap=_WIDEST_GAP)
+        if phrase:
+            in_phrases.update(phrase)
+            yield _joined(phrase, stems)
+        # two words with others between them may be no phrase, so the first counts by itself, too
+        has_gap = phrase and phrase[-1] >= place + len(phrase)
+        if (has_gap or not phrase) and word not in _STOP_WORDS:
             yield stem
 
 
-def _phrase_end(stems: Sequence[str], place: int, *, gap: int) -> int:
-    """Return where the longest known phrase that begins at a place ends; 0 if none does.
+def _phrase_at(place: int, stems: Sequence[str], *, gap: int) -> Sequence[int]:
+    """Return the places of the words of the known phrase that begins at a place; empty if none does.
+
+    A phrase of three words wins over one of two.
 
     Args:
-        stems: the words.
         place: where it begins.
-        gap: how many other words may stand within a phrase of two: "take the page down".
+        stems: all words.
+        gap: how many other words may stand between the words of a phrase of two.
     """
-    if "_".join(stems[place : place + 3]) in _phrases() and len(stems) > place + 2:
-        return place + 2
-    for last in range(place + 1, min(place + 2 + gap, len(stems))):
-        if f"{stems[place]}_{stems[last]}" in _phrases():
-            return last
-    return 0
+    pairs = [(place, last) for last in range(place + 1, place + 2 + gap)]
+    for phrase in ((place, place + 1, place + 2), *pairs):
+        if phrase[-1] < len(stems) and _joined(phrase, stems) in _phrases():
+            return phrase
+    return ()
+
+
+def _joined(places: Sequence[int], stems: Sequence[str]) -> str:
+    return "_".join(stems[place] for place in places)
 
 
 def _shared_prefix(one: str, other: str) -> int:
+    """Return how many letters two words have in common at their beginning."""
     for place, (first, second) in enumerate(zip(one, other, strict=False)):
         if first != second:
             return place

@@ -649,12 +649,11 @@ firmware update = upgrade
 sensor = measure
 drone = fly
 """
-"""One meaning a line: the words that tools use, and after ``=`` the words of users for it.
+"""The meanings of words, one a line: the words that tools use, and after ``=`` the words of users.
 
-The former are synonyms of each other. The latter stand for the former, and not for one another. A word
-  may have
-several meanings, and ``_`` joins the words of a phrase. A line that begins with a space
-goes on with the one before it.
+The words of tools are synonyms of each other. The words of users stand for those of tools, and not for one
+another. A word may have several meanings, and ``_`` joins the words of a phrase. A line that begins with a
+space continues the one before it.
 """
 
 LIGHT_WORDS = """
