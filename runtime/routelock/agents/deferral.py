@@ -116,12 +116,12 @@ def _search_tool(
     async def enabled(context: ToolContext[Any], names: Sequence[str]) -> Sequence[bool]:
         return await _enabled([routes[name] for name in names], agent, context)
 
-    openly = [
+    public = [
         name
         for name, route in routes.items()
         if _is_open(route, ()) and (isinstance(route, External) or route.is_enabled is True)
     ]
-    return search_tool(settings, catalogue, openly, open_names, enabled)
+    return search_tool(settings, catalogue, public, open_names, enabled)
 
 
 async def offer_found(

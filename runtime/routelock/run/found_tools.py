@@ -33,7 +33,7 @@ class FoundTools:
         self._found: dict[tuple[str | None, str], None] = {}
         """The agent and the name of each tool; None stands for all agents."""
         self._searches: dict[str, str | None] = {}
-        """The calls of searches by id, with the agent, until they are answered."""
+        """The agent of each search that is not answered yet, by the id of its call."""
 
     def read(self, items: Sequence[RunItem], searches: Collection[str]) -> None:
         """Read the items that are new.
@@ -48,7 +48,7 @@ class FoundTools:
                 if name in searches:
                     self._searches[call.get("id") or ""] = item.agent
                 else:
-                    # an agent is shown the calls of others to tools that it has, so it is offered those, too
+                    # an agent is shown the calls that others make, so it may make them, too
                     self._found[None, name] = None
             answered = item.message.get("tool_call_id")
             if answered is not None and answered in self._searches:
@@ -63,12 +63,14 @@ class FoundTools:
 
 async def offered_at_first(run: Run) -> OfferedTools:
     """Return what the active agent is offered before it has searched for tools."""
-    agent, handler, config = run.frame.agent, run.frame.handler.name, run.config
-    external, by_agent = config.external_tools, config.tool_search is None or agent.tool_search is not None
-    offered = agent.fixed_offer(handler) if by_agent and not (run.scopes or external) else None
-    if offered is not None:
-        return offered
-    deferral = agent.deferrals.own if by_agent and not external else _deferral(run)
+    agent, handler, external = run.frame.agent, run.frame.handler.name, run.config.external_tools
+    # the setting of the agent wins over that of the run
+    is_own = run.config.tool_search is None or agent.tool_search is not None
+    if is_own and not (run.scopes or external):
+        fixed = agent.fixed_offer(handler)
+        if fixed is not None:
+            return fixed
+    deferral = agent.deferrals.own if is_own and not external else _deferral(run)
     return await offer_tools(
         agent, run.now(), run.graph, handler=handler, external=external, deferral=deferral
     )
@@ -84,18 +86,40 @@ def _deferral(run: Run) -> Deferral | None:
 
 
 async def with_found(run: Run, offered: OfferedTools) -> OfferedTools:
-    """Return an offer with the deferred tools that the active agent has found or is forced to call."""
-    frame, config = run.frame, run.config
-    by_vendor = offered.deferral is not None and offered.deferral.tool is None
+    """Return an offer with the deferred tools that the active agent has found or is forced to call.
+
+    A vendor that searches gets the other deferred tools, too. If nothing has changed since the turn before,
+    its offer is returned.
+
+    Args:
+        run: the run.
+        offered: what the active agent is offered before it has searched for tools; it defers some.
+    """
+    frame = run.frame
+    assert offered.deferral is not None
+    by_vendor = offered.deferral.tool is None
+    names = _names_to_offer(run, by_vendor)
+    before, names_before, made = frame.with_found or (None, None, offered)
+    if before is offered and names_before == names and made.fixed:
+        return made
+    made = await offer_found(offered, names, frame.agent, run.now())
+    if by_vendor:
+        made = await offer_to_vendor(made, frame.agent, run.now())
+    frame.with_found = (offered, names, made)
+    return made
+
+
+def _names_to_offer(run: Run, by_vendor: bool) -> Sequence[str]:
+    """Return the tool that the active agent is forced to call, if any, and those that it has found.
+
+    If the vendor searches, what was found is among the tools that it is sent.
+    """
+    agent, config = run.frame.agent, run.config
+    forced = agent.model_settings.get("tool_choice", config.model_settings.get("tool_choice"))
+    names = [] if forced is None else [forced]
+    if by_vendor:
+        return names
     found = run.transcript.found_tools
     searches = [each.tool_search or config.tool_search or DEFAULT_SEARCH for each in run.graph.values()]
     found.read(run.transcript.items, {each.name for each in searches})
-    forced = frame.agent.model_settings.get("tool_choice", config.model_settings.get("tool_choice"))
-    names = [] if by_vendor else found.names(frame.agent.name)
-    names = names if forced is None else [forced, *names]
-    before, known, made = frame.with_found or (None, None, offered)
-    if before is not offered or known != names or not made.fixed:
-        made = await offer_found(offered, names, frame.agent, run.now())
-        made = await offer_to_vendor(made, frame.agent, run.now()) if by_vendor else made
-        frame.with_found = (offered, names, made)
-    return made
+    return [*names, *found.names(agent.name)]

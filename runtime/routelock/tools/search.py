@@ -43,8 +43,10 @@ _LONGEST_DESCRIPTION = 200
 _LONGEST_QUERY = 1000
 
 _MOST_KINDS = 30
+"""Most words that tell a model what there are tools for."""
 
 _COMMON = frozenset("add create delete find get list remove search send set update".split())
+"""Words in the names of tools that say nothing about an app."""
 
 _DESCRIPTION = (
     "Search for tools. There are {count:,} more than you are shown, for: {kinds}. Call this before you say "
@@ -97,8 +99,8 @@ class ToolSearch:
     rank: RankTools | None = None
     """A function that ranks the tools, for example by embeddings; None ranks them by their words."""
     by: Literal["routelock", "vendor"] = "routelock"
-    """Who searches: routelock, with every model, or the vendor, whose own search is sent all deferred tools
-    in each request. Vendors without one refuse the run with a `ConfigError`."""
+    """Who searches: ``"routelock"`` searches for every model. With ``"vendor"`` each request has all deferred
+    tools, and the vendor searches them; a vendor without a search refuses the run with a `ConfigError`."""
 
     def __post_init__(self) -> None:
         over, most, rank = cast(object, self.defer_over), cast(object, self.most), cast(object, self.rank)
@@ -173,7 +175,7 @@ class Catalogue:
         return cast("list[str]", [*ranked])
 
     def kinds(self, names: Iterable[str]) -> str:
-        """Return the commonest words in the names of some of the tools, without those that most apps have."""
+        """Return the commonest words in the names of some of the tools, without those that any app has."""
         words = Counter(word for name in names for word in dict.fromkeys(name_words(name)))
         shown = [word for word, _ in words.most_common() if len(word) > 1 and word not in _COMMON]
         return ", ".join(shown[:_MOST_KINDS]) or "other things"
@@ -190,7 +192,7 @@ def _searched(function: Mapping[str, Any]) -> SearchedTool:
 def search_tool(
     settings: ToolSearch,
     catalogue: Catalogue,
-    openly: Collection[str],
+    public: Collection[str],
     open_names: Callable[[ToolContext[Any]], Collection[str]],
     enabled: Callable[[ToolContext[Any], Sequence[str]], Awaitable[Sequence[bool]]],
 ) -> Tool:
@@ -199,25 +201,25 @@ def search_tool(
     Args:
         settings: its name, and how it searches.
         catalogue: the deferred tools.
-        openly: the tools that every run may use; its description says what they are about.
-        open_names: returns the tools that a run may use.
-        enabled: returns for each of some tools whether it is enabled now.
+        public: the tools that every run may use. The model is told what they are for, before any search.
+        open_names: returns the tools that the run of a call may use.
+        enabled: returns whether each of some tools is enabled now.
     """
 
     async def search(context: ToolContext[Any], query: Annotated[str, _QUERY]) -> dict[str, Any]:
         names = open_names(context)
         ranked = await catalogue.ranked(settings, query[:_LONGEST_QUERY], names)
         found: list[str] = []
-        # a function that says whether a tool is enabled is called for the best ones only
+        # whether a tool is enabled may be a slow question, so it is asked for no more tools than it takes
         for place in range(0, len(ranked), settings.most):
             several = ranked[place : place + settings.most]
             answers = await enabled(context, several)
             found += [name for name, is_enabled in zip(several, answers, strict=True) if is_enabled]
             if len(found) >= settings.most:
                 break
-        return _result(catalogue, found[: settings.most], [name for name in openly if name in names])
+        return _result(catalogue, found[: settings.most], [name for name in public if name in names])
 
-    about = _DESCRIPTION.format(count=len(openly), kinds=catalogue.kinds(openly))
+    about = _DESCRIPTION.format(count=len(public), kinds=catalogue.kinds(public))
     return tool(
         search, name=settings.name, description=about, max_result=None, on_error=_error_text, deferred=False
     )
@@ -234,9 +236,10 @@ def _error_text(context: ToolContext[Any], error: Exception) -> str:
     return failure_text(context.tool_name, error)
 
 
-def _result(catalogue: Catalogue, found: Sequence[str], openly: Iterable[str]) -> dict[str, Any]:
+def _result(catalogue: Catalogue, found: Sequence[str], public: Iterable[str]) -> dict[str, Any]:
+    """Return the names and descriptions of what was found; if nothing was, what there are tools for."""
     if not found:
-        return {"found": [], "note": _NOTHING.format(kinds=catalogue.kinds(openly))}
+        return {"found": [], "note": _NOTHING.format(kinds=catalogue.kinds(public))}
     shown = [
         {"name": name, "description": clip(catalogue.tools[name].description, _LONGEST_DESCRIPTION)}
         for name in found
