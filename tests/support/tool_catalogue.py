@@ -8,7 +8,7 @@ from typing import Any
 
 from routelock import Tool
 
-__all__ = ["QUESTIONS", "catalogue", "tools_of"]
+__all__ = ["OTHER_QUESTIONS", "QUESTIONS", "catalogue", "tools_of"]
 
 _SERVICES = """
 gmail; an inbox of Gmail | email: send list search delete archive forward | draft: create update send |
@@ -307,3 +307,48 @@ QUESTIONS: dict[str, str] = {
     "I forgot my password": "identity_reset_password",
     "how many dollars is 50 euros?": "utilities_convert_currency",
 }
+"""The synonyms were made with these questions at hand."""
+
+OTHER_QUESTIONS: dict[str, str] = {
+    "shoot a quick email to the accountant via gmail": "gmail_send_email",
+    "post hello to the general channel on slack": "slack_send_message",
+    "set up a new repo on github": "github_create_repository",
+    "what branches differ on github": "github_compare_branch",
+    "kill the docker container": "docker_stop_container",
+    "wipe the cloudflare cache": "cloudflare_purge_cache",
+    "bump the kubernetes deployment to five replicas": "kubernetes_scale_deployment",
+    "leave a remark on the jira ticket": "jira_add_comment",
+    "begin the next sprint": "jira_start_sprint",
+    "mark the todoist task as done": "todoist_complete_task",
+    "make a copy of the google doc": "google_docs_copy_document",
+    "give Bob access to a drive file": "google_drive_share_file",
+    "put the report on dropbox": "dropbox_upload_file",
+    "the incident is over, tell pagerduty": "pagerduty_resolve_incident",
+    "bill a customer with stripe": "stripe_create_invoice",
+    "wire 100 euros to my sister": "bank_create_transfer",
+    "I lost my debit card": "bank_report_lost_card",
+    "what's bitcoin worth": "crypto_wallet_get_price",
+    "buy 10 shares of Tesla": "stock_broker_place_order",
+    "put off the zoom meeting": "zoom_update_meeting",
+    "switch off the light in the kitchen": "smart_home_turn_off_light",
+    "next song please": "spotify_skip_song",
+    "I want to take two weeks off": "hr_create_time_off_request",
+    "will it rain on Sunday": "weather_get_forecast",
+    "get me a taxi to the station": "rides_request_ride",
+    "cancel my hotel booking": "hotels_cancel_room",
+    "turn this doc into a pdf": "documents_convert_pdf",
+    "make the picture smaller": "images_resize_image",
+    "turn the alarm on": "smart_home_arm_alarm",
+    "switch the alarm off, it's me": "smart_home_disarm_alarm",
+    "take Anna off the mailing list": "mailchimp_remove_subscriber",
+    "I need a loan for a house": "bank_apply_for_loan",
+    "write down what they say in this file": "audio_transcribe_speech",
+    "is my train late": "trains_get_delay",
+    "can I keep the hotel room until two": "hotels_request_late_checkout",
+    "I spent money on a trip and want it back": "hr_submit_expense_claim",
+    "let me see who is at the door": "smart_home_view_camera",
+    "fix the typos in my essay": "documents_proofread_text",
+    "I'm done with the groceries list, empty it": "recipes_clear_shopping_list",
+    "get rid of the backdrop": "images_remove_background",
+}
+"""The synonyms were made without these, and none may be added for one of them."""
