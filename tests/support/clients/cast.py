@@ -165,7 +165,7 @@ def duet() -> Agent[Any]:
     return Agent("duet", "Sing.", model=Plays("duet", part))
 
 
-def clerk() -> Agent[Any]:
+def bookkeeper() -> Agent[Any]:
     """It says something before it answers with JSON."""
 
     @function_tool
@@ -175,7 +175,7 @@ def clerk() -> Agent[Any]:
     def part(request: Request) -> Reply:
         return '{"number": 7}' if answered(request) else reply("Let me see.", calls=[call("open_book")])
 
-    return Agent("clerk", "Write.", model=Plays("clerk", part), tools=[open_book])
+    return Agent("bookkeeper", "Write.", model=Plays("bookkeeper", part), tools=[open_book])
 
 
 def thinker() -> Agent[Any]:
@@ -187,5 +187,5 @@ def everyone(log: Log) -> list[Agent[Any]]:
     """All agents that the scenes ask."""
     return [
         greeter(), desk(log), forecaster(log), broken(), endless(log), slow(), polyglot(), duet(),
-        clerk(), thinker(),
+        bookkeeper(), thinker(),
     ]  # fmt: skip

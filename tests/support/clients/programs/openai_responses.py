@@ -145,8 +145,8 @@ async def unicode(client: openai.AsyncOpenAI) -> Facts:
 
 
 async def parsed(client: openai.AsyncOpenAI) -> Facts:
-    whole = await client.responses.parse(**asked("clerk"), text_format=Order)
-    async with client.responses.stream(**asked("clerk"), text_format=Order) as stream:
+    whole = await client.responses.parse(**asked("bookkeeper"), text_format=Order)
+    async with client.responses.stream(**asked("bookkeeper"), text_format=Order) as stream:
         streamed = await stream.get_final_response()
     values = {"plain": whole.output_parsed, "helper": streamed.output_parsed}
     return {name: value and value.number for name, value in values.items()}
