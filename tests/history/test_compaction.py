@@ -157,27 +157,27 @@ def test_a_summary_covers_what_it_stands_for() -> None:
 def test_a_view_uses_a_summary_that_covers_items_of_it() -> None:
     items = view(*LONG)
     summary = summary_of("They were read.", items[1:5])
-    assert reuse(items, summary) == [items[0], summary, *items[5:]]
+    assert reuse(items, summary, Compact()) == [items[0], summary, *items[5:]]
 
 
 def test_a_view_that_lacks_an_item_does_not_use_it() -> None:
     items = view(*LONG)
     summary = summary_of("They were read.", items[1:5])
-    assert reuse(items[3:], summary) == items[3:]
+    assert reuse(items[3:], summary, Compact()) == items[3:]
 
 
 def test_a_view_with_another_text_does_not_use_it() -> None:
     items = view(*LONG)
     summary = summary_of("They were read.", items[1:5])
     edited = view(ASKED, *turn(1, 50), *LONG[3:])
-    assert reuse(edited, summary) == edited
+    assert reuse(edited, summary, Compact()) == edited
 
 
 def test_a_view_with_cut_results_uses_it() -> None:
     items = view(*LONG)
     summary = summary_of("They were read.", items[1:5])
     cut = cut_old_results(items, Compact(keep_turns=1), 0)
-    assert reuse(cut, summary)[1] is summary
+    assert reuse(cut, summary, Compact())[1] is summary
 
 
 def test_a_notice_is_unfolded_for_a_summary() -> None:
@@ -264,6 +264,7 @@ def test_a_server_that_counts_nothing_is_not_believed() -> None:
         ({"role": "assistant", "content": None, "reasoning_content": "x" * 400}, 100),
         ({"role": "assistant", "content": None, "thinking_blocks": [{"thinking": "x" * 400}]}, 100),
         (turn(1)[0], 20),
+        ({"role": "assistant", "content": "Rain.", "vendor_items": {"items": ["x" * 400]}}, 100),
     ],
 )
 def test_each_kind_of_content_has_tokens(message: Any, least: int) -> None:

@@ -407,6 +407,16 @@ async def test_a_target_uses_the_summary_of_its_source() -> None:
     assert result.compactions[-1].summary is None, "no other summary was written"
 
 
+async def test_a_target_keeps_an_item_that_the_summary_of_its_source_covers() -> None:
+    compact = replace(AT, rest=Chronicler())
+    b = agent("B", "Done.", compact=replace(compact, keep=lambda item: item.id == 4))
+    edge = handoff(b, nest_handoff_history=True)
+    a = agent("A", *reading(*range(12), then=TO_B), tools=[page_reader()], handoffs=[edge], compact=compact)
+    result = await Runner.run(a, "Hi", max_turns=20)
+    assert [each.agent for each in result.compactions] == ["A", "B"]
+    assert any("page 1:" in each for each in texts(requests(b)[0].messages))
+
+
 async def test_a_nested_history_unfolds_a_summary() -> None:
     b = agent("B", "Done.")
     replies = [call("look_up", {"order": number}) for number in range(5)]

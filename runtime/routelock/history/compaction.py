@@ -146,6 +146,9 @@ def estimated_tokens(message: Message) -> int:
         tokens += _TOKENS_OF_CALL
         size += len(call["function"].get("name") or "") + size_of(call["function"].get("arguments") or "")
     size += sum(_json_size(each) for key in _OF_PROVIDER if (each := message.get(key)))
+    # a vendor gets its own items back in place of the rest of the message
+    if own := message.get("vendor_items"):
+        size = max(size, _json_size(own))
     return tokens + size // _BYTES_OF_TOKEN
 
 
@@ -353,12 +356,13 @@ def opened(items: Sequence[RunItem], settings: Compact) -> list[RunItem]:
     return sorted(unfold(items, is_opened), key=lambda item: item.id)
 
 
-def reuse(items: Sequence[RunItem], summary: RunItem | None) -> list[RunItem]:
+def reuse(items: Sequence[RunItem], summary: RunItem | None, settings: Compact) -> list[RunItem]:
     """Return a view in which a summary that was written before replaces the items that it covers.
 
     It is used if all of them are shown, unchanged but for cut tool results: a filter may have hidden some.
+    It is not used if ``settings.keep`` chooses one of them, which another agent or run did not keep.
     """
-    if summary is None or any(item is summary for item in items):
+    if summary is None or any(item is summary for item in items) or _pinned(summary.covers, settings):
         return list(items)
     covered: dict[int, list[RunItem]] = {}
     for each in summary.covers:

@@ -274,7 +274,7 @@ class _Shortening:
         known = self.run.transcript.summary
         if known is None or not self.settings.summarises:
             return
-        items = reuse(self.items, known)
+        items = reuse(self.items, known, self.settings)
         if len(items) < len(self.items):
             self.items, self.change.how, self.change.replaced = items, "summarised", len(known.covers)
 
