@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from scripted_agents import TO_B, agent, pair
 
-from routelock import Agent, RunConfig, RunContext, Runner, handoff
+from routelock import Agent, RunConfig, RunContext, Runner, handoff, tool
 from routelock.handoff_request import HandoffResponse
 from routelock.run.emit import loggable_text
 from routelock.testing import call
@@ -54,6 +54,19 @@ async def test_all_hops_are_in_the_log_in_order(caplog: pytest.LogCaptureFixture
     a = agent("A", TO_B, handoffs=[agent("B", call("transfer_to_c"), handoffs=[c])])
     written = [line for line in await lines(a, caplog) if "Received" in line]
     assert written == ["[B] Received handoff from A", "[C] Received handoff from B"]
+
+
+async def test_a_log_that_is_switched_on_in_a_turn_has_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
+    @tool
+    def switch_on() -> str:
+        """Switch the log on."""
+        caplog.set_level(logging.INFO, "routelock")
+        return "It is on."
+
+    caplog.set_level(logging.ERROR, "routelock")
+    a = agent("A", call("switch_on"), TO_B, tools=[switch_on], handoffs=[agent("B", "Done.")])
+    await Runner.run(a, "Hi")
+    assert "[B] Received handoff from A" in [record.getMessage() for record in caplog.records]
 
 
 async def test_a_transfer_that_is_not_made_is_not_received(caplog: pytest.LogCaptureFixture) -> None:

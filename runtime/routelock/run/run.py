@@ -295,7 +295,7 @@ class Run:
     agent_started: bool = False
     """Whether the hooks and input guardrails of the active agent were called."""
     is_observed: bool = True
-    """Whether hooks, a trace or the log may watch the active agent, so that moments are made for them."""
+    """Whether hooks, a trace or the log watch this turn, so that moments are made for them."""
     failed_handlers: frozenset[tuple[str, str]] = frozenset()
     """Names of the agents and their handlers that failed and were replaced."""
     current_context: RunContext[Any] | None = None
@@ -448,10 +448,8 @@ class Run:
         """Whether the active agent has changed since the last call."""
         if self.announced_agent is self.frame.agent:
             return False
-        self.announced_agent = agent = self.frame.agent
+        self.announced_agent = self.frame.agent
         self.agent_started = False
-        hooked = bool(self.hooks) or agent.has_hooks
-        self.is_observed = hooked or self.recorder is not None or _log.isEnabledFor(logging.INFO)
         return True
 
     def begin_turn(self) -> None:
@@ -461,7 +459,8 @@ class Run:
             MaxTurnsExceeded: the run has made ``max_turns`` turns.
             BudgetExceeded: a limit of ``RunConfig.limits`` is reached.
         """
-        agent = self.frame.agent.name
+        agent, is_logged = self.frame.agent.name, _log.isEnabledFor(logging.INFO)
+        self.is_observed = self.frame.agent.has_hooks or bool(self.hooks or self.recorder) or is_logged
         self.budget.check(agent)
         if self.retakes_turn:
             self.retakes_turn = False
