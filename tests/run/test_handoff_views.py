@@ -23,6 +23,7 @@ from routelock.history.filters import (
 )
 from routelock.history.messages import text_of
 from routelock.history.notes import PREAMBLE
+from routelock.history.vendor_calls import VendorCall
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
@@ -41,6 +42,16 @@ async def test_the_target_is_told_of_the_transfer() -> None:
     told = f'{PREAMBLE}\n- {{"agent": "A", "handed over to": "B"}}'
     assert shown(b) == [{"role": "user", "content": told}, HI]
     assert [message["role"] for message in result.messages] == ["user", "assistant", "tool", "assistant"]
+
+
+@pytest.mark.parametrize("text", [None, "I have looked."])
+async def test_the_target_is_told_of_a_vendors_search_beside_transfers_that_were_not_tried(text: Any) -> None:
+    searched = VendorCall(tool="web_search", input={"query": "rain"})
+    both = reply(text, calls=[call("transfer_to_b"), call("transfer_to_c")], vendor_calls=[searched])
+    b = agent("B", "Done.")
+    a = agent("A", both, TO_B, handoffs=[b, agent("C", "Done.")])
+    await Runner.run(a, "Hi", run_config=RunConfig(multiple_handoffs="reject"))
+    assert any("web_search" in text_of(message) for message in shown(b))
 
 
 async def test_a_transfer_copies_no_message() -> None:

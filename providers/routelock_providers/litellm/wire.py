@@ -106,8 +106,10 @@ def _own(message: Message, api: API, items: dict[str, Sequence[Any]]) -> Message
     if (message.get("vendor_items") or {}).get("api") != api:
         return _without_keys(message, content=portable(message).get("content"))
     calls, own = calls_of(message), _items_of(message)
-    if not own or len(_functions_in(own)) != len(calls):  # a filter has changed the calls
+    if not own:
         return _without_keys(message, content=message.get("content"))
+    if len(_functions_in(own)) != len(calls):  # a filter has changed the calls
+        return _without_keys(message, content=portable(message).get("content"))
     mark = _new_mark()
     items[mark] = own
     made: Message = {"role": "assistant", "content": mark}

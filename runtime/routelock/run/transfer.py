@@ -27,7 +27,7 @@ from routelock.history.filters import (
     last_user_message,
     partition,
 )
-from routelock.history.messages import Message, RunItem, calls_of
+from routelock.history.messages import Message, RunItem, calls_of, portable
 from routelock.history.nesting import nest_handoff_history
 from routelock.history.view import View
 from routelock.run.emit import HandoffMade, HandoffNoted, HandoffReceived, emit, emit_now, log
@@ -304,7 +304,7 @@ def _without_calls(items: list[RunItem], call_ids: Collection[str]) -> list[RunI
             kept.append(replace(item, message=cast(Message, {**message, "tool_calls": calls})))
         elif calls or not calls_of(message):
             kept.append(item)
-        elif message.get("content"):
-            words: Message = {"role": "assistant", "content": message.get("content")}
+        elif content := portable(message).get("content"):
+            words: Message = {"role": "assistant", "content": content}
             kept.append(replace(item, message=words))
     return kept

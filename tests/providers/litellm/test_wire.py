@@ -270,6 +270,14 @@ async def test_a_turn_whose_calls_a_filter_removed_is_sent_as_text() -> None:
     assert (sent, items) == ({"role": "assistant", "content": "Yes."}, {})
 
 
+async def test_a_turn_whose_calls_a_filter_removed_tells_what_the_tools_did() -> None:
+    message: Any = {"role": "assistant", "content": None, "vendor_calls": [{"tool": "web_search"}]}
+    message["vendor_items"] = {"api": "anthropic", "items": [SEARCHED, CALL]}
+    [sent], items = own_turns([message], "anthropic")
+    assert not items
+    assert "web_search" in str(sent.get("content"))
+
+
 def test_messages_without_vendors_items_are_the_same_objects() -> None:
     messages: list[Message] = [{"role": "user", "content": "Hi"}]
     assert own_turns(messages, "anthropic") == (messages, {})
