@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -15,13 +16,15 @@ from routelock.cli.screen import (
     call_arguments,
     error_line,
     money,
-    note_of,
+    notes_of,
     usage_line,
+    vendor_notes,
 )
 from routelock.errors import ConfigError
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
+from routelock.history import Citation, VendorCall
 from routelock.run.events import AgentUpdated, HandlerFallback, NestedEvent, ToolCalled
-from routelock.testing import ScriptedHandler
+from routelock.testing import ScriptedHandler, reply
 from routelock.usage import Usage
 
 
@@ -80,13 +83,54 @@ def test_usage_shows_cached_and_estimated_tokens() -> None:
 
 def test_events_of_sub_runs_have_their_path() -> None:
     event = NestedEvent(path=("boss", "clerk"), call_ids=("c",), event=called())
-    assert note_of(event, {}) == Note("call", "boss > clerk: pay(amount=5)")
+    assert notes_of(event, {}) == [Note("call", "boss > clerk: pay(amount=5)")]
+
+
+def test_a_tool_of_the_vendor_has_a_line() -> None:
+    page = Citation(url="https://a.example/rain", title="Rain")
+    ran = [
+        VendorCall(tool="web_search", input={"query": "rain"}, sources=[page, page]),
+        VendorCall(tool="code_execution", input={"code": "1 + 1"}, output="2\n"),
+        VendorCall(tool="web_fetch", input={"url": "https://a.example"}, error="not \x1b[2J found"),
+    ]
+    assert [*vendor_notes(reply("It rains.", vendor_calls=ran).message)] == [
+        Note("call", 'web_search(query="rain"), run by the vendor: 2 sources'),
+        Note("call", 'code_execution(code="1 + 1"), run by the vendor: 2'),
+        Note("problem", 'web_fetch(url="https://a.example"), run by the vendor: not \\u001b[2J found'),
+    ]
+
+
+def test_a_cited_source_has_one_line() -> None:
+    page = Citation(url="https://a.example/rain", title="Rain", start=0, end=2)
+    file = Citation(file_id="file_7")
+    message = reply("It rains.", citations=[page, replace(page, start=3, end=9), file]).message
+    assert [note.text for note in vendor_notes(message)] == [
+        "cites Rain, https://a.example/rain",
+        "cites file_7",
+    ]
+
+
+def test_many_cited_sources_are_counted() -> None:
+    pages = [Citation(url=f"https://a.example/{number}") for number in range(12)]
+    notes = [*vendor_notes(reply("It rains.", citations=pages).message)]
+    assert len(notes) == 11
+    assert notes[-1] == Note("info", "cites 2 more")
+
+
+def test_a_search_is_shown_behind_its_message() -> None:
+    out = io.StringIO()
+    printer = EventPrinter(PlainScreen(out))
+    for event in (AgentUpdated(agent="A"), TextDelta("Rain.")):
+        printer.print(event)
+    searched = VendorCall(tool="web_search", input={"query": "rain"})
+    printer.print(MessageDone(message=reply("Rain.", vendor_calls=[searched]).message))
+    assert out.getvalue() == 'A: Rain.\n  > web_search(query="rain"), run by the vendor\n'
 
 
 def test_a_fallback_names_models_as_they_were_written() -> None:
     failed, other = "litellm_openai_small", "mine"
     event = HandlerFallback(agent="A", handler=failed, next_handler=other, error=ConfigError("down"))
-    assert note_of(event, {failed: "openai/small"}) == Note("problem", "openai/small failed, mine answers")
+    assert notes_of(event, {failed: "openai/small"}) == [Note("problem", "openai/small failed, mine answers")]
 
 
 def test_a_reply_that_did_not_come_in_pieces_is_shown_whole() -> None:

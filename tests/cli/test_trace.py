@@ -13,8 +13,8 @@ from terminals import app_in
 from routelock import Agent, RunConfig, Runner, function_tool, tool
 from routelock.cli.main import main
 from routelock.errors import HandlerError, MaxTurnsExceeded
-from routelock.history import Compact
-from routelock.testing import ScriptedHandler, call
+from routelock.history import Citation, Compact, VendorCall
+from routelock.testing import ScriptedHandler, call, reply
 from routelock.tracing.file import TraceFile
 
 
@@ -85,6 +85,16 @@ def test_a_trace_shows_what_a_model_refused(tmp_path: Path, capsys: pytest.Captu
     refused = {"role": "assistant", "content": None, "refusal": "I will not."}
     agent = Agent("A", model=ScriptedHandler([refused]))
     assert "replied: I will not." in _stepped(tmp_path / "t.jsonl", agent, capsys)
+
+
+def test_a_trace_shows_what_the_vendor_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Citation(url="https://a.example/rain", title="Rain")
+    searched = VendorCall(tool="web_search", input={"query": "rain"}, sources=[page])
+    model = ScriptedHandler([reply("It rains.", vendor_calls=[searched], citations=[page])])
+    told = _stepped(tmp_path / "t.jsonl", Agent("A", model=model), capsys)
+    search = told.index('> web_search(query="rain"), run by the vendor: 1 source')
+    assert told[search - 1].startswith("answered (")
+    assert told[search + 1] == "- cites Rain, https://a.example/rain"
 
 
 def test_a_trace_of_a_run_that_waits_says_for_what(

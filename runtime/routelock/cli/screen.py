@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,6 +20,7 @@ from routelock._text import clip, dollars, escape_control, one_line
 from routelock.errors import CassetteMiss, RoutelockError
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.history.messages import Message, text_of
+from routelock.history.vendor_calls import Citation, VendorCall, citations_of, vendor_calls_of
 from routelock.run.events import (
     AgentUpdated,
     Compacted,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
+    "MARKS",
     "EventPrinter",
     "Note",
     "PlainScreen",
@@ -59,8 +61,9 @@ __all__ = [
     "enable_line_editing",
     "error_line",
     "money",
-    "note_of",
+    "notes_of",
     "usage_line",
+    "vendor_notes",
 ]
 
 
@@ -197,6 +200,7 @@ class EventPrinter:
                 self._say(text)
             case MessageDone(message=message):
                 self._end(message)
+                self._note(event)
             case ReasoningDelta():
                 self._screen.set_activity(f"{self._speaker} thinks")
             case RunDone(result=result):
@@ -224,24 +228,60 @@ class EventPrinter:
     def _note(self, event: RunEvent) -> None:
         if isinstance(event, AttemptFailed):
             self._said = False  # the next attempt streams the message again
-        if (note := note_of(event, self._names)) is None:
+        if not (notes := notes_of(event, self._names)):
             return
-        self._screen.show_note(note)
+        for note in notes:
+            self._screen.show_note(note)
         tool = event.name if isinstance(event, ToolCalled) else None
         self._screen.set_activity(f"{tool} runs" if tool else f"{self._speaker} answers")
 
 
-def note_of(event: RunEvent, names: Mapping[str, str]) -> Note | None:
-    """Return the note for an event, or None.
+def notes_of(event: RunEvent, names: Mapping[str, str]) -> Sequence[Note]:
+    """Return the notes for an event; most events have one or none.
 
     Args:
         event: the event.
         names: the names to show for handlers, by their names.
     """
     if isinstance(event, NestedEvent):
-        inner = note_of(event.event, names)
-        return inner and Note(inner.kind, f"{bounded(' > '.join(event.path), 100)}: {inner.text}")
-    return _of_call(event) or _of_handoff(event) or _of_trouble(event, names)
+        path = bounded(" > ".join(event.path), 100)
+        return [Note(each.kind, f"{path}: {each.text}") for each in notes_of(event.event, names)]
+    if isinstance(event, MessageDone):
+        return [*vendor_notes(event.message)]
+    note = _of_call(event) or _of_handoff(event) or _of_trouble(event, names)
+    return [] if note is None else [note]
+
+
+_MOST_CITED = 10
+"""Most sources of one message that are shown."""
+
+
+def vendor_notes(message: Mapping[str, Any]) -> Iterator[Note]:
+    """Yield a note for each call that a vendor's tool answered, and one for each source that is cited."""
+    for call in vendor_calls_of(message):
+        yield _of_vendor_call(call)
+    cited = list(dict.fromkeys(filter(None, map(_source_text, citations_of(message)))))
+    for source in cited[:_MOST_CITED]:
+        yield Note("info", f"cites {source}")
+    if (more := len(cited) - _MOST_CITED) > 0:
+        yield Note("info", f"cites {more} more")
+
+
+def _of_vendor_call(call: VendorCall) -> Note:
+    asked = f"{bounded(call.tool, 80)}({call_arguments(json.dumps(dict(call.input)), _ROOM)})"
+    if call.error:
+        return Note("problem", f"{asked}, run by the vendor: {bounded(call.error, _ROOM)}")
+    count = len(call.sources)
+    sources = f"{count} source{'s' * (count > 1)}" if count else ""
+    found = ", ".join(filter(None, (sources, bounded(call.output, _ROOM))))
+    return Note("call", f"{asked}, run by the vendor{found and f': {found}'}")
+
+
+def _source_text(source: Citation) -> str:
+    """Return the title and the address of a source; of a file, its name or its id."""
+    return ", ".join(filter(None, (bounded(source.title, 100), bounded(source.url, 200)))) or bounded(
+        source.file_id, 100
+    )
 
 
 def _of_call(event: RunEvent) -> Note | None:
@@ -398,7 +438,8 @@ def enable_line_editing() -> None:
         importlib.import_module("readline")
 
 
-_MARKS = {"call": ">", "answer": "<", "handoff": "=>", "question": "?", "problem": "!", "info": "-"}
+MARKS = {"call": ">", "answer": "<", "handoff": "=>", "question": "?", "problem": "!", "info": "-"}
+"""The sign in front of each kind of note."""
 
 
 class PlainScreen:
@@ -452,7 +493,7 @@ class PlainScreen:
 
     def show_note(self, note: Note) -> None:
         """Write an event as a line."""
-        self.print_line(f"  {_MARKS[note.kind]} {note.text}")
+        self.print_line(f"  {MARKS[note.kind]} {note.text}")
 
     def print_line(self, text: str = "") -> None:
         """Write a line."""

@@ -10,7 +10,14 @@ from typing import Any
 
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE
-from routelock.cli.screen import bounded, call_arguments, compaction_line, usage_line
+from routelock.cli.screen import (
+    MARKS,
+    bounded,
+    call_arguments,
+    compaction_line,
+    usage_line,
+    vendor_notes,
+)
 from routelock.errors import ConfigError
 from routelock.history.messages import text_of
 from routelock.tracing.reader import TracedCall, TracedRun, read_trace
@@ -128,7 +135,7 @@ def _steps(run: TracedRun, title: str) -> Iterator[tuple[str, TracedCall | None]
     for record in _without_repetitions(run.records):
         if (text := _text_of(record, title)) is not None:
             call = calls.get(record.call) if isinstance(record, ModelEnded) else None
-            yield f"{record.time - begun:7.2f} s  {text}", call
+            yield f"{record.time - begun:7.2f} s  {text}{_vendor_lines(call)}", call
         if isinstance(record, ToolStarted) and (inner := run.nested.get(record.call_id)) is not None:
             yield from _steps(inner, f"{title}, in {bounded(record.name, 80)}")
     if run.end is None:
@@ -170,6 +177,12 @@ def _of_run(record: TraceRecord, title: str) -> str | None:
         more = "".join(f"\n           {line}" for line in (*_waits(record), *output))
         return f"{title} ends, {record.stop_reason}{why} ({usage_line(record.usage)}){more}"
     return None
+
+
+def _vendor_lines(call: TracedCall | None) -> str:
+    """Return lines for what the vendor's own tools did for the reply of a model call."""
+    notes = [] if call is None or call.reply is None else vendor_notes(call.reply)
+    return "".join(f"\n           {MARKS[note.kind]} {note.text}" for note in notes)
 
 
 def _waits(end: RunEnded) -> Iterator[str]:
