@@ -17,6 +17,7 @@ from routelock import Agent, RunConfig, function_tool
 from routelock.errors import ConfigError, ConnectionFailed
 from routelock.handlers.events import HandlerEvent, ReasoningDelta, TextDelta
 from routelock.handlers.port import Request
+from routelock.history import Citation, VendorCall
 from routelock.serving.dev import create_dev_app
 from routelock.serving.dev.conversations import DevConversations
 from routelock.serving.errors import Refusal
@@ -56,6 +57,21 @@ def test_deltas_come_between_the_beginning_and_the_end_of_their_call() -> None:
     with dev_page(Agent("a", model=ScriptedHandler([reply("Two words.", reasoning="Hm.")]))) as page:
         kinds = _types(page.say(page.begin(), "Hi"))
     assert kinds[kinds.index("model_start") + 1 : kinds.index("model_end")] == ["delta"] * 3
+
+
+def test_a_line_has_what_the_vendor_ran_and_the_message_cites() -> None:
+    source = Citation(url="https://a.example/rain", title="Rain")
+    searched = VendorCall(tool="web_search", input={"query": "rain"}, sources=[source])
+    model = ScriptedHandler([reply("It rains.", vendor_calls=[searched], citations=[source])])
+    with dev_page(Agent("a", model=model, tools=[{"type": "web_search"}])) as page:
+        lines = page.say(page.begin(), "Rain?")
+    replied = next(line for line in lines if line["type"] == "item" and line["kind"] == "model")
+    found = {"url": "https://a.example/rain", "title": "Rain"}
+    assert replied["id"] >= lines[0]["input_count"]
+    assert replied["message"]["vendor_calls"] == [
+        {"tool": "web_search", "input": {"query": "rain"}, "sources": [found]}
+    ]
+    assert replied["message"]["annotations"] == [{"type": "url_citation", "url_citation": found}]
 
 
 def test_the_next_message_continues_the_conversation() -> None:

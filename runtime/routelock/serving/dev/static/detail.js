@@ -1,7 +1,7 @@
 // What stands behind a row: for a model call, the transcript against what the model was shown of it.
 
 import { $, el, fill, json, pretty, textOf } from "./dom.js";
-import { numbers } from "./records.js";
+import { numbers, vendorCalls } from "./records.js";
 
 const KINDS = {
   system: "system prompt",
@@ -120,6 +120,8 @@ function message(item, number, fate, kind = fate.replace(/\W+/g, "-")) {
   const role = item.message.role ?? "?";
   const calls = (item.message.tool_calls ?? []).map((call) =>
     el("p", { class: "call" }, `${call.function?.name ?? "?"}(${call.function?.arguments ?? ""})`));
+  calls.push(...vendorCalls(item.message).map((call) =>
+    el("p", { class: "call" }, `${call.tool ?? "?"}(${json(call.input ?? {})}), run by the vendor`)));
   const text = textOf(item.message);
   return el("li", { class: `item ${kind}` },
     el("p", { class: "head" }, el("span", { class: "number" }, number), el("span", { class: "role" }, role),

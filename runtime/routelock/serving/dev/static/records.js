@@ -1,7 +1,5 @@
 // Runs as their records tell them, live or from a file. Nothing in here touches the page.
 
-
-
 /** The numbers that spans stand for: [[-1, -1], [0, 3]] is -1, 0, 1, 2, 3. */
 export function numbers(spans) {
   const found = [];
@@ -77,6 +75,27 @@ export class Run {
     if (call.output_schema) request.output_schema = call.output_schema;
     return { handler: this.written(call.handler), ...request, settings: call.settings ?? {} };
   }
+}
+
+const list = (value) => (Array.isArray(value) ? value.filter((each) => each && typeof each === "object") : []);
+
+const GROQS = { search: "web_search", python: "code_execution", visit: "web_fetch" };
+
+/** What the vendor's own tools did for a message; Groq has keys of its own, and each call twice. */
+export function vendorCalls(message) {
+  const given = list(message.vendor_calls);
+  if (given.length) return given.map((call) => ({ ...call, sources: list(call.sources) }));
+  const ran = new Map(list(message.executed_tools).map((each, at) => [each.index ?? at, each]));
+  return [...ran.values()].map((each) => {
+    const sources = list(each.search_results?.results);
+    return { tool: GROQS[each.type] ?? each.type, input: each.arguments, output: sources.length ? "" : each.output, sources };
+  });
+}
+
+/** The sources that a message cites, each once. */
+export function citations(message) {
+  const cited = list(message.annotations).map((each) => list([each[each.type]])[0] ?? each);
+  return [...new Map(cited.map((each) => [each.url || each.file_id, each])).values()];
 }
 
 /** Sorts records to their runs. `onRecord(run, record)` hears of each. */

@@ -1,6 +1,7 @@
-// What happened, row by row: model calls, tools, handoffs, filters, summaries, repairs, resets, problems.
+// What happened, row by row: model calls, tools, also the vendor's own, handoffs, filters, summaries, repairs, resets, problems.
 
 import { $, clip, dollars, el, fill, seconds } from "./dom.js";
+import { citations, vendorCalls } from "./records.js";
 
 const LONGEST = 120;
 
@@ -26,6 +27,7 @@ export class Timeline {
       model_start: () => this.modelStart(run, record),
       model_end: () => this.modelEnd(run, record),
       model_retry: () => this.add(run, record, "retry", `attempt ${record.attempt ?? 1} failed`, words(record.error)),
+      item: () => this.vendor(run, record),
       tool_start: () => this.toolStart(run, record),
       tool_end: () => this.toolEnd(run, record),
       handoff: () => this.handoff(run, record),
@@ -67,6 +69,18 @@ export class Timeline {
     fill(row.numbers, seconds(row.began, record.time), ...usage(record.usage));
     if (record.error) this.fail(row, words(record.error));
     else if (record.item === undefined) this.fail(row, "cut off");
+  }
+
+  /** What the vendor's own tools did for a reply, and what it cites. */
+  vendor(run, record) {
+    if (record.id < (run.start.input_count ?? 0) || record.kind !== "model" || run.previous?.items.has(record.id)) return;
+    for (const call of vendorCalls(record.message)) {
+      const found = call.error || call.output || sources(call.sources.length);
+      const asked = typeof call.input === "string" ? call.input : JSON.stringify(call.input ?? {});
+      const row = this.add(run, record, "vendor", call.tool, found ? `${asked} → ${found}` : asked);
+      if (call.error) this.fail(row, call.error);
+    }
+    for (const source of citations(record.message)) this.add(run, record, "cites", source.title || source.filename || source.file_id || source.url, source.url);
   }
 
   toolStart(run, record) {
@@ -167,6 +181,8 @@ export class Timeline {
 }
 
 const count = (spans) => (spans ?? []).reduce((sum, [first, last]) => sum + last - first + 1, 0);
+
+const sources = (number) => (number ? `${number} source${number > 1 ? "s" : ""}` : "");
 
 const words = (error) => (error ? `${error.type ?? "Error"}: ${error.message ?? ""}` : "");
 
