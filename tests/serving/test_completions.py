@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -17,6 +17,7 @@ from routelock import Agent, RunConfig, Runner, Usage, function_handler, functio
 from routelock.errors import LimitExceeded
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
 from routelock.handlers.port import Request
+from routelock.history import Citation
 from routelock.run.events import RunDone
 from routelock.serving.completions import Completion, DeltaWriter, usage_body
 from routelock.testing import ScriptedHandler, call, reply
@@ -89,6 +90,64 @@ async def test_blank_texts_are_left_out() -> None:
     looks = reply(" \n", calls=[call("look_up", {"order": 1})])
     made = await said(agent(looks, "\n\nHere.", tools=[look_up]))
     assert made.message["content"] == "\n\nHere."
+
+
+RAIN = Citation(url="https://a.example/rain", title="Rain", start=3, end=8)
+
+
+def passages(made: Said) -> list[str]:
+    """Return the cited passages of a message."""
+    cited = [each["url_citation"] for each in made.message["annotations"]]
+    return [made.message["content"][each["start_index"] : each["end_index"]] for each in cited]
+
+
+async def test_citations_are_annotations() -> None:
+    made = await said(agent(reply("It rains.", citations=[RAIN])))
+    fields = {"url": RAIN.url, "title": "Rain", "start_index": 3, "end_index": 8}
+    assert made.message["annotations"] == [{"type": "url_citation", "url_citation": fields}]
+
+
+async def test_streamed_and_whole_messages_have_the_same_annotations() -> None:
+    whole = await said_whole(agent(reply("It rains.", citations=[RAIN])))
+    assert whole.message == (await said(agent(reply("It rains.", citations=[RAIN])))).message
+
+
+async def test_citations_of_later_texts_are_placed_in_the_message() -> None:
+    looks = reply("It rains?", calls=[call("look_up", {"order": 1})], citations=[RAIN])
+    later = replace(RAIN, start=5, end=10)
+    made = await said(agent(looks, reply("\n\nIt pours.", citations=[later]), tools=[look_up]))
+    assert passages(made) == ["rains", "pours"]
+
+
+async def test_all_annotations_are_in_one_delta() -> None:
+    """The openai package cannot append to a list whose entries have no index."""
+    looks = reply("It rains?", calls=[call("look_up", {"order": 1})], citations=[RAIN])
+    made = await said(agent(looks, reply("It rains.", citations=[RAIN]), tools=[look_up]))
+    assert len([delta for delta in made.deltas if "annotations" in delta]) == 1
+
+
+async def test_a_citation_without_a_passage_stands_at_the_end() -> None:
+    made = await said(agent(reply("It rains.", citations=[Citation(url="https://a.example")])))
+    cited = made.message["annotations"][0]["url_citation"]
+    assert cited == {
+        "url": "https://a.example",
+        "title": "https://a.example",
+        "start_index": 9,
+        "end_index": 9,
+    }
+
+
+async def test_citations_of_files_are_left_out() -> None:
+    """Clients of chat completions know pages alone."""
+    made = await said(agent(reply("It rains.", citations=[Citation(file_id="file_7")])))
+    assert "annotations" not in made.message
+
+
+async def test_held_text_keeps_its_citations() -> None:
+    answer = reply('```json\n{"number": 7}\n```', citations=[replace(RAIN, start=19, end=20)])
+    made = await said(agent(answer, output_type=Order), hold=True)
+    assert made.message["content"] == '{"number": 7}'
+    assert passages(made) == ["7"]
 
 
 async def test_server_tools_and_handoffs_make_no_calls() -> None:

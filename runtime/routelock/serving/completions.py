@@ -34,6 +34,7 @@ from routelock.run.events import (
     RunEvent,
 )
 from routelock.run.result import RunResult, is_output_of_app
+from routelock.serving.annotations import MessageAnnotations
 from routelock.serving.errors import Refusal
 from routelock.usage import Usage
 
@@ -63,6 +64,10 @@ class _Texts:
     blank: list[str] = field(default_factory=lambda: [])
     half: str = ""
     """The first half of a character whose second half has not come yet."""
+    length: int = 0
+    """How many characters were returned."""
+    start: int = 0
+    """Where the current text begins among them, white space that was left out included."""
 
     def add(self, piece: str) -> str:
         """Return what a piece of the current text adds."""
@@ -74,6 +79,7 @@ class _Texts:
 
     def _added(self, piece: str) -> str:
         if self.open:
+            self.length += len(piece)
             return piece
         self.blank.append(piece)
         if not piece or piece.isspace():
@@ -81,6 +87,8 @@ class _Texts:
         text = "".join(self.blank)
         said = "\n\n" + text.lstrip() if self.begun else text
         self.begun = self.open = True
+        self.start = self.length + len(said) - len(text)
+        self.length += len(said)
         return said
 
     def close(self) -> str:
@@ -107,6 +115,7 @@ class DeltaWriter:
         self._held: list[str] = []
         self._text = _Texts()
         self._reasoning = _Texts()
+        self._annotations = MessageAnnotations()
         self._pieces: list[str] = []
         """The pieces of the current reply's text."""
         self._has_reasoning = False
@@ -199,7 +208,9 @@ class DeltaWriter:
         deltas += [{"refusal": refusal} for refusal in self._refusals]
         for text in held:
             deltas += self._text_deltas(text)
+            self._annotations.add_held(text, self._text.start, self._text.length)
             deltas += _delta("content", self._text.close())
+        deltas += self._annotations.deltas()
         for index, call in enumerate(calls):
             deltas += _call_deltas(index, call)
         return deltas, _finish_reason(result, calls)
@@ -218,6 +229,9 @@ class DeltaWriter:
             self._refusals.append(str(refusal))
         if self._hold:
             self._held.append(text_of(message))
+            self._annotations.hold(message)
+        elif self._text.open:
+            self._annotations.add(message, self._text.start, self._text.length)
         return deltas + self._next_reply()
 
     def _next_reply(self) -> list[Delta]:
@@ -372,6 +386,8 @@ def _message(deltas: Iterable[Delta]) -> dict[str, Any]:
             message[key] = text
     if speakers := [delta["x_agent"] for delta in every if "x_agent" in delta]:
         message["x_agent"] = speakers[-1]
+    if annotations := [each for delta in every for each in delta.get("annotations", ())]:
+        message["annotations"] = annotations
     if calls := _calls(every):
         message["tool_calls"] = calls
     if not message["content"] and (calls or "refusal" in message):
