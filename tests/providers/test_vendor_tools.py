@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from routelock.errors import ConfigError
 from routelock.tools import VendorTool
+from routelock_providers import LiteLLM, OpenAICompatible, load_litellm
 from routelock_providers.vendor_tools import (
     AddedTools,
     AskedModel,
@@ -34,6 +36,50 @@ def chat(provider: str, model: str = "m") -> AskedModel:
 def added(tool: Any, to: AskedModel, **more: Any) -> AddedTools:
     spec = tool.spec if isinstance(tool, VendorTool) else tool
     return added_tools([spec], to, **{"functions": False, **more})
+
+
+LITELLM_MODELS = {
+    "bedrock/claude": "does not exist on bedrock",
+    "deepseek/deepseek-chat": "does not exist on deepseek",
+    "xai/grok-4": "does not exist on xai",
+    "anthropic/claude-haiku-4-5": "",
+    "groq/openai/gpt-oss-120b": "",
+    "openai/responses/gpt-5": "",
+    "hosted_vllm/m": "",
+}
+
+
+@pytest.mark.parametrize("model", LITELLM_MODELS)
+def test_litellms_model_is_checked_by_its_name(model: str) -> None:
+    refused = pytest.raises(ConfigError, match=said) if (said := LITELLM_MODELS[model]) else nullcontext()
+    with refused:
+        LiteLLM(model).check_vendor_tools([SEARCH], {}, functions=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "settings"),
+    [
+        ("deepseek/m", {"api_base": "https://x.example"}, {}),
+        ("deepseek/m", {"settings": {"base_url": "https://x.example"}}, {}),
+        ("deepseek/m", {}, {"custom_llm_provider": "hosted_vllm"}),
+    ],
+)
+def test_what_a_server_of_the_app_takes_is_not_known_before(model: str, more: Any, settings: Any) -> None:
+    LiteLLM(model, **more).check_vendor_tools([SEARCH], settings, functions=False)
+
+
+def test_openais_models_are_checked_once_litellm_is_loaded() -> None:
+    load_litellm()
+    with pytest.raises(ConfigError, match="openai/responses/gpt-4o-mini"):
+        LiteLLM("openai/gpt-4o-mini").check_vendor_tools([SEARCH], {}, functions=False)
+
+
+def test_a_setting_that_asks_for_the_same_is_seen_before_the_run() -> None:
+    model = OpenAICompatible(
+        "gpt-5-search-api", base_url="https://api.openai.com/v1", api_key="test-not-a-key"
+    )
+    with pytest.raises(ConfigError, match="web_search_options"):
+        model.check_vendor_tools([SEARCH], {"web_search_options": {}}, functions=False)
 
 
 FULL = VendorTool.web_search(

@@ -13,6 +13,7 @@ from vendor_tool_replies import whole
 from routelock import Agent, Runner, RunResult
 from routelock.errors import ConfigError
 from routelock.history import Citation
+from routelock.testing import ScriptedHandler
 from routelock_providers import LiteLLM, OpenAI, OpenAICompatible, close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
@@ -121,6 +122,14 @@ async def test_a_server_of_the_app_is_sent_the_tool_as_it_is(make: Make) -> None
 async def test_a_vendor_without_the_tool_is_not_asked(host: str) -> None:
     with pytest.raises(ConfigError, match="web_search"):
         await ask(_compatible(f"https://{host}", "m"), [SEARCH])
+
+
+async def test_a_later_agents_tool_is_refused_before_the_first_is_asked() -> None:
+    first = ScriptedHandler(["Hi."])
+    later = Agent("Later", model=_compatible("https://api.deepseek.com", "m"), tools=[SEARCH])
+    with pytest.raises(ConfigError, match="Agent 'Later': The vendor's tool 'web_search' does not exist"):
+        await Runner.run(Agent("First", model=first, handoffs=[later]), "Hi")
+    assert not first.requests
 
 
 async def test_functions_stand_before_the_vendors_tools() -> None:

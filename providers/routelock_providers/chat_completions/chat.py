@@ -19,7 +19,7 @@ import anyio
 from routelock._json import sendable
 from routelock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
 from routelock.handlers.events import HandlerEvent, MessageDone
-from routelock.handlers.port import Request, about_to_ask, vendor_specs
+from routelock.handlers.port import Request, ToolChoice, ToolSpec, about_to_ask, vendor_specs
 from routelock.handlers.stream_assembler import completion_done, why_incomplete
 from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.request_cache import MessageCache, ToolCache
@@ -218,10 +218,31 @@ class Chat:
         """
         hosted = vendor_specs(request.tools)
         functions, choice = request.tools[: len(request.tools) - len(hosted)], request.tool_choice
-        to = AskedModel(api="chat", provider=self.provider, model=self.model)
-        added = added_tools(hosted, to, functions=bool(functions), choice=choice)
-        check_settings(hosted, added, request.settings)
+        added = self._added(hosted, request.settings, functions=bool(functions), choice=choice)
         return replace(request, tools=functions), added
+
+    def check_vendor_tools(
+        self, specs: Sequence[ToolSpec], settings: Mapping[str, Any], *, functions: bool
+    ) -> None:
+        """Check the vendor's own tools of an agent before a run, see `routelock.Handler`.
+
+        Raises:
+            ConfigError: the vendor has no such tool, or a setting asks for the same.
+        """
+        self._added(specs, settings, functions=functions)
+
+    def _added(
+        self,
+        specs: Sequence[ToolSpec],
+        settings: Mapping[str, Any],
+        *,
+        functions: bool,
+        choice: ToolChoice | None = None,
+    ) -> AddedTools:
+        to = AskedModel(api="chat", provider=self.provider, model=self.model)
+        added = added_tools(specs, to, functions=functions, choice=choice)
+        check_settings(specs, added, settings)
+        return added
 
     def _plan(self, request: Request, *, hosted: bool) -> Plan:
         if request.output_schema is None:

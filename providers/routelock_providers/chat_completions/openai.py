@@ -10,14 +10,14 @@ half.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from routelock.errors import ProviderError
 from routelock.handlers.events import HandlerEvent
-from routelock.handlers.port import Request
+from routelock.handlers.port import Request, ToolSpec
 from routelock_providers.chat_completions.chat import Chat, Response
 from routelock_providers.chat_completions.httpx_client import ClientPerLoop, encoded, httpx_client
 from routelock_providers.chat_completions.openai_compatible import (
@@ -119,6 +119,16 @@ class OpenAI:
             ProviderError: the call failed, see `routelock.errors`.
         """
         return self._chat.stream(request, partial(self._post, request))
+
+    def check_vendor_tools(
+        self, specs: Sequence[ToolSpec], settings: Mapping[str, Any], *, functions: bool
+    ) -> None:
+        """Check the vendor's own tools of an agent before a run, see `routelock.Handler`.
+
+        Raises:
+            ConfigError: the vendor has no such tool, or a setting asks for the same.
+        """
+        self._chat.check_vendor_tools(specs, settings, functions=functions)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The handler may be used again."""

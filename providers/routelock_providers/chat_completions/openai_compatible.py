@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 from routelock._redaction import redact_text
 from routelock.errors import ConfigError, MissingExtra
 from routelock.handlers.events import HandlerEvent
-from routelock.handlers.port import Request
+from routelock.handlers.port import Request, ToolSpec
 from routelock_providers.chat_completions.chat import Chat
 from routelock_providers.chat_completions.request_cache import body_as_json
 from routelock_providers.deadlines import check_seconds
@@ -211,6 +211,16 @@ class OpenAICompatible:
         client = self._client or self._open_client()
         headers = request.settings.get("extra_headers")
         return self._chat.stream(request, partial(self._post, client, headers))
+
+    def check_vendor_tools(
+        self, specs: Sequence[ToolSpec], settings: Mapping[str, Any], *, functions: bool
+    ) -> None:
+        """Check the vendor's own tools of an agent before a run, see `routelock.Handler`.
+
+        Raises:
+            ConfigError: the vendor has no such tool, or a setting asks for the same.
+        """
+        self._chat.check_vendor_tools(specs, settings, functions=functions)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The handler may be used again."""

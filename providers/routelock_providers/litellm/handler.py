@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from routelock._tool_names import litellm_name
 from routelock.errors import ConfigError
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.model_settings import settings_problems
-from routelock.handlers.port import Request, about_to_ask
+from routelock.handlers.port import Request, ToolSpec, about_to_ask
 from routelock_providers.deadlines import check_seconds, deadline_for
 from routelock_providers.errors import cause_of, to_provider_error
 from routelock_providers.http.body import MOST_BYTES
@@ -25,10 +25,18 @@ from routelock_providers.litellm.library import (
     reads_no_file,
     settle_with_the_loop,
 )
-from routelock_providers.litellm.request import Target, call_for, find_target
+from routelock_providers.litellm.request import (
+    OWN_CONNECTION,
+    Target,
+    asked_by_name,
+    asked_model,
+    call_for,
+    find_target,
+)
 from routelock_providers.model_names import suggest_model, unknown_provider_error
 from routelock_providers.structured_output import AnswerEvents
 from routelock_providers.vendor_items import Collector
+from routelock_providers.vendor_tools import added_tools, check_settings
 from routelock_providers.vendors import family_for, lacks_key, split_model
 
 __all__ = ["LiteLLM"]
@@ -42,6 +50,9 @@ _KEY_SETTINGS = _ROUTE_SETTINGS | frozenset(
 )
 """Settings that may hold a key, another address or an answer."""
 
+
+_ASKED_IN_TWO_WAYS = frozenset(("openai", "azure"))
+"""Providers some of whose models exist on the Responses API only, which no model string says."""
 
 _MOST_PARTS = 20
 """Calls for one reply; Anthropic pauses after ten searches or so (docs.claude.com, "Stop reasons")."""
@@ -139,6 +150,30 @@ class LiteLLM:
                 current.check_choice(done)
             finally:
                 await current.close()
+
+    def check_vendor_tools(
+        self, specs: Sequence[ToolSpec], settings: Mapping[str, Any], *, functions: bool
+    ) -> None:
+        """Check the vendor's own tools of an agent before a run, see `routelock.Handler`.
+
+        litellm is not loaded for this, and only litellm knows which API a model of OpenAI's is asked through.
+        So these are checked before the run only if it is loaded, and else with the request.
+
+        Raises:
+            ConfigError: the vendor has no such tool, or a setting asks for the same.
+        """
+        merged = {**self._settings, **settings}
+        if self._api_base or not (_ROUTE_SETTINGS | OWN_CONNECTION).isdisjoint(merged):
+            return
+        provider, name = split_model(self.model)
+        responses = name.startswith("responses/")
+        if provider in _ASKED_IN_TWO_WAYS and not responses:
+            if not is_loaded():
+                return
+            to = asked_model(self.target())
+        else:
+            to = asked_by_name(provider, name, responses=responses)
+        check_settings(specs, added_tools(specs, to, functions=functions), merged)
 
     def target(self) -> Target:
         """Return where litellm would send a call. Nothing is sent. The first time it may take seconds.

@@ -35,7 +35,17 @@ from routelock_providers.vendors import (
     vendor_rules,
 )
 
-__all__ = ["OWN_CONNECTION", "Call", "Target", "as_sent", "call_for", "find_target", "first_variable"]
+__all__ = [
+    "OWN_CONNECTION",
+    "Call",
+    "Target",
+    "as_sent",
+    "asked_by_name",
+    "asked_model",
+    "call_for",
+    "find_target",
+    "first_variable",
+]
 
 
 _READ_BY_LITELLM = frozenset("anthropic azure_ai bedrock databricks gemini vertex_ai vertex_ai_beta".split())
@@ -132,7 +142,7 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     merged = sendable({**settings, **request.settings})
     merged.pop("tool_choice", None)
     vendor_tools = merged.pop("tools", None) or ()  # such as {"googleSearch": {}}, which the vendor runs
-    to = _asked_model(target)
+    to = asked_model(target)
     api = to.api if OWN_CONNECTION.isdisjoint(merged) else "chat"  # other requests cannot be changed
     request, added = _without_hosted(request, to, merged)
     plan = _plan(litellm, target, request, merged, None if added is None else to)
@@ -165,16 +175,18 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     )
 
 
-def _asked_model(target: Target) -> AskedModel:
+def asked_model(target: Target) -> AskedModel:
     """Return the model for its vendor's own tools; a server of the app's is no vendor."""
-    api = api_of(target.provider, target.name, responses=target.responses)
     is_openai = target.provider in ("openai", "custom_openai")
     is_apps = is_openai and not target.responses and target.api_base != _OPENAIS_OWN
-    return AskedModel(
-        api=api,
-        provider="local" if is_apps else target.provider,
-        model=target.name.removeprefix("responses/"),
-    )
+    asked = asked_by_name(target.provider, target.name, responses=target.responses)
+    return replace(asked, provider="local") if is_apps else asked
+
+
+def asked_by_name(provider: str, name: str, *, responses: bool) -> AskedModel:
+    """Return the model for its vendor's own tools, at the vendor's own address."""
+    api = api_of(provider, name, responses=responses)
+    return AskedModel(api=api, provider=provider, model=name.removeprefix("responses/"))
 
 
 def _without_hosted(

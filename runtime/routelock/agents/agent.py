@@ -265,6 +265,12 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
         return (*filter(is_tool, self.tools), *self.registered.tools)
 
     @cached_property
+    def fixed_vendor_tools(self) -> Sequence[VendorTool]:
+        """The tools of the vendor that every run of the agent offers, whatever its scopes and its context."""
+        hosted = [each for each in self.tools if isinstance(each, VendorTool)]
+        return [each for each in hosted if each.is_enabled is True and each.scope == "all"]
+
+    @cached_property
     def deferrals(self) -> Deferrals:
         """The tools that the model has to find first; raises as `Deferrals.of` does."""
         return Deferrals(self)
@@ -366,6 +372,11 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
         if twice:
             raise combine_errors([duplicate_name_error(name) for name in twice])
         return found
+
+    @cached_property
+    def vendor_tool_users(self) -> Sequence[Agent[Any]]:
+        """The agents of `graph` with `fixed_vendor_tools`."""
+        return [each for each in self.graph.values() if each.fixed_vendor_tools]
 
     @cached_property
     def checked_graph(self) -> Mapping[str, Agent[Any]]:

@@ -260,7 +260,8 @@ def vendor_notes(message: Mapping[str, Any]) -> Iterator[Note]:
     """Yield a note for each call that a vendor's tool answered, and one for each source that is cited."""
     for call in vendor_calls_of(message):
         yield _of_vendor_call(call)
-    cited = list(dict.fromkeys(filter(None, map(_source_text, citations_of(message)))))
+    texts = [_source_text(each) for each in citations_of(message)]
+    cited = [text for text in dict.fromkeys(texts) if text]
     for source in cited[:_MOST_CITED]:
         yield Note("info", f"cites {source}")
     if (more := len(cited) - _MOST_CITED) > 0:

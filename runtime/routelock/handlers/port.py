@@ -239,6 +239,8 @@ class Handler(Protocol):
     * ``scope``: which runs may use it, see `routelock.scopes`; ``"all"`` if absent.
     * ``prompt: str``: when to use it; described to each model that may switch to it.
     * ``expose: bool``: whether the model is offered ``transfer_to_<name>`` without a handoff.
+    * ``check_vendor_tools(specs, settings, *, functions)``: raises a `ConfigError` if the handler cannot
+      offer these tools of a vendor with these settings, beside functions or not. A run calls it at its start.
     """
 
     @property

@@ -12,17 +12,21 @@ from typing_extensions import TypeIs
 
 from routelock._json import unshared
 from routelock.agents.agent import Agent, checked_graph
+from routelock.agents.agent_problems import combine_errors
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.errors import ConfigError
+from routelock.handlers.port import Handler
+from routelock.handoffs.handoff import Handoff
 from routelock.history.input import to_messages
 from routelock.history.messages import Message, RunInput, RunItem, call_ids, item_of
 from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame
-from routelock.run.handler_selection import handler_for, named
+from routelock.run.handler_selection import handler_for, handlers_by_priority, load, named
 from routelock.run.handoff_attempt import HandoffLog
 from routelock.run.limits import Budget
 from routelock.run.run import Run, SharedMemory, Transcript
+from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
@@ -162,12 +166,54 @@ def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
 
 
 def run_graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
-    """Return every agent of the run by name, after a check of each; raises as `checked_graph` does."""
+    """Return every agent of the run by name, after a check of each.
+
+    Raises:
+        ConfigError: as `checked_graph` says, or an agent declares a tool of the vendor's own that its model
+            does not have.
+    """
     if config.compact is not None and config.compact.agent is not None:
         checked_graph(config.compact.agent, config.model)
+    graph: Mapping[str, Agent[Any]]
     if config.model is None and config.tool_search is None and not (config.agents or config.external_tools):
-        return agent.checked_graph
-    return checked_graph(agent, config.model, config.agents, config.external_tools, config.tool_search)
+        graph, users = agent.checked_graph, agent.vendor_tool_users
+    else:
+        graph = checked_graph(agent, config.model, config.agents, config.external_tools, config.tool_search)
+        users = [each for each in graph.values() if each.fixed_vendor_tools]
+    if wrong := [error for each in users if (error := _vendor_tool_error(each, config)) is not None]:
+        raise combine_errors(wrong)
+    return graph
+
+
+def _vendor_tool_error(agent: Agent[Any], config: RunConfig) -> ConfigError | None:
+    """Return why none of the handlers that may answer for an agent takes its vendor's tools.
+
+    What only a request shows is found when the agent is asked: a tool that some runs are not offered, and a
+    handler that a handoff switches to.
+    """
+    if any(edge.to_handler is not None for edge in agent.edges):
+        return None
+    errors = [_refusal(load(each), agent, config) for each in handlers_by_priority(agent, config)]
+    return errors[0] if all(errors) and errors else None
+
+
+def _refusal(handler: Handler, agent: Agent[Any], config: RunConfig) -> ConfigError | None:
+    if (check := getattr(handler, "check_vendor_tools", None)) is None:
+        return None
+    specs = [each.spec for each in agent.fixed_vendor_tools]
+    settings = {**config.model_settings, **agent.model_settings}
+    routes: list[Tool | Handoff] = [*agent.all_tools, *agent.edges]
+    try:
+        check(specs, settings, functions=any(map(_is_fixed, routes)))
+    except ConfigError as error:
+        return ConfigError(f"Agent {agent.name!r}: {error}")
+    return None
+
+
+def _is_fixed(route: Tool | Handoff) -> bool:
+    """Whether every run offers a tool or a handoff; that of a handoff without a target is not known."""
+    is_open = route.is_enabled is True and route.scope == "all"
+    return is_open and (isinstance(route, Tool) or route.target is not None)
 
 
 def input_items(messages: Iterable[Message]) -> list[RunItem]:
