@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from terminals import app_in
 
-from routelock import Agent, RunConfig, Runner, function_tool, tool
+from routelock import Agent, GuardrailResult, RunConfig, Runner, function_tool, tool
 from routelock.cli.main import main
-from routelock.errors import HandlerError, MaxTurnsExceeded
+from routelock.errors import HandlerError, MaxTurnsExceeded, OutputGuardrailTripped
 from routelock.history import Citation, Compact, VendorCall
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.tracing.file import TraceFile
@@ -63,7 +63,7 @@ def _stepped(
     """Run an agent, and return the lines that its trace is stepped through in, without their times."""
     where = {"type": "function", "function": {"name": "where"}}
     config = RunConfig(trace=TraceFile(file, content=content), external_tools=[where])
-    with suppress(HandlerError, MaxTurnsExceeded):
+    with suppress(HandlerError, MaxTurnsExceeded, OutputGuardrailTripped):
         Runner.run_sync(agent, "Hi", max_turns=max_turns, run_config=config)
     assert main(["trace", str(file), "--seen"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -95,6 +95,19 @@ def test_a_trace_shows_what_the_vendor_ran(tmp_path: Path, capsys: pytest.Captur
     search = told.index('> web_search(query="rain"), run by the vendor: 1 source')
     assert told[search - 1].startswith("answered (")
     assert told[search + 1] == "- cites Rain, https://a.example/rain"
+
+
+def test_a_trace_shows_what_guardrails_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def polite(context: Any, agent: Any, value: Any) -> GuardrailResult:
+        return GuardrailResult(tripwire_triggered=False, output_info={"score": 0.2})
+
+    def short(context: Any, agent: Any, value: Any) -> GuardrailResult:
+        return GuardrailResult(tripwire_triggered=True)
+
+    agent = Agent("A", model=ScriptedHandler(["Hi."]), input_guardrails=[polite], output_guardrails=[short])
+    told = _stepped(tmp_path / "t.jsonl", agent, capsys)
+    assert '- guardrail polite of A passed: {"score": 0.2}' in told
+    assert "! guardrail short of A stopped the run" in told
 
 
 def test_a_trace_of_a_run_that_waits_says_for_what(

@@ -11,13 +11,14 @@ import pytest
 from manager_agents import ask, manager
 from scripted_agents import agent as made
 
-from routelock import Agent, Retry, RunConfig, Runner, RunState, function_tool
+from routelock import Agent, GuardrailResult, Retry, RunConfig, Runner, RunState, function_tool
 from routelock.errors import ConnectionFailed, HandlerError, SessionError
 from routelock.history import Compact
 from routelock.sessions import InMemorySessions, Session
 from routelock.sessions.stores import Record
 from routelock.testing import ScriptedHandler, call
 from routelock.tracing import CompactedTraced
+from routelock.tracing.file import TraceFile
 from routelock.tracing.reader import read_trace
 
 pytestmark = pytest.mark.anyio
@@ -168,6 +169,21 @@ async def test_calls_that_wait_for_approval_are_on_the_end(tmp_path: Path) -> No
     assert run.tools == []
     assert run.end is not None
     assert [(one["name"], one["call_id"]) for one in run.end.interruptions] == [("pay", "c1")]
+
+
+@pytest.mark.parametrize("content", [True, False])
+async def test_what_guardrails_found_is_on_the_end(tmp_path: Path, content: bool) -> None:
+    def polite(context: Any, agent: Any, value: Any) -> GuardrailResult:
+        return GuardrailResult(tripwire_triggered=False, output_info={"score": 0.2})
+
+    path = tmp_path / "t.jsonl"
+    agent = Agent("A", model=ScriptedHandler(["Done."]), input_guardrails=[polite])
+    await Runner.run(agent, "Hi", run_config=RunConfig(trace=TraceFile(path, content=content)))
+    [run] = read_trace(path).runs
+    assert run.end is not None
+    info = {"output_info": {"score": 0.2}} if content else {}
+    found = {"name": "polite", "kind": "input", "agent": "A", "turn": 1, **info}
+    assert run.end.guardrails == [found]
 
 
 async def test_retries_and_errors_are_on_the_call(tmp_path: Path) -> None:

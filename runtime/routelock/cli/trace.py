@@ -174,7 +174,7 @@ def _of_run(record: TraceRecord, title: str) -> str | None:
     if isinstance(record, RunEnded):
         why = f": {_error_text(record.error)}" if record.error else ""
         output = [] if record.output is None else [bounded(_text(record.output), 10 * _ROOM)]
-        more = "".join(f"\n           {line}" for line in (*_waits(record), *output))
+        more = "".join(f"\n           {line}" for line in (*_found(record), *_waits(record), *output))
         return f"{title} ends, {record.stop_reason}{why} ({usage_line(record.usage)}){more}"
     return None
 
@@ -183,6 +183,16 @@ def _vendor_lines(call: TracedCall | None) -> str:
     """Return lines for what the vendor's own tools did for the reply of a model call."""
     notes = vendor_notes({} if call is None or call.reply is None else call.reply)
     return "".join(f"\n           {MARKS[note.kind]} {note.text}" for note in notes)
+
+
+def _found(end: RunEnded) -> Iterator[str]:
+    for each in end.guardrails:
+        stopped, answered = each.get("tripwire_triggered"), each.get("answer") is not None
+        name = f"{bounded(str(each.get('name', '?')), 80)} of {bounded(str(each.get('agent', '?')), 80)}"
+        info = each.get("output_info")
+        more = "" if info is None else f": {bounded(_text(info), _ROOM)}"
+        word = "stopped the run" if stopped else "answered the call" if answered else "passed"
+        yield f"{'!' if stopped or answered else '-'} guardrail {name} {word}{more}"
 
 
 def _waits(end: RunEnded) -> Iterator[str]:

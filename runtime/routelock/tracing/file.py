@@ -53,6 +53,11 @@ def without_content(record: TraceRecord) -> TraceRecord:
     return record if bare is None else cast(TraceRecord, bare(record))
 
 
+def _guardrail(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a guardrail decided, and not what it said."""
+    return {key: "" if key == "answer" else each for key, each in record.items() if key != "output_info"}
+
+
 def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the role, the names of the calls and the call ids of a message."""
     kept = {key: message[key] for key in ("role", "tool_call_id") if key in message}
@@ -98,6 +103,7 @@ _BARE: Mapping[type[Any], Callable[[Any], object]] = {
         warnings=(),
         pending=[_call(each) for each in one.pending],
         interruptions=[{**each, "arguments": ""} for each in one.interruptions],
+        guardrails=[_guardrail(each) for each in one.guardrails],
     ),
 }
 

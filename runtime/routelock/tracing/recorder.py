@@ -25,6 +25,7 @@ from routelock.agents.agent import Agent
 from routelock.agents.agent_tool import AgentCall
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import ConfigError
+from routelock.guardrails import records_as_json
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
 from routelock.handlers.port import Handler, Request, model_of
 from routelock.handoffs.handoff import Handoff
@@ -500,6 +501,7 @@ class _RunRecorder:
                 warnings=result.warnings,
                 pending=result.pending,
                 interruptions=[asdict(each) for each in result.interruptions],
+                guardrails=records_as_json(result.guardrail_results),
             )
         )
 

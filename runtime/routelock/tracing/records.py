@@ -391,6 +391,8 @@ class RunEnded:
     """Calls that the caller has to answer."""
     interruptions: Sequence[Mapping[str, Any]] = ()
     """Calls that wait for an approval, with the fields of `routelock.tools.Interruption`."""
+    guardrails: Sequence[Mapping[str, Any]] = ()
+    """What guardrails found, with the fields of `routelock.guardrails.GuardrailRecord`."""
 
 
 TraceRecord = (
