@@ -92,6 +92,11 @@ export function vendorCalls(message) {
   });
 }
 
+/** What a call of a vendor's tool gave: its error, its output, or the number of its sources. */
+export function outcome({ error, output, sources }) {
+  return error || output || (sources.length ? `${sources.length} source${sources.length > 1 ? "s" : ""}` : "");
+}
+
 /** The sources that a message cites, each once. */
 export function citations(message) {
   const cited = list(message.annotations).map((each) => list([each[each.type]])[0] ?? each);

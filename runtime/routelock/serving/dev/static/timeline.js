@@ -1,7 +1,7 @@
 // What happened, row by row: model calls, tools, also the vendor's own, handoffs, filters, summaries, repairs, resets, problems.
 
 import { $, clip, dollars, el, fill, seconds } from "./dom.js";
-import { citations, vendorCalls } from "./records.js";
+import { citations, outcome, vendorCalls } from "./records.js";
 
 const LONGEST = 120;
 
@@ -75,7 +75,7 @@ export class Timeline {
   vendor(run, record) {
     if (record.id < (run.start.input_count ?? 0) || record.kind !== "model" || run.previous?.items.has(record.id)) return;
     for (const call of vendorCalls(record.message)) {
-      const found = call.error || call.output || sources(call.sources.length);
+      const found = outcome(call);
       const asked = typeof call.input === "string" ? call.input : JSON.stringify(call.input ?? {});
       const row = this.add(run, record, "vendor", call.tool, found ? `${asked} → ${found}` : asked);
       if (call.error) this.fail(row, call.error);
@@ -187,8 +187,6 @@ export class Timeline {
 }
 
 const count = (spans) => (spans ?? []).reduce((sum, [first, last]) => sum + last - first + 1, 0);
-
-const sources = (number) => (number ? `${number} source${number > 1 ? "s" : ""}` : "");
 
 const words = (error) => (error ? `${error.type ?? "Error"}: ${error.message ?? ""}` : "");
 
