@@ -21,6 +21,7 @@ from routelock.history import Compact
 from routelock.history.messages import RunItem
 from routelock.run.events import Compacted
 from routelock.testing import ScriptedHandler, call, reply, watch_requests
+from routelock.tools import ToolSearch
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -130,6 +131,15 @@ async def test_results_over_a_budget_are_cut_in_steps() -> None:
     assert min(later - one for one, later in pairwise(turns)) >= 3
     whole = [sum(each.startswith("page") for each in texts(messages)) for messages in model.asked]
     assert max(whole) <= 10
+
+
+async def test_tools_that_the_vendor_hides_do_not_count() -> None:
+    hidden = [replace(look_up, name=f"look_up_{number}") for number in range(100)]
+    searches = ToolSearch(by="vendor", defer_over=0)
+    a = agent("A", "Done.", tools=hidden, tool_search=searches)
+    history = [HI, {"role": "assistant", "content": "x" * 2000}, HI]
+    result = await Runner.run(a, history, run_config=RunConfig(compact=Compact(at_tokens=1000, keep_turns=1)))
+    assert not result.compactions
 
 
 async def test_an_agent_has_its_own_setting() -> None:

@@ -18,6 +18,7 @@ from routelock._callables import error_text, resolve
 from routelock._concurrency import isolated
 from routelock._json import detached
 from routelock.agents.agent import Agent
+from routelock.agents.deferral import VENDOR_SEARCH
 from routelock.agents.offer import OfferedTools
 from routelock.errors import ContextTooLong, JournalError, RoutelockError, RunNotDone, SessionError
 from routelock.handlers.events import HandlerEvent, MessageDone
@@ -156,7 +157,9 @@ def _last_accepted(run: Run) -> int:
 
 
 def _fixed_tokens(system: Message | None, offered: OfferedTools) -> int:
-    tools = len(json.dumps(offered.specs, default=str)) // 4 if offered.specs else 0
+    # a vendor that searches hides the deferred tools from the model, so it does not count them
+    specs = [spec for spec in offered.specs if spec.get("type") != VENDOR_SEARCH]
+    tools = len(json.dumps(specs, default=str)) // 4 if specs else 0
     return tools + (0 if system is None else estimated_tokens(system))
 
 
