@@ -417,6 +417,14 @@ async def test_a_target_uses_the_summary_of_its_source() -> None:
     assert result.compactions[-1].summary is None, "no other summary was written"
 
 
+async def test_a_view_is_measured_with_the_prompt_of_the_target() -> None:
+    b = Agent("B", "x" * 5000, model=ScriptedHandler(["Done."]))
+    to_b = reply(calls=[TO_B], usage=Usage(requests=1, estimated=True))
+    a = agent("A", *reading(*range(8), then=to_b), tools=[page_reader()], handoffs=[b])
+    result = await Runner.run(a, "Hi", run_config=RunConfig(compact=replace(AT, rest="drop")))
+    assert [made.agent for made in result.compactions] == ["B"]
+
+
 async def test_a_target_keeps_an_item_that_the_summary_of_its_source_covers() -> None:
     compact = replace(AT, rest=Chronicler())
     b = agent("B", "Done.", compact=replace(compact, keep=lambda item: item.id == 4))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -201,6 +202,14 @@ class ViewSize:
         """Take the provider's count of the last request and of its reply, which is the next item."""
         self.add(items, self.asked + 1)
         self.tokens = max(tokens, round(self.estimated * _LEAST_SCALE))
+
+    def with_fixed(self, fixed: int) -> ViewSize:
+        """Return the size with another prompt and other tools."""
+        size = copy(self)
+        size.tokens += round((fixed - self.fixed) * self.scale)
+        size.estimated += fixed - self.fixed
+        size.fixed = fixed
+        return size
 
     def of(self, items: Sequence[RunItem]) -> ViewSize:
         """Return the size of other items, which replace those of the view."""

@@ -100,7 +100,11 @@ async def compact_view(
         CallbackError: the ``keep`` function raised.
     """
     view = run.frame.view
-    size = view.size = counted_size(run) or ViewSize(_fixed_tokens(system, offered))
+    size = counted_size(run)
+    if size is None or run.frame.turns == 1:  # a target may go on with the view of its source
+        fixed = _fixed_tokens(system, offered)
+        size = ViewSize(fixed) if size is None else size.with_fixed(fixed)
+    view.size = size
     size.add(view.items, len(view.items))
     noted = len(run.report.compactions)
     if settings.tool_results is not None and size.results > max(settings.tool_results, size.cut_at):
