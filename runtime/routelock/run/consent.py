@@ -41,7 +41,7 @@ class Deadline:
     def __init__(self, run: Run, edge: Handoff, target: Target) -> None:
         self._callers_at = earliest_deadline(run.callers)
         seconds = math.inf if edge.timeout is None else edge.timeout
-        self.at = min(self._callers_at, anyio.current_time() + seconds)
+        self.at: float = min(self._callers_at, anyio.current_time() + seconds)
         self._why = f"{target.name!r} did not accept within {seconds:g} s"
 
     async def ask(self, run: Run, target: Target, failed: str, function: Callable[[], Awaitable[T]]) -> T:

@@ -59,9 +59,11 @@ class ToolBatch:
         self.events = events
         self.streamed: Sequence[SubRun] = ()
         """Sub-runs that `run_together` leaves to `stream`."""
-        self.is_single = len(calls) == 1
+        self.is_single: bool = len(calls) == 1
         most = run.config.tools_at_once
-        self.slots = None if most is None or self.is_single else anyio.Semaphore(most)
+        self.slots: anyio.Semaphore | None = None
+        if most is not None and not self.is_single:
+            self.slots = anyio.Semaphore(most)
         self._sub_runs: dict[str, SubRun] = {}
         """All sub-runs, by call id."""
         self._noted = len(run.report.errors)

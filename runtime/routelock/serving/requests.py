@@ -92,10 +92,9 @@ class _NamedTool(pydantic.BaseModel):
     function: _NamedFunction
 
 
-class ClientContext(pydantic.BaseModel):
+class ClientContext(pydantic.BaseModel, extra="allow"):
     """The ``handoff_context`` of a request."""
 
-    model_config = pydantic.ConfigDict(extra="allow")
     hops: Annotated[int, pydantic.Field(ge=0, le=_MOST_HOPS)] = 0
 
 

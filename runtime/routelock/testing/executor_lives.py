@@ -13,7 +13,9 @@ import anyio.lowlevel
 
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
-from routelock.handlers.events import HandlerEvent
+from routelock.context import RunContext, ToolContext
+from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.handlers.port import Request
 from routelock.handlers.retry import Retry
 from routelock.run.config import RunConfig
 from routelock.run.executor import Call, Executor, Outcome
@@ -135,15 +137,34 @@ class Dies(RunHooks):
     """Lets a process die when so many things have happened in its run."""
 
     def __init__(self, after: int) -> None:
-        self.left = after
+        self.left: int = after
 
-    async def _happened(self, *given: Any) -> None:
+    async def _happened(self) -> None:
         self.left -= 1
         if not self.left:
             raise Killed
 
-    # not on_tool_end: a tool is done when its hooks are
-    on_llm_start = on_llm_end = on_tool_start = on_handoff = on_agent_end = _happened  # type: ignore[assignment]
+    # no on_tool_end: a tool is done when its hooks are
+
+    async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
+        """Count that a model call begins."""
+        await self._happened()
+
+    async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: MessageDone) -> None:
+        """Count that a model call has ended."""
+        await self._happened()
+
+    async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
+        """Count that a tool begins."""
+        await self._happened()
+
+    async def on_handoff(self, context: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
+        """Count that a handoff is made."""
+        await self._happened()
+
+    async def on_agent_end(self, context: RunContext[Any], agent: Any, output: Any) -> None:
+        """Count that an agent has an output."""
+        await self._happened()
 
 
 class Lives:
