@@ -95,7 +95,7 @@ async def test_input_function_sees_the_arguments_by_name() -> None:
     assert seen == [("helper", "c1", {"input": "Look."})]
 
 
-@pytest.mark.parametrize("made", [[], 5, [{"role": "nobody"}], None])
+@pytest.mark.parametrize("made", [[], 5, [{"role": "stranger"}], None])
 async def test_input_that_is_none_is_a_failure_of_the_call(made: Any) -> None:
     ended = await both(
         lambda: manager_of(agent("helper"), ask(id="c1"), "Ok.", input=lambda context, text: made)

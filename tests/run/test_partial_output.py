@@ -190,7 +190,7 @@ async def test_another_attempt_begins_anew() -> None:
 # -- ends without an answer --
 
 
-REFUSAL = {"role": "assistant", "content": None, "refusal": '{"to": "nobody"}'}
+REFUSAL = {"role": "assistant", "content": None, "refusal": '{"to": "none"}'}
 
 
 async def test_a_refusal_is_an_error_and_no_value() -> None:

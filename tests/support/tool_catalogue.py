@@ -262,7 +262,7 @@ QUESTIONS: dict[str, str] = {
     "hand the Jira ticket over to Maria": "jira_assign_issue",
     "log how long I worked on the Jira ticket": "jira_add_worklog",
     "tick off a to-do in Asana": "asana_complete_task",
-    "take back somebody's access to the Drive folder": "google_drive_revoke_permission",
+    "take back a person's access to the Drive folder": "google_drive_revoke_permission",
     "undelete the file I lost in Dropbox": "dropbox_restore_file",
     "spin up a new virtual machine at Amazon": "ec2_create_instance",
     "reboot the EC2 server": "ec2_restart_instance",

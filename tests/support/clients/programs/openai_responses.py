@@ -205,7 +205,7 @@ async def errors(client: openai.AsyncOpenAI) -> Facts:
         for name, more in refused.items()
     }
     found["no key"] = await raised(connected(key="not-a-key").responses.create(**asked("greeter")))
-    found["unknown model"] = await raised(raw(client, asked("nobody")))
+    found["unknown model"] = await raised(raw(client, asked("stranger")))
     return found
 
 
