@@ -7,12 +7,12 @@ import importlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from pathlib import Path
 
 import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 from pairwise import in_turn, pairwise
+from paths import SUPPORT
 from thoroughness import THOROUGH, examples
 from view_checks import Views
 from virtual_time import virtual_backends
@@ -32,7 +32,7 @@ _SETTINGS = {
     "AWS_SECRET_ACCESS_KEY": "test",
     "AWS_REGION_NAME": "us-east-1",
     # each client loads its authorities; those of certifi take 20 ms of CPU time
-    "SSL_CERT_FILE": str(Path(__file__).parent / "support" / "authority.pem"),
+    "SSL_CERT_FILE": str(SUPPORT / "authority.pem"),
 }
 _VENDORS = (
     "ANTHROPIC AZURE CEREBRAS COHERE DEEPSEEK GEMINI GROQ HUGGINGFACE MISTRAL OLLAMA OPENAI OPENROUTER "

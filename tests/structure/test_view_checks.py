@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,6 +51,10 @@ def test_what_was_told_is_told_once() -> None:
     assert views.take() == []
 
 
+def settings_of_the_process() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
 @pytest.fixture
 def same_watcher() -> Iterator[None]:
     """A suite within a test sets a watcher of its own."""
@@ -83,6 +88,9 @@ def test_conftest_fails_a_test_whose_run_shows_what_is_refused(pytester: pytest.
             anyio.run(ask, {"role": "tool", "tool_call_id": "1", "content": "ok"})
         """
     )
+    before = settings_of_the_process()
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    # the next test of this process must find what it would have found
+    assert settings_of_the_process() == before
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(["*anyone: message 0: orphan tool result 1*"])
