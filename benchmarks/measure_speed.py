@@ -28,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 from speed.long_run import long_runs  # noqa: E402
+from speed.scale_tables import scale_tables  # noqa: E402
 from speed.scene import ANSWER  # noqa: E402
 from speed.server import marker  # noqa: E402
 
@@ -217,14 +218,15 @@ def _cell(table: Table, title: str, name: str, floor: str | None) -> str:
 
 
 def _versions(pythons: Mapping[str, str]) -> str:
-    lines = [f"Python {platform.python_version()}, {_packages(sys.executable, *_CARRIERS)}"]
+    lines = [f"Python {platform.python_version()}, {packages(sys.executable, *_CARRIERS)}"]
     for name, python in pythons.items():
         if name in PEERS:
-            lines.append(f"{_packages(python, name)} with {_packages(python, 'openai')}")
+            lines.append(f"{packages(python, name)} with {packages(python, 'openai')}")
     return "; ".join(lines)
 
 
-def _packages(python: str, *names: str) -> str:
+def packages(python: str, *names: str) -> str:
+    """Return the names and versions of packages of a Python."""
     ask = f"import importlib.metadata as m; print(*(f'{{n}} {{m.version(n)}}' for n in {names}), sep=', ')"
     done = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False)
     return done.stdout.strip() or f"{' '.join(names)} of unknown version"
@@ -267,6 +269,8 @@ def main(arguments: list[str]) -> Any:
     print(shown(table, list(pythons)))
     if not given.only:
         print(f"\nCPU per turn of a long run, no HTTP:\n\n{long_runs(20 if given.quick else 2000)}")
+        tables = scale_tables(pythons, 20 if given.quick else 1000, packages)
+        print(f"\nCPU per turn of a long run and CPU of a run with a thousand tools, over HTTP:\n\n{tables}")
     return table
 
 

@@ -14,8 +14,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
+
+Answer = Callable[[bytes], tuple[bytes, float]]
+"""Gives the bytes of the answer to a body, and after how many seconds they are sent."""
 
 _MARKER = re.compile(rb"\[turns=(\d+) chunks=(\d+) wait=(\d+)\]")
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
@@ -46,7 +50,7 @@ def answer(body: bytes) -> tuple[bytes, float]:
         function = {"name": name, "arguments": arguments}
         call = {"id": f"call_{max(0, looked_up)}_{name}", "type": "function", "function": function}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    said = _streamed(message, chunks) if _STREAM.search(body) else _whole(message)
+    said = _streamed(message, chunks) if _STREAM.search(body) else whole(message)
     return said, wait / 1000
 
 
@@ -61,12 +65,18 @@ def _transfer_in(body: bytes) -> tuple[str, str] | None:
     return offered[1].decode(), json.dumps(given)
 
 
-def _whole(message: dict[str, Any]) -> bytes:
+def whole(message: dict[str, Any], usage: dict[str, int] | None = None) -> bytes:
+    """Return an answer in one piece."""
     finish = "tool_calls" if "tool_calls" in message else "stop"
     choice = {"index": 0, "message": {**message, "refusal": None}, "logprobs": None, "finish_reason": finish}
-    said = json.dumps({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": _USAGE}).encode()
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(said)}\r\n\r\n"
-    return head.encode() + said
+    return as_json({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": usage or _USAGE})
+
+
+def as_json(said: Any, status: str = "200 OK") -> bytes:
+    """Return an answer with a head."""
+    body = json.dumps(said).encode()
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 def _streamed(message: dict[str, Any], chunks: int) -> bytes:
@@ -103,7 +113,8 @@ def _chunk(choices: list[Any], usage: Any = None) -> bytes:
 class _Connection(asyncio.Protocol):
     """One client: requests come one after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
         self._received = bytearray()
         self._wanted = 0
 
@@ -121,16 +132,20 @@ class _Connection(asyncio.Protocol):
             return
         self._received.clear()
         self._wanted = 0
-        said, wait = answer(body)
+        said, wait = self._answer(body)
         if wait:
             asyncio.get_running_loop().call_later(wait, self._transport.write, said)
         else:
             self._transport.write(said)
 
 
-async def serve() -> None:
+async def serve(how: Answer = answer) -> None:
     """Serve on a free port, and print it."""
-    server = await asyncio.get_running_loop().create_server(_Connection, "127.0.0.1", 0, backlog=4096)
+
+    def connection() -> _Connection:
+        return _Connection(how)
+
+    server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

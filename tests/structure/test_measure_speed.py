@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -49,6 +50,18 @@ def test_import_long_runs_and_garbage_collection_are_measured() -> None:
     assert done.returncode == 0, done.stderr
     rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("| ")]
     assert {"`import routelock`", "2", "4", "OpenAICompatible", "LiteLLM"} <= {row[0].strip() for row in rows}
+
+
+@pytest.mark.parametrize(("scenario", "given", "times"), [("long", 3, 2), ("many", 0, 1), ("many", 1, 1)])
+def test_long_runs_and_many_tools_are_measured_over_http(scenario: str, given: int, times: int) -> None:
+    script = SCRIPT.parent / "speed" / "scale.py"
+    command = [sys.executable, str(script), "OpenAICompatible", scenario, str(given)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["said"], found["refused"], len(found["cpu"])) == ("Done.", 0, times)
+    assert found["called"] == (given if scenario == "long" else 1)
+    assert (found["longest"] > 100_000) == ((scenario, given) == ("many", 0)), "what a search is for"
 
 
 def test_the_profile_names_functions_and_tells_initialisers_apart() -> None:
