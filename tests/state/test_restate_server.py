@@ -15,7 +15,8 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from restate_server import free_port, request, restate_server
+from restate_server import request, restate_server
+from servers import free_port
 
 from routelock import Agent, RunConfig, Runner, tool
 from routelock.state.restate import restate_steps

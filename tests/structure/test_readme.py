@@ -17,6 +17,7 @@ from pathlib import Path
 import anyio
 import pytest
 from paths import REPO
+from servers import free_port
 
 from routelock.testing import no_network
 
@@ -28,9 +29,13 @@ _BLOCK = re.compile(
 )
 
 
-def _blocks(page: Path) -> list[types.CodeType]:
+PORT = "8765"
+"""The port of the pages' servers; another program may have it."""
+
+
+def _blocks(page: Path, port: int) -> list[types.CodeType]:
     """The page's blocks, compiled so that a traceback shows the line of the page."""
-    text = page.read_text("utf-8")
+    text = page.read_text("utf-8").replace(PORT, str(port))
     return [
         compile(
             "\n" * text.count("\n", 0, match.start("code")) + _code(match),
@@ -55,7 +60,8 @@ def _program(page: Path) -> list[types.CodeType]:
     """Return the blocks of a page; of a step of the tutorial, below those of the earlier steps."""
     is_step = page.parent.name == "tutorial" and page.name[0].isdigit()
     earlier = [each for each in page.parent.glob("[0-9]*.md") if each.name < page.name] if is_step else []
-    return [block for each in (*sorted(earlier), page) for block in _blocks(each)]
+    port = free_port()
+    return [block for each in (*sorted(earlier), page) for block in _blocks(each, port)]
 
 
 async def _awaited(block: types.CodeType, names: dict[str, object]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
+from servers import free_port
 
 _LONGEST_START = 60
 
@@ -67,14 +67,6 @@ def request(address: str, body: Any = None, method: str | None = None) -> Any:
         error.close()
         raise
     return json.loads(text) if text else None
-
-
-def free_port() -> int:
-    """Return a port of this machine that nothing uses at the moment."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def _program() -> str | None:

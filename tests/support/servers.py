@@ -235,3 +235,11 @@ HELLO_STREAM = streamed(
     chunk({}, finish="stop"),
     event({"id": "r1", "model": "m-1", "choices": [], "usage": USAGE}),
 )
+
+
+def free_port() -> int:
+    """Return a port of this machine that nothing uses at the moment."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
