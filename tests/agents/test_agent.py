@@ -598,7 +598,7 @@ def test_deep_copy_after_a_run_calls_its_own_tools() -> None:
 
 def test_runs_with_any_handler_share_an_offer() -> None:
     """Else each handler that an app makes for a run would stay in memory with the agent."""
-    first, second = B.fixed_offer("first"), B.fixed_offer("second")
+    first, second = B.fixed_offers.of("first"), B.fixed_offers.of("second")
     assert first is second is not None
 
 

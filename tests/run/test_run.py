@@ -17,7 +17,7 @@ from thoroughness import examples
 
 from routelock import Agent, Retry, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
 from routelock._callables import callback_errors
-from routelock.agents.agent import find_agent
+from routelock.agents.checked_graph import find_agent
 from routelock.context import ToolContext
 from routelock.errors import (
     CallbackError,

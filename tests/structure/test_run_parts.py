@@ -31,7 +31,7 @@ WRITERS = {
         "sessions/session.py",
     },
     "ending": {"run/failure.py", "run/loop.py"},
-    "frame": {"run/model_call.py", "run/prompt.py", "run/transfer.py", "sessions/session.py"},
+    "frame": {"run/offered_tools.py", "run/prompt.py", "run/transfer.py", "sessions/session.py"},
     "handoffs": set[str](),
     "memory": {"run/compact.py", "run/subrun.py", "run/transfer.py", "state/memory.py"},
     "model_call": {"run/compact.py", "run/failed_call.py", "run/input_check.py", "run/model_call.py"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, overload
@@ -24,14 +24,14 @@ from routelock.agents.agent_problems import (
     combine_errors,
     duplicate_name_error,
 )
-from routelock.agents.agent_tool import AgentCall, UsableAsTool
+from routelock.agents.agent_tool import UsableAsTool
+from routelock.agents.checked_graph import checked_graph
 from routelock.agents.deferral import Deferrals
 from routelock.agents.hooks import AgentHooks
-from routelock.agents.offer import OfferedTools, fixed_offer
-from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect_errors, register
+from routelock.agents.offer import FixedOffers
+from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect, register
 from routelock.agents.skill import Skill, register_all
 from routelock.context import RunContext
-from routelock.errors import ConfigError
 from routelock.guardrails import Guardrail
 from routelock.handlers.port import (
     Handler,
@@ -40,7 +40,6 @@ from routelock.handlers.port import (
     OutputSchema,
     ToolSpec,
     schema_prompt,
-    tool_name,
 )
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.context import HandoffContext
@@ -57,22 +56,7 @@ from routelock.tools.vendor_tool import VendorTool
 __all__ = [
     "Agent",
     "Instructions",
-    "checked_graph",
-    "connected",
-    "find_agent",
 ]
-
-
-Each = TypeVar("Each")
-
-
-def _collect(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iterable[Any]) -> list[Each]:
-    """Return what ``make`` returns for each element, and append its ConfigErrors to ``wrong``."""
-    made: list[Each] = []
-    for each in given:
-        with collect_errors(wrong):
-            made.append(make(each))
-    return made
 
 
 Context = TypeVar("Context", default=Any, contravariant=True)
@@ -226,7 +210,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
         if isinstance(self.tools, tuple):
             fill_in(self, "tools", with_functions(self.tools))
         wrong = agent_problems(self)
-        declared = _collect(wrong, _as_handoff, as_list(self.handoffs))
+        declared = collect(wrong, _as_handoff, as_list(self.handoffs))
         registered = register_all(self.name, self.model, as_list(self.handlers), as_list(self.skills), wrong)
         exposed = [
             Handoff(target=each.handler, scope=each.scope)
@@ -302,30 +286,10 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
         first = self.open_handlers[0].handler if self.open_handlers else None
         return None if isinstance(first, str) else first
 
-    def fixed_offer(self, handler: str) -> OfferedTools | None:
-        """Return what every run without scopes and external tools is offered, see `routelock.agents.offer`.
-
-        All runs are given the same object, because providers recognise the tools that they have encoded.
-
-        Args:
-            handler: the active handler, to which no handoff is offered.
-        """
-        offers = self._fixed_offers
-        name = handler if handler in self._target_handlers else None
-        return offers[name] if name in offers else offers.setdefault(name, fixed_offer(self, handler))
-
     @cached_property
-    def _fixed_offers(self) -> dict[str | None, OfferedTools | None]:
-        """The offers by the name of the active handler; None for all that no handoff leads to.
-
-        An app may make any number of those, so that they must not have an offer each.
-        """
-        return {}
-
-    @cached_property
-    def _target_handlers(self) -> Collection[str]:
-        """The names of the handlers that a handoff leads to."""
-        return {edge.to_handler.name for edge in self.edges if edge.to_handler is not None}
+    def fixed_offers(self) -> FixedOffers:
+        """What every run without scopes and external tools is offered."""
+        return FixedOffers(self)
 
     @cached_property
     def output(self) -> JsonType[Any] | None:
@@ -382,111 +346,3 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
     def checked_graph(self) -> Mapping[str, Agent[Any]]:
         """The agents of a run that begins with this one and adds none; raises as the function does."""
         return checked_graph(self)
-
-
-def checked_graph(
-    agent: Agent[Any],
-    model: object = None,
-    others: Iterable[Agent[Any]] = (),
-    external: Sequence[Tool | ToolSpec] = (),
-    search: ToolSearch | None = None,
-) -> dict[str, Agent[Any]]:
-    """Return every agent of a run by name, after a check of each.
-
-    Agents that are called as tools are checked as well. They are not in the graph, because they have runs of
-    their own.
-
-    Args:
-        agent: the first agent of the run.
-        model: the model of the run; None for those of the agents.
-        others: more agents of the run.
-        external: the tools of the caller.
-        search: how the run defers tools.
-
-    Raises:
-        ConfigError: two agents have the same name, an agent has no model, a handoff names an unknown agent,
-            or a tool is named like a handoff or like the tool that searches. One message lists all problems.
-    """
-    wrong: list[ConfigError] = []
-    graph: dict[str, Agent[Any]] = {}
-    taken = {tool_name(each) for each in external}
-    roots = [(agent, model, others)]
-    for root, model_of_run, others_of_run in roots:
-        with collect_errors(wrong):
-            found = connected(root, others_of_run)
-            graph = graph or found
-            for member in found.values():
-                with collect_errors(wrong):
-                    check_model(member, model_of_run)
-                _check_edges(member, found, taken if found is graph else (), wrong)
-                if search is not None or external:
-                    callers = external if found is graph else ()
-                    with collect_errors(wrong):
-                        member.deferrals.of(member.tool_search or search, callers)
-                for call in _agent_calls(member):
-                    settings = call.settings
-                    own = settings.get("model", model_of_run), settings.get("agents", others_of_run)
-                    roots += [(call.agent, *own)] if (call.agent, *own) not in roots else []
-                if member.compact is not None and (writer := member.compact.agent) is not None:
-                    inner = writer, model_of_run, others_of_run
-                    roots += [inner] if inner not in roots else []
-    if wrong:
-        raise combine_errors(wrong)
-    return graph
-
-
-def _agent_calls(agent: Agent[Any]) -> list[AgentCall]:
-    """Return how an agent calls other agents as tools."""
-    calls = [each.on_invoke_tool for each in agent.all_tools]
-    return [call for call in calls if isinstance(call, AgentCall)]
-
-
-def _check_edges(
-    member: Agent[Any], graph: Mapping[str, Agent[Any]], taken: Collection[str], wrong: list[ConfigError]
-) -> None:
-    for edge in member.edges:
-        names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
-        _collect(wrong, lambda name: find_agent(graph, name, member.name), names)
-        if edge.tool_name in taken:
-            wrong.append(
-                ConfigError(
-                    f"The external tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
-                    "give it another name."
-                )
-            )
-
-
-def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str, Agent[Any]]:
-    """Return all agents that a run can reach by handoffs, by name; the nearest first.
-
-    Args:
-        agent: the first agent of the run.
-        others: more agents of the run, see ``RunConfig.agents``.
-
-    Raises:
-        ConfigError: two agents have one name.
-    """
-    graph, twice = dict(agent.graph), dict[str, None]()
-    for one in others:
-        for name, other in one.graph.items():
-            if graph.setdefault(name, other) is not other:
-                twice[name] = None
-    if twice:
-        raise combine_errors([duplicate_name_error(name) for name in twice])
-    return graph
-
-
-def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
-    """Return the agent with a name in the run's graph.
-
-    Raises:
-        ConfigError: there is no such agent; the message lists the names.
-    """
-    try:
-        return graph[name]
-    except KeyError:
-        known = ", ".join(sorted(graph.keys() - {wanted_by})) or "none"
-        raise ConfigError(
-            f"Agent {wanted_by!r} hands off to {name!r}, which is no agent of this run. Known: {known}. "
-            "Put the agent itself into handoffs, or add it to RunConfig(agents=[...])."
-        ) from None

@@ -11,14 +11,15 @@ from routelock.agents.offer import External, OfferedTools, enabled_of, with_more
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError
 from routelock.handlers.port import ToolSpec, tool_name
+from routelock.history.messages import RunItem, calls_of, text_of
 from routelock.scopes import permits
-from routelock.tools.search import DEFAULT_SEARCH, Catalogue, ToolSearch, search_tool
+from routelock.tools.search import DEFAULT_SEARCH, Catalogue, ToolSearch, found_names, search_tool
 from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:
     from routelock.agents.agent import Agent
 
-__all__ = ["VENDOR_SEARCH", "Deferral", "Deferrals", "offer_found", "offer_to_vendor"]
+__all__ = ["VENDOR_SEARCH", "Deferral", "Deferrals", "FoundTools", "offer_found", "offer_to_vendor"]
 
 
 VENDOR_SEARCH = "tool_search"
@@ -122,6 +123,51 @@ def _search_tool(
         if _is_open(route, ()) and (isinstance(route, External) or route.is_enabled is True)
     ]
     return search_tool(settings, catalogue, public, open_names, enabled)
+
+
+class FoundTools:
+    """The tools that were found or called in a run, in the order of finding. It reads each item once.
+
+    What was found is read off the transcript, and there is no other account of it. So a run that is resumed
+    or replayed offers the same tools, and so does the next run of a session, whatever a view leaves out.
+    """
+
+    __slots__ = ("_count", "_found", "_searches", "deferrals")
+
+    def __init__(self) -> None:
+        self.deferrals: dict[str, Deferral | None] = {}
+        """The deferred tools of each agent, where they depend on the settings of the run."""
+        self._count = 0
+        """How many items were read."""
+        self._found: dict[tuple[str | None, str], None] = {}
+        """The agent and the name of each tool; None stands for all agents."""
+        self._searches: dict[str, str | None] = {}
+        """The agent of each search that is not answered yet, by the id of its call."""
+
+    def read(self, items: Sequence[RunItem], searches: Collection[str]) -> None:
+        """Read the items that are new.
+
+        Args:
+            items: the transcript.
+            searches: the names of the tools that search.
+        """
+        for item in items[self._count :]:
+            for call in calls_of(item.message):
+                name = call["function"].get("name") or ""
+                if name in searches:
+                    self._searches[call.get("id") or ""] = item.agent
+                else:
+                    # an agent is shown the calls that others make, so it may make them, too
+                    self._found[None, name] = None
+            answered = item.message.get("tool_call_id")
+            if answered is not None and answered in self._searches:
+                agent = self._searches.pop(answered)
+                self._found |= dict.fromkeys((agent, name) for name in found_names(text_of(item.message)))
+        self._count = len(items)
+
+    def names(self, agent: str) -> list[str]:
+        """Return what an agent has found, and what was called, in the order of finding."""
+        return [*dict.fromkeys(name for finder, name in self._found if finder in (agent, None))]
 
 
 async def offer_found(

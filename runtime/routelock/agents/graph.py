@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from routelock._callables import name_of
 from routelock._text import one_line
-from routelock.agents.agent import Agent, connected, find_agent
+from routelock.agents.agent import Agent
 from routelock.agents.agent_tool import AgentCall
+from routelock.agents.checked_graph import connected, find_agent
 from routelock.handoffs.capabilities import missing_capability
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import sent_by

@@ -6,10 +6,10 @@ immutable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from routelock._callables import MaybeAwaitable
 from routelock._tool_names import litellm_name
@@ -28,9 +28,13 @@ __all__ = [
     "RegisteredHandler",
     "Registry",
     "checked_event",
+    "collect",
     "collect_errors",
     "register",
 ]
+
+
+Each = TypeVar("Each")
 
 
 _AGENT_ITSELF = "agent"
@@ -248,6 +252,15 @@ def collect_errors(wrong: list[ConfigError]) -> Generator[None]:
         yield
     except ConfigError as error:
         wrong.append(error)
+
+
+def collect(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iterable[Any]) -> list[Each]:
+    """Return what ``make`` returns for each element, and append its ConfigErrors to ``wrong``."""
+    made: list[Each] = []
+    for each in given:
+        with collect_errors(wrong):
+            made.append(make(each))
+    return made
 
 
 def checked_event(event: str) -> str:

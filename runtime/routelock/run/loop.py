@@ -46,13 +46,8 @@ from routelock.run.frames import (
 )
 from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.run.input_check import read_beside
-from routelock.run.model_call import (
-    call_events,
-    note_event,
-    offered_tools,
-    prepare_call,
-    take_reply,
-)
+from routelock.run.model_call import call_events, note_event, prepare_call, take_reply
+from routelock.run.offered_tools import offered_tools
 from routelock.run.refusals import mistake_error
 from routelock.run.result import RunResult
 from routelock.run.routing import RoutedCalls

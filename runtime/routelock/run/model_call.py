@@ -61,8 +61,8 @@ from routelock.run.emit import (
 )
 from routelock.run.events import Compacted, EmptyReply, Repaired, RunEvent
 from routelock.run.executor import Call, Executor
-from routelock.run.found_tools import offered_at_first, with_found
 from routelock.run.frames import earliest_deadline, time_left
+from routelock.run.offered_tools import offered_tools
 from routelock.run.prompt import (
     instructions,
     payload_note,
@@ -82,7 +82,6 @@ __all__ = [
     "count_failed",
     "end_call",
     "note_event",
-    "offered_tools",
     "prepare_call",
     "take_reply",
 ]
@@ -168,27 +167,6 @@ async def _start_agent(run: Run) -> InputCheck | None:
         return check
     await check()
     return None
-
-
-async def offered_tools(run: Run) -> OfferedTools:
-    """Return the tools and handoffs that the model may call; an offer that cannot change is cached."""
-    offered = run.frame.offered or await offered_at_first(run)
-    if offered.fixed:
-        run.frame.offered = offered
-    _warn_of_many(run, offered)
-    return offered if offered.deferral is None else await with_found(run, offered)
-
-
-def _warn_of_many(run: Run, offered: OfferedTools) -> None:
-    most = run.config.warn_handoffs_over
-    if most is None or offered.handoffs <= most or run.report.warned_of_many:
-        return
-    run.report.warned_of_many = True
-    run.warn(
-        f"agent {run.frame.agent.name!r} is offered {offered.handoffs} handoffs, and models choose badly "
-        f"among more than {most}: move some to an agent of their own, or set "
-        "RunConfig(warn_handoffs_over=...)"
-    )
 
 
 def _request(run: Run, offered: OfferedTools, shown: Shown) -> Request:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from routelock._json import detached, sendable
 from routelock.agents.agent import Agent
+from routelock.agents.deferral import FoundTools
 from routelock.agents.hooks import RunHooks
 from routelock.context import PAYLOAD_KEY, MemoryScope, RunContext, scoped
 from routelock.guardrails import GuardrailRecord
@@ -25,7 +26,6 @@ from routelock.history.messages import ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import Audience
 from routelock.history.view import View
 from routelock.run.config import RunConfig
-from routelock.run.found_tools import FoundTools
 from routelock.run.frames import Frame, asking_caller
 from routelock.run.handoff_attempt import HandoffLog
 from routelock.run.limits import Budget, Progress

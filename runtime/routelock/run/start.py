@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from typing_extensions import TypeIs
 
 from routelock._json import unshared
-from routelock.agents.agent import Agent, checked_graph
+from routelock.agents.agent import Agent
 from routelock.agents.agent_problems import combine_errors
+from routelock.agents.checked_graph import checked_graph
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.errors import ConfigError
 from routelock.handlers.port import Handler

@@ -10,7 +10,8 @@ from typing import Any, TypeVar, cast
 from routelock._callables import resolve
 from routelock._json import unshared
 from routelock._text import clip
-from routelock.agents.agent import Agent, find_agent
+from routelock.agents.agent import Agent
+from routelock.agents.checked_graph import find_agent
 from routelock.errors import ModelBehaviorError
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import (

@@ -1,73 +1,43 @@
-"""The deferred tools that the agents of a run have found, and what an agent is offered with them.
-
-What was found is read off the transcript, and there is no other account of it. So a run that is resumed or
-replayed offers the same tools, and so does the next run of a session, whatever a view leaves out.
-"""
+"""What the active agent is offered in a turn: tools, handoffs, and deferred tools that it has found."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from routelock.agents.deferral import Deferral, offer_found, offer_to_vendor
 from routelock.agents.offer import OfferedTools, offer_tools
-from routelock.history.messages import RunItem, calls_of, text_of
-from routelock.tools.search import DEFAULT_SEARCH, found_names
+from routelock.tools.search import DEFAULT_SEARCH
 
 if TYPE_CHECKING:
     from routelock.run.run import Run
 
-__all__ = ["FoundTools", "offered_at_first", "with_found"]
+__all__ = ["offered_tools"]
 
 
-class FoundTools:
-    """The tools that were found or called, in the order of finding. It reads each item once."""
-
-    __slots__ = ("_count", "_found", "_searches", "deferrals")
-
-    def __init__(self) -> None:
-        self.deferrals: dict[str, Deferral | None] = {}
-        """The deferred tools of each agent, where they depend on the settings of the run."""
-        self._count = 0
-        """How many items were read."""
-        self._found: dict[tuple[str | None, str], None] = {}
-        """The agent and the name of each tool; None stands for all agents."""
-        self._searches: dict[str, str | None] = {}
-        """The agent of each search that is not answered yet, by the id of its call."""
-
-    def read(self, items: Sequence[RunItem], searches: Collection[str]) -> None:
-        """Read the items that are new.
-
-        Args:
-            items: the transcript.
-            searches: the names of the tools that search.
-        """
-        for item in items[self._count :]:
-            for call in calls_of(item.message):
-                name = call["function"].get("name") or ""
-                if name in searches:
-                    self._searches[call.get("id") or ""] = item.agent
-                else:
-                    # an agent is shown the calls that others make, so it may make them, too
-                    self._found[None, name] = None
-            answered = item.message.get("tool_call_id")
-            if answered is not None and answered in self._searches:
-                agent = self._searches.pop(answered)
-                self._found |= dict.fromkeys((agent, name) for name in found_names(text_of(item.message)))
-        self._count = len(items)
-
-    def names(self, agent: str) -> list[str]:
-        """Return what an agent has found, and what was called, in the order of finding."""
-        return [*dict.fromkeys(name for finder, name in self._found if finder in (agent, None))]
+async def offered_tools(run: Run) -> OfferedTools:
+    """Return the tools and handoffs that the model may call; an offer that cannot change is cached."""
+    offered = run.frame.offered or await _offered_at_first(run)
+    if offered.fixed:
+        run.frame.offered = offered
+    most = run.config.warn_handoffs_over
+    if most is not None and offered.handoffs > most and not run.report.warned_of_many:
+        run.report.warned_of_many = True
+        run.warn(
+            f"agent {run.frame.agent.name!r} is offered {offered.handoffs} handoffs, and models choose badly "
+            f"among more than {most}: move some to an agent of their own, or set "
+            "RunConfig(warn_handoffs_over=...)"
+        )
+    return offered if offered.deferral is None else await _with_found(run, offered)
 
 
-async def offered_at_first(run: Run) -> OfferedTools:
+async def _offered_at_first(run: Run) -> OfferedTools:
     """Return what the active agent is offered before it has searched for tools."""
     agent, handler, external = run.frame.agent, run.frame.handler.name, run.config.external_tools
     # the setting of the agent wins over that of the run
     is_own = run.config.tool_search is None or agent.tool_search is not None
     if is_own and not (run.scopes or external):
-        fixed = agent.fixed_offer(handler)
+        fixed = agent.fixed_offers.of(handler)
         if fixed is not None:
             return fixed
     deferral = agent.deferrals.own if is_own and not external else _deferral(run)
@@ -85,7 +55,7 @@ def _deferral(run: Run) -> Deferral | None:
     return known[agent.name]
 
 
-async def with_found(run: Run, offered: OfferedTools) -> OfferedTools:
+async def _with_found(run: Run, offered: OfferedTools) -> OfferedTools:
     """Return an offer with the deferred tools that the active agent has found or is forced to call.
 
     A vendor that searches gets the other deferred tools, too. If nothing has changed since the turn before,

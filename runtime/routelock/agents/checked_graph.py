@@ -1,0 +1,127 @@
+"""The agents of a run by name, each checked before the run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from routelock.agents.agent_problems import check_model, combine_errors, duplicate_name_error
+from routelock.agents.agent_tool import AgentCall
+from routelock.agents.registry import collect, collect_errors
+from routelock.errors import ConfigError
+from routelock.handlers.port import ToolSpec, tool_name
+from routelock.tools.search import ToolSearch
+from routelock.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from routelock.agents.agent import Agent
+
+__all__ = ["checked_graph", "connected", "find_agent"]
+
+
+def checked_graph(
+    agent: Agent[Any],
+    model: object = None,
+    others: Iterable[Agent[Any]] = (),
+    external: Sequence[Tool | ToolSpec] = (),
+    search: ToolSearch | None = None,
+) -> dict[str, Agent[Any]]:
+    """Return every agent of a run by name, after a check of each.
+
+    Agents that are called as tools are checked as well. They are not in the graph, because they have runs of
+    their own.
+
+    Args:
+        agent: the first agent of the run.
+        model: the model of the run; None for those of the agents.
+        others: more agents of the run.
+        external: the tools of the caller.
+        search: how the run defers tools.
+
+    Raises:
+        ConfigError: two agents have the same name, an agent has no model, a handoff names an unknown agent,
+            or a tool is named like a handoff or like the tool that searches. One message lists all problems.
+    """
+    wrong: list[ConfigError] = []
+    graph: dict[str, Agent[Any]] = {}
+    taken = {tool_name(each) for each in external}
+    roots = [(agent, model, others)]
+    for root, model_of_run, others_of_run in roots:
+        with collect_errors(wrong):
+            found = connected(root, others_of_run)
+            graph = graph or found
+            for member in found.values():
+                with collect_errors(wrong):
+                    check_model(member, model_of_run)
+                _check_edges(member, found, taken if found is graph else (), wrong)
+                if search is not None or external:
+                    callers = external if found is graph else ()
+                    with collect_errors(wrong):
+                        member.deferrals.of(member.tool_search or search, callers)
+                for call in _agent_calls(member):
+                    settings = call.settings
+                    own = settings.get("model", model_of_run), settings.get("agents", others_of_run)
+                    roots += [(call.agent, *own)] if (call.agent, *own) not in roots else []
+                if member.compact is not None and (writer := member.compact.agent) is not None:
+                    inner = writer, model_of_run, others_of_run
+                    roots += [inner] if inner not in roots else []
+    if wrong:
+        raise combine_errors(wrong)
+    return graph
+
+
+def _agent_calls(agent: Agent[Any]) -> list[AgentCall]:
+    """Return how an agent calls other agents as tools."""
+    calls = [each.on_invoke_tool for each in agent.all_tools]
+    return [call for call in calls if isinstance(call, AgentCall)]
+
+
+def _check_edges(
+    member: Agent[Any], graph: Mapping[str, Agent[Any]], taken: Collection[str], wrong: list[ConfigError]
+) -> None:
+    for edge in member.edges:
+        names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
+        collect(wrong, lambda name: find_agent(graph, name, member.name), names)
+        if edge.tool_name in taken:
+            wrong.append(
+                ConfigError(
+                    f"The external tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
+                    "give it another name."
+                )
+            )
+
+
+def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str, Agent[Any]]:
+    """Return all agents that a run can reach by handoffs, by name; the nearest first.
+
+    Args:
+        agent: the first agent of the run.
+        others: more agents of the run, see ``RunConfig.agents``.
+
+    Raises:
+        ConfigError: two agents have one name.
+    """
+    graph, twice = dict(agent.graph), dict[str, None]()
+    for one in others:
+        for name, other in one.graph.items():
+            if graph.setdefault(name, other) is not other:
+                twice[name] = None
+    if twice:
+        raise combine_errors([duplicate_name_error(name) for name in twice])
+    return graph
+
+
+def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
+    """Return the agent with a name in the run's graph.
+
+    Raises:
+        ConfigError: there is no such agent; the message lists the names.
+    """
+    try:
+        return graph[name]
+    except KeyError:
+        known = ", ".join(sorted(graph.keys() - {wanted_by})) or "none"
+        raise ConfigError(
+            f"Agent {wanted_by!r} hands off to {name!r}, which is no agent of this run. Known: {known}. "
+            "Put the agent itself into handoffs, or add it to RunConfig(agents=[...])."
+        ) from None
