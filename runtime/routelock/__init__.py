@@ -43,7 +43,8 @@ from routelock.run.result import RunResult
 from routelock.run.stream import RunHandle, RunStream
 from routelock.runner import Runner
 from routelock.tools.decorators import function_tool, tool
-from routelock.tools.tool import Tool, ToolResult
+from routelock.tools.outcome import ToolResult
+from routelock.tools.tool import Tool
 from routelock.usage import Usage
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from routelock.errors import (
 from routelock.handlers.port import Request
 from routelock.run.events import NestedEvent
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.tools.tool import Tool, ToolResult
+from routelock.tools.outcome import ToolResult
+from routelock.tools.tool import Tool
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from routelock.history.messages import Message, text_of
 from routelock.run.events import ToolOutput
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call
-from routelock.tools.tool import ToolOutcome, ToolResult
+from routelock.tools.outcome import ToolOutcome, ToolResult
 from routelock.tracing import otel as otel_words
 from routelock.tracing.file import TraceFile
 from routelock_providers import OpenAICompatible

@@ -19,8 +19,8 @@ from routelock.errors import ConfigError
 from routelock.run.events import ToolOutput
 from routelock.testing import call
 from routelock.tools.decorators import function_tool
-from routelock.tools.invoke import to_text
-from routelock.tools.tool import Tool, ToolResult
+from routelock.tools.outcome import ToolResult, to_text
+from routelock.tools.tool import Tool
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

@@ -43,7 +43,7 @@ from routelock.run.events import (
 )
 from routelock.run.routing import MOST_CALLS, NOT_TAKEN
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
-from routelock.tools.tool import ToolResult
+from routelock.tools.outcome import ToolResult
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,8 @@ from routelock.errors import CallbackError, ConfigError, ToolGuardrailTripped
 from routelock.guardrails import ToolGuardrail
 from routelock.run.executor import Call, InProcess
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
-from routelock.tools.tool import Tool, ToolResult
+from routelock.tools.outcome import ToolResult
+from routelock.tools.tool import Tool
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

@@ -47,7 +47,7 @@ from routelock.run.events import (
 )
 from routelock.run.executor import Call, InProcess, Outcome
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
-from routelock.tools.tool import ToolResult
+from routelock.tools.outcome import ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,8 @@ import pytest
 from routelock.context import ToolContext
 from routelock.errors import ConfigError
 from routelock.tools.decorators import function_tool, tool
-from routelock.tools.tool import FunctionTool, Tool, ToolOutcome
+from routelock.tools.outcome import ToolOutcome
+from routelock.tools.tool import FunctionTool, Tool
 
 pytestmark = pytest.mark.anyio
 

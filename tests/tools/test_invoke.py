@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from routelock._callables import is_spurious_cancel
 from routelock.errors import ConfigError
-from routelock.tools.invoke import NoTextError, is_async, reason_of, to_text
+from routelock.tools.failure_text import reason_of
+from routelock.tools.outcome import NoTextError, to_text
+from routelock.tools.signature import is_async
 
 
 class Model(pydantic.BaseModel):

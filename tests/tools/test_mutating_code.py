@@ -33,7 +33,7 @@ from routelock.run.emit import Moment, emit
 from routelock.run.start import start
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, call
-from routelock.tools.tool import ToolResult
+from routelock.tools.outcome import ToolResult
 
 pytestmark = pytest.mark.anyio
 

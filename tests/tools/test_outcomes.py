@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock import HandoffRequest, Usage
-from routelock.tools.tool import ToolErrorKind, ToolOutcome
+from routelock.tools.outcome import ToolErrorKind, ToolOutcome
 
 USAGES = st.builds(
     Usage,

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
 from routelock.tools.decorators import tool
-from routelock.tools.tool import Tool, ToolOutcome, ToolResult
+from routelock.tools.outcome import ToolOutcome, ToolResult
+from routelock.tools.tool import Tool
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handof
 from routelock.errors import ConfigError, RoutelockError
 from routelock.history.filters import remove_all_tools
 from routelock.testing import ScriptedHandler, call
-from routelock.tools.tool import ToolResult
+from routelock.tools.outcome import ToolResult
 from routelock.tracing.reader import read_trace
 from routelock.tracing.records import numbers
 

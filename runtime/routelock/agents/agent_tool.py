@@ -24,7 +24,8 @@ from routelock.guardrails import ToolGuardrail
 from routelock.history.messages import RunInput
 from routelock.scopes import Scope
 from routelock.tools.approvals import NeedsApproval
-from routelock.tools.invoke import ToolCallable, to_text
+from routelock.tools.invoke import ToolCallable
+from routelock.tools.outcome import to_text
 from routelock.tools.schema import JsonType, describe_error
 from routelock.tools.tool import IsEnabled, OnError, Tool
 

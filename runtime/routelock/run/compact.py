@@ -48,7 +48,7 @@ from routelock.run.records import Compaction, ModelCall
 from routelock.run.run import Run
 from routelock.run.start import DEFAULT_MAX_TURNS, start
 from routelock.run.subrun import Events, inner_config, put_inside
-from routelock.tools.invoke import NoTextError, to_text
+from routelock.tools.outcome import NoTextError, to_text
 from routelock.usage import NO_USAGE, Usage
 
 __all__ = ["WRITER_NAME", "compact_refused", "compact_view", "counted_size"]

@@ -22,7 +22,8 @@ from routelock.handlers.events import AttemptFailed, MessageDone
 from routelock.handlers.port import Handler, Request, copy_of
 from routelock.history.messages import ToolCall
 from routelock.run.records import Compaction, HandoffRecord, Shown
-from routelock.tools.tool import Tool, ToolOutcome
+from routelock.tools.outcome import ToolOutcome
+from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:
     from routelock.run.run import Run

@@ -27,7 +27,7 @@ from routelock.run.frames import (
     failure_of,
 )
 from routelock.run.run import Run
-from routelock.tools.invoke import NoTextError, to_text
+from routelock.tools.outcome import NoTextError, to_text
 
 __all__ = ["fail", "fail_frame", "in_run_time"]
 

@@ -18,7 +18,7 @@ from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import ToolCall
 from routelock.run.events import HandoffCompleted, RunEvent
 from routelock.run.records import HandoffRecord
-from routelock.tools.invoke import reason_of
+from routelock.tools.failure_text import reason_of
 from routelock.usage import NO_USAGE, Usage
 
 __all__ = [

@@ -20,7 +20,8 @@ from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import ToolCall
 from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.tools.approvals import Interruption
-from routelock.tools.tool import Tool, ToolOutcome
+from routelock.tools.outcome import ToolOutcome
+from routelock.tools.tool import Tool
 
 __all__ = ["MOST_CALLS", "NOT_TAKEN", "Result", "RoutedCall", "RoutedCalls"]
 

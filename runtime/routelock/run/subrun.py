@@ -42,8 +42,9 @@ from routelock.run.frames import failure_of
 from routelock.run.routing import RoutedCall
 from routelock.run.run import Run, RunStore
 from routelock.run.start import replace_input, smaller, start, with_trace
-from routelock.tools.invoke import refusal_text, to_text
-from routelock.tools.tool import ToolOutcome, outcome_of
+from routelock.tools.failure_text import refusal_text
+from routelock.tools.invoke import failed, screen_arguments, screen_outcome
+from routelock.tools.outcome import ToolOutcome, outcome_of, to_text
 
 if TYPE_CHECKING:
     from routelock.sessions.session import Session
@@ -182,7 +183,7 @@ class SubRun:
         context, records = replace(context, arguments=self.arguments), self.call.guardrails
         if records is not None and self.inner is not None and not self.is_stored:
             values = self.value, self.arguments
-            answer = await self._in_grace(partial(self.call.tool.screen_arguments, context, values, records))
+            answer = await self._in_grace(partial(screen_arguments, self.call.tool, context, values, records))
             if answer is not None:
                 self.outcome = ToolOutcome(to_text(answer), error="guardrail")
                 return
@@ -190,7 +191,7 @@ class SubRun:
             async for event in happening:
                 yield event
         if records is not None and self.outcome is not None:
-            check = partial(self.call.tool.screen_outcome, context, self.outcome, records)
+            check = partial(screen_outcome, self.call.tool, context, self.outcome, records)
             self.outcome = await self._in_grace(check)
 
     async def _in_grace(self, ask: Callable[[], Awaitable[T]]) -> T:
@@ -281,7 +282,7 @@ class SubRun:
         if isinstance(error, ToolTimeout) and self.inner is not None:
             error.result = self.inner.result()
         tool = self.call.tool
-        outcome = await tool.failed(context, error)
+        outcome = await failed(tool, context, error)
         if tool.on_error != "report" or self.inner is None or isinstance(error, InputGuardrailTripped):
             return outcome
         if isinstance(error, GuardrailTripped):  # that of an output may quote what it stopped

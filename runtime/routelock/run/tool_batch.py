@@ -29,7 +29,8 @@ from routelock.run.routing import Result, RoutedCall
 from routelock.run.run import Run
 from routelock.run.subrun import Events, GraceOver, SubRun, in_turn, prepare_sub_runs
 from routelock.run.tool_steps import run_by_executor
-from routelock.tools.tool import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
+from routelock.tools.invoke import invoke
+from routelock.tools.outcome import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 
 __all__ = ["ToolBatch", "context_of", "take_outcome"]
 
@@ -207,7 +208,7 @@ class ToolBatch:
         stop: RoutelockError | None = None
         try:
             with nullcontext() if run.recorder is None else run.recorder.inside(call.id):
-                outcome = await tool.invoke(context, call.arguments, call.guardrails)
+                outcome = await invoke(tool, context, call.arguments, call.guardrails)
         except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
             outcome, stop = _stopped(raised), raised
         self.take(call, outcome, stop)  # before the hooks: if one is cancelled, it is not lost

@@ -20,7 +20,7 @@ from routelock.run.tool_handoffs import note_cut_short, refuse_unknown_targets, 
 from routelock.run.transfer import put_on_record, take_over
 from routelock.run.transfer_request import begin_attempt, try_handoff
 from routelock.tools.approvals import NO_APPROVALS
-from routelock.tools.tool import NOT_RUN
+from routelock.tools.outcome import NOT_RUN
 
 __all__ = ["answer_calls"]
 

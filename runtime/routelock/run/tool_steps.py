@@ -15,7 +15,7 @@ from routelock.run.emit import ToolEnds, emit_now
 from routelock.run.executor import Call, Executor, Outcome
 from routelock.run.routing import RoutedCall
 from routelock.run.subrun import step_key
-from routelock.tools.tool import ToolOutcome
+from routelock.tools.outcome import ToolOutcome
 
 if TYPE_CHECKING:
     from routelock.run.tool_batch import ToolBatch

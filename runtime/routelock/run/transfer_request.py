@@ -27,7 +27,7 @@ from routelock.run.handler_selection import handler_for
 from routelock.run.handoff_attempt import CANCELLED, LONGEST_REASON, HandoffAttempt, HandoffRefused, Target
 from routelock.run.run import Run
 from routelock.scopes import permits
-from routelock.tools.invoke import reason_of
+from routelock.tools.failure_text import reason_of
 from routelock.tools.schema import describe_error
 
 __all__ = ["begin_attempt", "cut_short", "try_handoff"]

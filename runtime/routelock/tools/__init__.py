@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from routelock.tools.approvals import Approvals, Decision, Interruption, NeedsApproval
 from routelock.tools.decorators import function_tool, tool
+from routelock.tools.outcome import ToolOutcome, ToolResult
 from routelock.tools.search import RankTools, SearchedTool, ToolSearch
-from routelock.tools.tool import FunctionTool, IsEnabled, OnError, Tool, ToolOutcome, ToolResult
+from routelock.tools.tool import FunctionTool, IsEnabled, OnError, Tool
 from routelock.tools.vendor_tool import VendorTool
 
 __all__ = [

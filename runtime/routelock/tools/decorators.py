@@ -17,8 +17,8 @@ from routelock.errors import ConfigError
 from routelock.guardrails import ToolGuardrail
 from routelock.scopes import Scope
 from routelock.tools.approvals import NeedsApproval
-from routelock.tools.invoke import PythonCall, is_async
-from routelock.tools.signature import signature_of
+from routelock.tools.invoke import PythonCall
+from routelock.tools.signature import is_async, signature_of
 from routelock.tools.tool import IsEnabled, OnError, Tool
 from routelock.tools.vendor_tool import vendor_tool
 

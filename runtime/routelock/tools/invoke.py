@@ -1,69 +1,147 @@
-"""Calls of a tool's function: parsing its arguments, running it, and the texts of results and failures."""
+"""Calls of a tool: the arguments are read and checked, the function runs, and the outcome is made."""
 
 from __future__ import annotations
 
-import functools
 import inspect
-import json
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
 
-from routelock._callables import name_of, unbound
-from routelock._json import sendable
-from routelock._redaction import redact_text
-from routelock._text import clip, clip_place
+from routelock._callables import is_error, is_spurious_cancel, resolve
+from routelock._concurrency import call_in_time
 from routelock.context import ToolContext
-from routelock.errors import ConfigError, ModelBehaviorError, ToolTimeout
+from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
+from routelock.guardrails import GuardrailRecord, screened
+from routelock.tools.failure_text import failure_text, reason_of, refusal_text
+from routelock.tools.outcome import NoTextError, ToolErrorKind, ToolOutcome, outcome_of, to_text
 from routelock.tools.schema import describe_error, misfit
 
 if TYPE_CHECKING:
     import pydantic
 
+    from routelock.tools.tool import Tool
+
 __all__ = [
-    "JsonCall",
-    "NoTextError",
     "PythonCall",
     "Signature",
     "ToolCallable",
-    "failure_text",
-    "is_async",
-    "reason_of",
-    "refusal_text",
+    "failed",
+    "invoke",
     "run_in_thread",
-    "to_text",
+    "screen_arguments",
+    "screen_outcome",
+    "with_arguments",
 ]
 
 
-_LONGEST_REPORT = 800
-"""Most characters of an error report to the model: it stays in the history and costs tokens in each turn."""
+async def invoke(
+    tool: Tool, context: ToolContext[Any], arguments: str, records: list[GuardrailRecord] | None = None
+) -> ToolOutcome:
+    """Make one call of a tool and return its outcome; see `Tool.invoke`."""
+    try:
+        values = tool.invoker.read(arguments)
+    except ModelBehaviorError as error:
+        return ToolOutcome(refusal_text(tool.name, error), error="arguments", exception=error)
+    except ConfigError:
+        raise
+    except Exception as error:  # raised by a validator of the app
+        return await failed(tool, context, error)
+    if not (tool.input_guardrails or tool.output_guardrails):
+        return await _run(tool, context, values)
+    records = [] if records is None else records
+    answer = await screen_arguments(tool, context, values, records)
+    if answer is not None:
+        return ToolOutcome(to_text(answer), error="guardrail")
+    outcome = await _run(tool, context, values)
+    return await screen_outcome(tool, context, outcome, records)
 
-_REDACTED_LENGTH = 100_000
-"""How many characters of an exception's text are searched for secrets; the rest is dropped."""
 
-_Arguments = tuple[str, Mapping[str, Any]]
-"""Arguments as JSON text, and parsed."""
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling ``function`` returns a coroutine; a partial or a callable object may be async too.
+async def screen_arguments(
+    tool: Tool, context: ToolContext[Any], values: Any, records: list[GuardrailRecord]
+) -> str | None:
+    """Run the input guardrails on the arguments of a call, and return the text that answers it, if any.
 
     Raises:
-        ConfigError: it is not callable, or it is a generator, which has more than one result.
+        ToolGuardrailTripped: a guardrail tripped.
+        CallbackError: a guardrail raised.
     """
-    if not callable(function):
-        raise ConfigError(f"{function!r:.80} is a {type(function).__name__}; pass a function to make a tool.")
-    inner = unbound(function)
-    if not inspect.isroutine(inner) and not inspect.isclass(inner):
-        inner = type(inner).__call__
-    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-        raise ConfigError(
-            f"{name_of(function)!r} is a generator, but a tool returns one result: return a list."
-        )
-    return inspect.iscoroutinefunction(inner)
+    if not tool.input_guardrails:
+        return None
+    parsed: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
+    return await screened(tool.input_guardrails, context, tool, parsed, records, "tool_input")
+
+
+async def screen_outcome(
+    tool: Tool, context: ToolContext[Any], outcome: ToolOutcome, records: list[GuardrailRecord]
+) -> ToolOutcome:
+    """Run the output guardrails on the outcome of a call, and return it or what replaces it.
+
+    Raises:
+        ToolGuardrailTripped: a guardrail tripped.
+        CallbackError: a guardrail raised.
+    """
+    if not tool.output_guardrails or outcome.handoff is not None:  # then there is no result to check
+        return outcome
+    shown = outcome.output
+    answer = await screened(tool.output_guardrails, context, tool, shown, records, "tool_output")
+    if answer is None:
+        return outcome
+    return ToolOutcome(to_text(answer), error="guardrail", usage=outcome.usage)
+
+
+async def _run(tool: Tool, context: ToolContext[Any], values: Any) -> ToolOutcome:
+    try:
+        if tool.timeout is None:
+            value = await tool.invoker.call(context, values)
+        else:
+            call = partial(tool.invoker.call, context, values)
+            value = await call_in_time(call, tool.timeout, partial(_timed_out, tool))
+        return outcome_of(value, tool.max_result)
+    except Exception as error:
+        return await failed(tool, context, error)
+    except BaseException as error:
+        if not is_spurious_cancel(error):
+            raise
+        wrapped = ToolError("it was cancelled from within")
+        wrapped.__cause__ = error
+        return await failed(tool, context, wrapped)
+
+
+def _timed_out(tool: Tool) -> ToolTimeout:
+    return ToolTimeout(f"Tool {tool.name!r} timed out after {tool.timeout:g}s.")
+
+
+async def failed(tool: Tool, context: ToolContext[Any], error: Exception) -> ToolOutcome:
+    """Return the outcome of a call that failed with ``error``, or raise, as ``on_error`` demands.
+
+    Raises:
+        ToolError: as `invoke` does.
+    """
+    text, kind = failure_text(tool.name, error), _kind(error)
+    if tool.on_error == "raise":
+        if kind == "timeout":
+            raise error
+        raise ToolError(text) from error
+    if tool.on_error != "report":
+        try:
+            text = to_text(await resolve(tool.on_error(context, error)), tool.max_result)
+        except BaseException as second:
+            if not is_error(second):
+                raise
+            if second is error:  # on_error raised the tool's own error again
+                raise ToolError(text) from error
+            raise ToolError(f"on_error of tool {tool.name!r} raised {reason_of(second)}") from second
+    return ToolOutcome(text, error=kind, exception=error)
+
+
+def _kind(error: Exception) -> ToolErrorKind:
+    if isinstance(error, ToolTimeout):
+        return "timeout"
+    return "output" if isinstance(error, NoTextError) else "raised"
 
 
 async def run_in_thread(call: Callable[[], Any]) -> Any:
@@ -80,7 +158,8 @@ async def run_in_thread(call: Callable[[], Any]) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def _with_arguments(context: ToolContext[Any], values: Mapping[str, Any]) -> ToolContext[Any]:
+def with_arguments(context: ToolContext[Any], values: Mapping[str, Any]) -> ToolContext[Any]:
+    """Return the context of a call with its validated arguments."""
     # a test of the app may pass a plain RunContext
     return replace(context, arguments=values) if isinstance(cast(object, context), ToolContext) else context
 
@@ -199,162 +278,12 @@ class PythonCall(ToolCallable):
     async def call(self, context: ToolContext[Any], values: dict[str, Any]) -> Any:
         """Call the function with what `read` returned."""
         if self.signature.context is not None:
-            context = _with_arguments(context, values)
+            context = with_arguments(context, values)
         arguments, named = self.signature.arrange(values, context)
         if self.is_async:
             return await self.function(*arguments, **named)
-        return await run_in_thread(functools.partial(self.function, *arguments, **named))
+        return await run_in_thread(partial(self.function, *arguments, **named))
 
     async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
         """Parse the arguments and call the function; errors are raised as they are."""
         return await self.call(context, self.read(arguments))
-
-
-@dataclass(frozen=True, slots=True)
-class JsonCall(ToolCallable):
-    """A call of a function that takes the arguments as JSON text, which is checked to be an object first."""
-
-    function: Callable[[ToolContext[Any], str], Any]
-    schema: Mapping[str, Any]
-    is_async: bool
-
-    def read(self, text: str) -> _Arguments:
-        """Return the arguments as text and parsed. The function itself checks the rest of the schema.
-
-        Raises:
-            ModelBehaviorError: the text is not JSON or not an object, or a required key is missing.
-        """
-        from pydantic_core import from_json  # noqa: PLC0415 - see `routelock.tools.schema`
-
-        sent = "{}" if not text or text.strip() in ("", "null") else text
-        try:
-            values: object = from_json(sent)
-        except (ValueError, TypeError) as error:  # TypeError: half a surrogate pair
-            raise self._refusal(f"Invalid JSON: {error}", text) from error
-        if not isinstance(values, dict):
-            raise self._refusal("The arguments must be a JSON object", text)
-        found = cast("dict[str, Any]", values)
-        if missing := [name for name in self.schema.get("required") or () if name not in found]:
-            raise self._refusal(f"Required and missing: {', '.join(missing)}", text)
-        return sent, found
-
-    def _refusal(self, problem: str, text: str) -> ModelBehaviorError:
-        return ModelBehaviorError(describe_error(ValueError(problem), text, schema=self.schema))
-
-    async def call(self, context: ToolContext[Any], values: _Arguments) -> Any:
-        """Call the function with what `read` returned."""
-        text, parsed = values
-        context = _with_arguments(context, parsed)
-        if self.is_async:
-            return await self.function(context, text)
-        return await run_in_thread(functools.partial(self.function, context, text))
-
-
-# -- texts for the model --
-
-
-class NoTextError(Exception):
-    """A tool's result has no text form, so it cannot be shown to a model."""
-
-
-def to_text(value: object, most: int | None = None) -> str:
-    """Return a tool's result as text: text as it is, None as empty text, anything else as JSON.
-
-    An object without a JSON form is shown as its ``str``, if its class defines one.
-
-    Args:
-        value: the result of the tool.
-        most: the limit in characters; a longer text is cut, and a notice says how much is missing. None is no
-            limit.
-
-    Raises:
-        NoTextError: the value has no text form, refers to itself, or is bytes that are not UTF-8.
-    """
-    text = _whole_text(value)
-    if most is None or len(text) <= most:
-        return text
-    end = clip_place(text, most)
-    return (
-        f"{text[:end]}\n[Cut off here: {len(text) - end} of {len(text)} characters are not shown. "
-        "Ask for a smaller part if there is a way.]"
-    )
-
-
-def _whole_text(value: object) -> str:
-    if isinstance(value, str):
-        text = str.__str__(value)  # of a string enum the value, not the name
-        return text if text.isascii() else sendable(text)
-    if value is None:
-        return ""
-    from pydantic_core import PydanticSerializationError, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
-
-    fallbacks: list[object] = []
-
-    def as_own_text(each: object) -> str:
-        fallbacks.append(each)
-        return str(each)
-
-    try:
-        if isinstance(value, bytes):
-            return value.decode()
-        text = to_json(value, inf_nan_mode="strings", fallback=as_own_text).decode()
-    except (PydanticSerializationError, UnicodeDecodeError) as error:
-        return _with_replaced_surrogates(value, error)
-    for each in fallbacks:
-        if not _has_text_form(type(each)):
-            raise NoTextError(f"a value of type {type(each).__name__} has no JSON form")
-    return str(value) if fallbacks and fallbacks[0] is value else text
-
-
-def _with_replaced_surrogates(value: object, error: ValueError) -> str:
-    """Return a value as JSON with U+FFFD for each half of a surrogate pair.
-
-    The names of files that are not UTF-8 contain such halves.
-
-    Raises:
-        NoTextError: serialising failed for another reason.
-    """
-    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
-
-    try:
-        data = sendable(json.loads(json.dumps(value)))
-        return to_json(data, inf_nan_mode="strings").decode()
-    except (TypeError, ValueError, RecursionError):
-        raise NoTextError(str(error)) from error
-
-
-def _has_text_form(kind: Any) -> bool:
-    """Whether the class defines a text for its objects; Python's "<object at 0x7f...>" is of no use."""
-    is_default = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
-    return not is_default and kind.__module__ != "builtins"
-
-
-def refusal_text(name: str, error: ModelBehaviorError) -> str:
-    """Return the report to the model about arguments that do not match the schema."""
-    return clip(f"Tool {name!r} was not run.\n{error}", _LONGEST_REPORT)
-
-
-def failure_text(name: str, error: Exception) -> str:
-    """Return the report to the model about a failed call; it says whether the tool ran."""
-    if isinstance(error, ToolTimeout):
-        return str(error)
-    if isinstance(error, NoTextError):
-        return clip(f"Tool {name!r} ran, but its result cannot be shown: {error}.", _LONGEST_REPORT)
-    return clip(f"Tool {name!r} failed: {reason_of(error)}", _LONGEST_REPORT)
-
-
-def reason_of(error: BaseException) -> str:
-    """Return an exception as one phrase for a model; of a group, the first three of its exceptions.
-
-    Secrets are redacted, because the text leaves the process and the model may repeat it to a user.
-    """
-    if isinstance(error, BaseExceptionGroup):
-        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
-        return "; ".join(map(reason_of, inner[:3])) + (
-            f"; and {len(inner) - 3} more" if len(inner) > 3 else ""
-        )
-    try:
-        text = clip(redact_text(str(error)[:_REDACTED_LENGTH]), 500)
-    except Exception as second:  # the __str__ of the app's class failed
-        text = f"its message raised {type(second).__name__}"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -21,7 +21,9 @@ from routelock.context import ToolContext
 from routelock.errors import CallbackError, ConfigError
 from routelock.handlers.port import ToolSpec
 from routelock.tools.decorators import tool
-from routelock.tools.invoke import failure_text, is_async, run_in_thread
+from routelock.tools.failure_text import failure_text
+from routelock.tools.invoke import run_in_thread
+from routelock.tools.signature import is_async
 from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:

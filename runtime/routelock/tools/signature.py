@@ -21,12 +21,30 @@ from routelock.tools.schema import default_as_json, plain_schema, strict_schema
 if TYPE_CHECKING:
     import pydantic
 
-__all__ = ["signature_of"]
+__all__ = ["is_async", "signature_of"]
 
 
 _EMPTY: Any = inspect.Parameter.empty
 
 _ANNOTATED: Any = Annotated
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling ``function`` returns a coroutine; a partial or a callable object may be async too.
+
+    Raises:
+        ConfigError: it is not callable, or it is a generator, which has more than one result.
+    """
+    if not callable(function):
+        raise ConfigError(f"{function!r:.80} is a {type(function).__name__}; pass a function to make a tool.")
+    inner = unbound(function)
+    if not inspect.isroutine(inner) and not inspect.isclass(inner):
+        inner = type(inner).__call__
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise ConfigError(
+            f"{name_of(function)!r} is a generator, but a tool returns one result: return a list."
+        )
+    return inspect.iscoroutinefunction(inner)
 
 
 def signature_of(function: Callable[..., Any], *, strict: bool = True) -> Signature:

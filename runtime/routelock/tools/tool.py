@@ -1,4 +1,4 @@
-"""The class `Tool`: a function that a model may call, and the outcome of a call.
+"""The class `Tool`: a function that a model may call. `routelock.tools.invoke` makes the calls.
 
 `routelock.tool` and `routelock.function_tool` make a tool from a function; `Tool` itself takes a JSON schema
 and a callable. Everything that a call needs is computed when the tool is made.
@@ -7,119 +7,33 @@ and a callable. Everything that a call needs is computed when the tool is made.
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, cast
 
 from typing_extensions import TypeVar
 
-from routelock._callables import MaybeAwaitable, is_error, is_spurious_cancel, resolve
-from routelock._concurrency import call_in_time
-from routelock._json import detached, sendable
+from routelock._callables import MaybeAwaitable, resolve
+from routelock._json import sendable
 from routelock._tool_names import odd_tool_name
 from routelock.context import RunContext, ToolContext
-from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
-from routelock.guardrails import GuardrailRecord, ToolGuardrail, screened
-from routelock.handoff_request import HandoffRequest
-from routelock.history.content import chat_part, media_of
+from routelock.errors import ConfigError
+from routelock.guardrails import GuardrailRecord, ToolGuardrail
 from routelock.scopes import Scope, checked_scope
 from routelock.tools.approvals import NeedsApproval
-from routelock.tools.invoke import (
-    JsonCall,
-    NoTextError,
-    PythonCall,
-    ToolCallable,
-    failure_text,
-    is_async,
-    reason_of,
-    refusal_text,
-    to_text,
-)
+from routelock.tools.invoke import PythonCall, ToolCallable, invoke
+from routelock.tools.json_call import JsonCall
+from routelock.tools.outcome import ToolOutcome
 from routelock.tools.schema import strict_schema
-from routelock.usage import Usage, is_usage
+from routelock.tools.signature import is_async
 
 __all__ = [
     "FunctionTool",
     "IsEnabled",
     "OnError",
     "Tool",
-    "ToolErrorKind",
-    "ToolOutcome",
-    "ToolResult",
-    "outcome_of",
 ]
 
-
-ToolErrorKind = Literal["arguments", "raised", "timeout", "output", "guardrail", "not_run", "cancelled"]
-"""Why a call has no result. ``"arguments"``: they do not match the schema, so the tool did not run.
-``"raised"`` and ``"timeout"``: the tool failed. ``"output"``: it ran, and its result has no text form.
-``"guardrail"``: a guardrail of the tool objected, before or after the call. ``"not_run"`` and
-``"cancelled"``: another call of the same reply ended the run, before this call began or before it ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """The outcome of one call. Its ``output`` is the text of the tool result, also for a failed call."""
-
-    output: str
-    error: ToolErrorKind | None = None
-    """None if the call succeeded."""
-    usage: Usage | None = None
-    handoff: HandoffRequest | None = None
-    """The handoff request that the function returned, if any; ``output`` is the result after the handoff."""
-    media: Sequence[Mapping[str, Any]] = ()
-    """Images, sound and files that belong to the ``output``, as parts of a chat message."""
-    exception: BaseException | None = field(default=None, compare=False)
-    """The exception of a failed call; it exists only in the process that made the call."""
-    value: Any = field(default=None, compare=False)
-    """The value that the function returned; it exists only in the process that made the call."""
-
-    def envelope(self) -> dict[str, Any]:
-        """Return the outcome as JSON data: ``{"ok": {...}}`` or ``{"err": {...}}``."""
-        if self.error is not None:
-            failed = {"type": self.error, "message": self.output, "retryable": False}
-            return {"err": failed | ({"usage": asdict(self.usage)} if self.usage else {})}
-        made: dict[str, Any] = {"output": self.output, "usage": asdict(self.usage) if self.usage else None}
-        if self.media:
-            made["media"] = list(self.media)
-        if self.handoff is not None:
-            made["handoff"] = self.handoff.envelope()
-        return {"ok": made}
-
-    @classmethod
-    def from_envelope(cls, envelope: Mapping[str, Any]) -> ToolOutcome:
-        """Return the outcome of an `envelope`, without ``exception`` and ``value``."""
-        if "err" in envelope:
-            failed: Mapping[str, Any] = envelope["err"]
-            usage = Usage(**failed["usage"]) if failed.get("usage") else None
-            return cls(failed["message"], error=failed["type"], usage=usage)
-        made: Mapping[str, Any] = envelope["ok"]
-        asked: Mapping[str, Any] | None = made.get("handoff")
-        return cls(
-            made["output"],
-            usage=Usage(**made["usage"]) if made["usage"] else None,
-            handoff=HandoffRequest.from_envelope(asked) if asked else None,
-            media=made.get("media", ()),
-        )
-
-
-_NOT_KNOWN = "It is not known whether it had an effect. Check that first if it matters."
-
-NOT_RUN = ToolOutcome(
-    "This call was not made, because another call of the same reply ended the run first.", error="not_run"
-)
-
-CUT_OFF = ToolOutcome(
-    f"This call was cancelled, because another call of the same reply ended the run. {_NOT_KNOWN}",
-    error="cancelled",
-)
-
-LOST = ToolOutcome(
-    f"Another call of the same reply ended the run before this one was recorded. {_NOT_KNOWN}",
-    error="cancelled",
-)
-"""The outcomes of calls whose run was ended by another call of the same reply."""
 
 OnError = Literal["report", "raise"] | Callable[[ToolContext[Any], Exception], MaybeAwaitable[str]]
 """What happens when a tool fails: ``"report"`` reports the error to the model, ``"raise"`` stops the run, and
@@ -128,19 +42,6 @@ a function makes the text for the model."""
 IsEnabled = bool | Callable[[RunContext[Any], Any], MaybeAwaitable[bool]]
 """Whether a tool is offered: a bool, or a function of the context and the agent, called in each turn and
 before each call."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """A result with usage or media, for a tool that returns more than its content."""
-
-    content: Any
-    """The content for the model: text as it is, anything else as JSON; or a `HandoffRequest`."""
-    usage: Usage | None = None
-    """The usage of the tool itself, for example of a model that it called; added to the run's usage."""
-    media: Sequence[Mapping[str, Any]] = ()
-    """Images, sound and files that belong to the content, as parts of a chat message:
-    ``{"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}``."""
 
 
 Context = TypeVar("Context", default=Any, contravariant=True)
@@ -196,8 +97,8 @@ class Tool(Generic[Context]):
     """The tool in chat-completions form. It is shared by all calls: do not change it."""
     wants_context: bool = field(init=False, repr=False)
     """Whether the function, a guardrail or ``on_error`` uses the context of a call."""
-    _read: Callable[[str], Any] = field(init=False, repr=False)
-    _call: Callable[[ToolContext[Any], Any], Awaitable[Any]] = field(init=False, repr=False)
+    invoker: ToolCallable = field(init=False, repr=False)
+    """Reads the arguments of a call, and makes it."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -237,7 +138,7 @@ class Tool(Generic[Context]):
     def fits(self, arguments: str) -> bool:
         """Whether arguments, as JSON text of a model, are valid; they are read as for a call."""
         try:
-            self._read(arguments)
+            self.invoker.read(arguments)
         except Exception:
             return False
         return True
@@ -259,95 +160,7 @@ class Tool(Generic[Context]):
             CallbackError: a guardrail raised.
             ConfigError: the tool is a method without an instance.
         """
-        try:
-            values = self._read(arguments)
-        except ModelBehaviorError as error:
-            return ToolOutcome(refusal_text(self.name, error), error="arguments", exception=error)
-        except ConfigError:
-            raise
-        except Exception as error:  # raised by a validator of the app
-            return await self.failed(context, error)
-        if not (self.input_guardrails or self.output_guardrails):
-            return await self._run(context, values)
-        records = [] if records is None else records
-        answer = await self.screen_arguments(context, values, records)
-        if answer is not None:
-            return ToolOutcome(to_text(answer), error="guardrail")
-        outcome = await self._run(context, values)
-        return await self.screen_outcome(context, outcome, records)
-
-    async def screen_arguments(
-        self, context: ToolContext[Any], values: Any, records: list[GuardrailRecord]
-    ) -> str | None:
-        """Run the input guardrails on the arguments of a call, and return the text that answers it, if any.
-
-        Raises:
-            ToolGuardrailTripped: a guardrail tripped.
-            CallbackError: a guardrail raised.
-        """
-        if not self.input_guardrails:
-            return None
-        parsed: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
-        return await screened(self.input_guardrails, context, self, parsed, records, "tool_input")
-
-    async def screen_outcome(
-        self, context: ToolContext[Any], outcome: ToolOutcome, records: list[GuardrailRecord]
-    ) -> ToolOutcome:
-        """Run the output guardrails on the outcome of a call, and return it or what replaces it.
-
-        Raises:
-            ToolGuardrailTripped: a guardrail tripped.
-            CallbackError: a guardrail raised.
-        """
-        if not self.output_guardrails or outcome.handoff is not None:  # then there is no result to check
-            return outcome
-        shown = outcome.output
-        answer = await screened(self.output_guardrails, context, self, shown, records, "tool_output")
-        if answer is None:
-            return outcome
-        return ToolOutcome(to_text(answer), error="guardrail", usage=outcome.usage)
-
-    async def _run(self, context: ToolContext[Any], values: Any) -> ToolOutcome:
-        try:
-            if self.timeout is None:
-                value = await self._call(context, values)
-            else:
-                call = partial(self._call, context, values)
-                value = await call_in_time(call, self.timeout, self._timed_out)
-            return outcome_of(value, self.max_result)
-        except Exception as error:
-            return await self.failed(context, error)
-        except BaseException as error:
-            if not is_spurious_cancel(error):
-                raise
-            wrapped = ToolError("it was cancelled from within")
-            wrapped.__cause__ = error
-            return await self.failed(context, wrapped)
-
-    def _timed_out(self) -> ToolTimeout:
-        return ToolTimeout(f"Tool {self.name!r} timed out after {self.timeout:g}s.")
-
-    async def failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
-        """Return the outcome of a call that failed with ``error``, or raise, as ``on_error`` demands.
-
-        Raises:
-            ToolError: as `invoke` does.
-        """
-        text, kind = failure_text(self.name, error), _kind(error)
-        if self.on_error == "raise":
-            if kind == "timeout":
-                raise error
-            raise ToolError(text) from error
-        if self.on_error != "report":
-            try:
-                text = to_text(await resolve(self.on_error(context, error)), self.max_result)
-            except BaseException as second:
-                if not is_error(second):
-                    raise
-                if second is error:  # on_error raised the tool's own error again
-                    raise ToolError(text) from error
-                raise ToolError(f"on_error of tool {self.name!r} raised {reason_of(second)}") from second
-        return ToolOutcome(text, error=kind, exception=error)
+        return await invoke(self, context, arguments, records)
 
 
 FunctionTool = Tool
@@ -363,8 +176,7 @@ def _set_call(target: Tool, call: ToolCallable) -> None:
     has_callbacks = target.input_guardrails or target.output_guardrails or callable(target.on_error)
     takes_none = isinstance(call, PythonCall) and call.signature.context is None and not has_callbacks
     _set(target, "wants_context", not takes_none)
-    _set(target, "_read", call.read)
-    _set(target, "_call", call.call)
+    _set(target, "invoker", call)
 
 
 def _spec(made: Tool) -> dict[str, Any]:
@@ -413,49 +225,3 @@ def _check(made: Tool) -> None:
     wrong = [message for holds, message in rules if not holds]
     if wrong:
         raise ConfigError(f"Tool {made.name!r}: {'; '.join(wrong)}.")
-
-
-def outcome_of(value: Any, most: int | None) -> ToolOutcome:
-    """Return the outcome of a call that returned ``value``.
-
-    Args:
-        value: the result of the function.
-        most: the most characters of it that the model is shown; None is no limit.
-
-    Raises:
-        NoTextError: the value has no text form.
-    """
-    if isinstance(value, str):
-        return ToolOutcome(output=to_text(value, most), value=value)
-    content: object = value.content if isinstance(value, ToolResult) else value
-    usage = value.usage if isinstance(value, ToolResult) else None
-    if usage is not None and not is_usage(usage):
-        raise NoTextError(f"usage must be a routelock.Usage of numbers, not {usage!r:.80}")
-    if isinstance(content, HandoffRequest):
-        return ToolOutcome(output=content.answer, usage=usage, value=value, handoff=content)
-    if _contains_request(content):
-        raise NoTextError("a HandoffRequest must be returned by itself, not in a list")
-    if hasattr(type(content), "handoff_description"):  # an agent: its instructions are not for this model
-        name = getattr(content, "name", "")
-        raise NoTextError(f"an agent is no result: put it into handoffs, or return HandoffRequest({name!r})")
-    media = _media(value.media) if isinstance(value, ToolResult) and value.media else ()
-    return ToolOutcome(output=to_text(content, most), usage=usage, value=value, media=media)
-
-
-def _media(given: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
-    parts = [detached(dict(chat_part(part))) for part in given]  # the tool may change its own list later
-    if len(media_of(parts)) < len(parts):
-        raise NoTextError("media has a part that is not an image, sound or file of a chat message")
-    return parts
-
-
-def _contains_request(content: object) -> bool:
-    if isinstance(content, str) or not isinstance(content, list | tuple):
-        return False
-    return any(isinstance(each, HandoffRequest) for each in cast("Sequence[object]", content))
-
-
-def _kind(error: Exception) -> ToolErrorKind:
-    if isinstance(error, ToolTimeout):
-        return "timeout"
-    return "output" if isinstance(error, NoTextError) else "raised"

@@ -48,7 +48,7 @@ from routelock.run.emit import (
 from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.records import Compaction, HandoffRecord, Problem, Shown
 from routelock.run.run import Run
-from routelock.tools.tool import ToolOutcome
+from routelock.tools.outcome import ToolOutcome
 from routelock.tracing.file import TraceFile
 from routelock.tracing.message_numbers import MessageNumbers
 from routelock.tracing.records import (

@@ -16,8 +16,9 @@ from routelock._redaction import redact_text
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, RoutelockError, ToolError, ToolTimeout
 from routelock.tools.approvals import NeedsApproval
-from routelock.tools.invoke import failure_text, reason_of
-from routelock.tools.tool import Tool, ToolResult
+from routelock.tools.failure_text import failure_text, reason_of
+from routelock.tools.outcome import ToolResult
+from routelock.tools.tool import Tool
 from routelock_providers.deadlines import check_seconds
 from routelock_skills.mcp.connection import (
     ErrorAnswer,

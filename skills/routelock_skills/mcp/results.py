@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from routelock.tools.invoke import to_text
+from routelock.tools.outcome import to_text
 
 __all__ = ["result_media", "result_text"]
 

@@ -14,7 +14,7 @@ from stress.speech import FOR_EVER, BrokenWords
 from stress.world import World
 
 from routelock import HandoffRequest, RunContext, Tool, ToolContext, tool
-from routelock.tools.tool import ToolResult
+from routelock.tools.outcome import ToolResult
 from routelock.usage import Usage
 
 __all__ = ["make_tool", "now_and_then"]

@@ -31,7 +31,7 @@ from routelock import Runner, RunResult
 from routelock.errors import ConfigError, RoutelockError
 from routelock.run.events import RunDone, RunEvent
 from routelock.run.handler_selection import handlers_by_priority
-from routelock.tools.tool import CUT_OFF
+from routelock.tools.outcome import CUT_OFF
 
 __all__ = ["Failed", "fuzz", "play_seed"]
 

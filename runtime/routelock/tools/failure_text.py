@@ -1,0 +1,50 @@
+"""The texts with which a model is told that a call of a tool failed."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from routelock._redaction import redact_text
+from routelock._text import clip
+from routelock.errors import ModelBehaviorError, ToolTimeout
+from routelock.tools.outcome import NoTextError
+
+__all__ = ["failure_text", "reason_of", "refusal_text"]
+
+
+_LONGEST_REPORT = 800
+"""Most characters of an error report to the model: it stays in the history and costs tokens in each turn."""
+
+_REDACTED_LENGTH = 100_000
+"""How many characters of an exception's text are searched for secrets; the rest is dropped."""
+
+
+def refusal_text(name: str, error: ModelBehaviorError) -> str:
+    """Return the report to the model about arguments that do not match the schema."""
+    return clip(f"Tool {name!r} was not run.\n{error}", _LONGEST_REPORT)
+
+
+def failure_text(name: str, error: Exception) -> str:
+    """Return the report to the model about a failed call; it says whether the tool ran."""
+    if isinstance(error, ToolTimeout):
+        return str(error)
+    if isinstance(error, NoTextError):
+        return clip(f"Tool {name!r} ran, but its result cannot be shown: {error}.", _LONGEST_REPORT)
+    return clip(f"Tool {name!r} failed: {reason_of(error)}", _LONGEST_REPORT)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an exception as one phrase for a model; of a group, the first three of its exceptions.
+
+    Secrets are redacted, because the text leaves the process and the model may repeat it to a user.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return "; ".join(map(reason_of, inner[:3])) + (
+            f"; and {len(inner) - 3} more" if len(inner) > 3 else ""
+        )
+    try:
+        text = clip(redact_text(str(error)[:_REDACTED_LENGTH]), 500)
+    except Exception as second:  # the __str__ of the app's class failed
+        text = f"its message raised {type(second).__name__}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
