@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.run.limits import Progress
+from routelock.run.progress import Progress
 
 Made = list[tuple[str, str, str]]
 SAME: Made = [("look_up", "{}", "not found")]

@@ -117,8 +117,8 @@ async def in_run_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float
         raised = await fail(run, late)
     finally:
         emit_now(run, RunEnds(raised))
-    for event in run.handoffs.take_events():
-        yield event
+    while run.handoffs.events:
+        yield run.handoffs.events.pop(0)
     if raised is not None:
         raise raised
     yield RunDone(run.result())

@@ -363,11 +363,6 @@ class HandoffLog:
         for handoff_id in [*self.slots]:
             self.release(handoff_id)
 
-    def take_events(self) -> list[RunEvent]:
-        """Return the events since this was last called."""
-        events, self.events = self.events, []
-        return events
-
     def hold(self, handoff_id: str, slot: Slot | None) -> None:
         """Hold a capacity slot for the target of a handoff."""
         if slot is not None:

@@ -15,22 +15,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from routelock._callables import call_user_code, error_text
-from routelock._json import detached
-from routelock.agents.agent import Agent
-from routelock.errors import (
-    CallbackError,
-    LoopDetected,
-    MaxHandoffsExceeded,
-    ModelBehaviorError,
-)
+from routelock.errors import ModelBehaviorError
 from routelock.guardrails import check_input, check_output
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import json_in
-from routelock.handlers.replies import has_reasoning
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver
@@ -44,27 +34,17 @@ from routelock.run.frames import (
     is_for_caller,
     return_answer,
 )
-from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.run.input_check import read_beside
 from routelock.run.model_call import call_events, note_event, prepare_call, take_reply
 from routelock.run.offered_tools import offered_tools
-from routelock.run.refusals import mistake_error
+from routelock.run.progress import check_progress
 from routelock.run.result import RunResult
 from routelock.run.routing import RoutedCalls
 from routelock.run.run import Run
 from routelock.run.tool_calls import answer_calls
-from routelock.run.tool_handoffs import failed_handoff
+from routelock.run.unusable_output import is_empty_output, reject_output, replacement
 
 __all__ = ["finish", "loop", "run_events", "take_turn"]
-
-_MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
-
-_REPETITION_NUDGE = (
-    "You are repeating yourself: the last {turns} turns returned the same results ({tools}). Use the results "
-    "that you have, make another call, or answer the user."
-)
-
-_EMPTY_REPLY_NUDGE = "Your reply was empty. Answer the user, or call a tool."
 
 
 async def loop(run: Run) -> AsyncGenerator[RunEvent]:
@@ -91,16 +71,16 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
                 fail_frame(run, error)
             finally:
                 await turn.aclose()
-            for event in run.handoffs.take_events():
-                yield event
+            while run.handoffs.events:
+                yield run.handoffs.events.pop(0)
             if run.store is not None:
                 await run.store.append(run)
     except Exception as error:
         raised = await fail(run, error)
     finally:
         await _close(run, raised)
-    for event in run.handoffs.take_events():
-        yield event
+    while run.handoffs.events:
+        yield run.handoffs.events.pop(0)
     if raised is not None:
         raise raised
     yield RunDone(run.result())
@@ -158,15 +138,21 @@ async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
         async with aclosing(answer_calls(run, reply, run_events)) as events:
             async for event in events:
                 yield event
-        _check_progress(run, reply)
+        check_progress(run, reply)
     elif left.reply is not None:
         await _take_output(run, MessageDone(message=left.reply.message))
 
 
 async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
-    """Make one model call, and take its reply as output or answer its calls."""
+    """Make one model call, and take its reply as output or answer its calls.
+
+    Raises:
+        MaxTurnsExceeded: the run has made ``max_turns`` turns.
+        BudgetExceeded: a limit of ``RunConfig.limits`` is reached.
+    """
     if run.is_new_agent() and run.stream:
         yield AgentUpdated(run.frame.agent.name)
+    run.begin_turn()
     call = await prepare_call(run, run_events)
     for told in call.events:
         yield told
@@ -198,30 +184,7 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
             yield done
     finally:
         await answering.aclose()
-    _check_progress(run, routed)
-
-
-def _is_output(run: Run) -> bool:
-    """Whether an empty reply is the output; after a tool or handoff the model is called again.
-
-    Raises:
-        LoopDetected: the model was called once more, and its reply is empty again.
-    """
-    items, name = run.transcript.items, run.frame.agent.name
-    but = " except for reasoning, which may be cut off" if has_reasoning(items[-1].message) else ""
-    run.warn(f"turn {run.turn}: the reply is empty{but}")
-    first = len(items) == run.transcript.input_count + 1 and items[-2].message["role"] != "tool"
-    if first or run.frame.agent.output is not None or not run.config.detect_loops:
-        return True
-    if run.progress.empty_replies > 1:
-        raise LoopDetected(
-            f"Agent {name!r} gave an empty reply in turn {run.turn}, after it was told that its "
-            "last one was empty. The partial result is in error.result; with RunConfig(detect_loops=False) "
-            "an empty reply is the final output."
-        )
-    run.problem("loop", _EMPTY_REPLY_NUDGE)
-    run.add("nudge", {"role": "user", "content": _EMPTY_REPLY_NUDGE})
-    return False
+    check_progress(run, routed)
 
 
 async def _take_output(run: Run, reply: MessageDone) -> None:
@@ -229,20 +192,20 @@ async def _take_output(run: Run, reply: MessageDone) -> None:
 
     The output is the final one, or the answer to the caller that waits for it.
     """
-    if run.progress.empty_replies and not _is_output(run):
+    if run.progress.empty_replies and not is_empty_output(run):
         return
     text = text_of(reply.message) or refusal_of(reply.message)
     output: Any = text
     if _is_refused(run, reply.message, text):
         refused = ModelBehaviorError(f"The model of agent {run.frame.agent.name!r} refused: {text}")
-        await _replace_output(run, "on_refusal", refused)
+        await _end_with_output(run, await replacement(run, "on_refusal", refused))
         return
     if run.frame.agent.output is not None:
         try:
             output = run.frame.agent.output.parse(json_in(text))
         except ModelBehaviorError as error:
-            if (invalid := _reject_output(run, str(error))) is not None:
-                await _replace_output(run, "on_invalid_output", invalid)
+            if (invalid := reject_output(run, str(error))) is not None:
+                await _end_with_output(run, await replacement(run, "on_invalid_output", invalid))
             return
     if run.frame.agent.output_guardrails or run.config.output_guardrails:
         await _check_output(run, output)
@@ -273,75 +236,12 @@ def _is_refused(run: Run, message: Message, text: str) -> bool:
     return bool(text) and refusal_of(message) == text
 
 
-async def _replace_output(
-    run: Run, option: Literal["on_refusal", "on_invalid_output"], error: ModelBehaviorError
-) -> None:
-    """End the run with the output that the app gives in place of one that cannot be used.
-
-    Args:
-        run: the run.
-        option: the option of `RunConfig` that has the app's function.
-        error: why the output cannot be used.
-
-    Raises:
-        ModelBehaviorError: there is no function, an agent waits for the output, or the function raised it.
-        CallbackError: the function raised another error, or gave no valid output.
-    """
-    function = run.config.on_refusal if option == "on_refusal" else run.config.on_invalid_output
-    if not callable(function) or asking_caller(run.callers) is not None:
-        raise error
-    if option == "on_refusal":
-        run.problem("refusal", str(error), error=error)
-    error.result = replace(run.result(), stop_reason="error")
-    what = f"The {option} function of the run"
-    given = await call_user_code(what, function, error)
-    try:
-        output, text = _checked_output(run.frame.agent, given)
-    except Exception as wrong:  # a validator of the app may raise anything
-        name = run.frame.agent.name
-        raise CallbackError(f"{what} gave no output of agent {name!r}: {error_text(wrong)}") from wrong
-    run.add("model", {"role": "assistant", "content": text}, final=True)
-    await _end_with_output(run, output)
-
-
-def _checked_output(agent: Agent[Any], output: object) -> tuple[Any, str]:
-    """Return an output of the app as one of an agent, and as text of the conversation.
-
-    Raises:
-        ValueError: the agent cannot have this output.
-    """
-    if agent.output is not None:
-        return agent.output.check(output)
-    if not isinstance(output, str) or not output.strip():
-        raise ValueError(f"it has no output_type, so the function must return text, not {output!r:.80}")
-    return output, output
-
-
 async def _check_output(run: Run, output: Any) -> None:
     """Call the output guardrails of the agent, and those of the run if the output is the final one."""
     is_final = not run.callers or asking_caller(run.callers) is None
     agent, records = run.frame.agent, run.report.guardrails
     of_run = run.config.output_guardrails if is_final else ()
     await check_output(agent.output_guardrails, of_run, run.now(), agent, output, records)
-
-
-def _reject_output(run: Run, wrong: str) -> ModelBehaviorError | None:
-    """Tell the model why its output is not valid; the next turn is for the corrected one.
-
-    Returns:
-        the error if there is no next turn, after ``max_mistakes`` turns in a row with nothing but mistakes.
-    """
-    run.progress.mistakes += 1
-    run.problem("output", wrong)
-    if run.progress.mistakes >= run.config.max_mistakes:
-        return ModelBehaviorError(
-            f"Agent {run.frame.agent.name!r} gave no valid final output in {run.progress.mistakes} turns in "
-            f"a row: {wrong}"
-        )
-    text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
-    nudge: Message = {"role": "user", "content": text}
-    run.add("nudge", nudge)
-    return None
 
 
 async def _close(run: Run, raised: Exception | None) -> None:
@@ -355,76 +255,3 @@ async def _close(run: Run, raised: Exception | None) -> None:
     is_over = run.config.timeout is None or run.ending.stop_reason != "unfinished"
     if is_over and run.recorder is not None:
         emit_now(run, RunEnds(raised))
-
-
-def _check_progress(run: Run, reply: RoutedCalls) -> None:
-    """End the run if it has to wait for the caller or makes no progress.
-
-    The transcript is complete at this point.
-
-    Args:
-        run: the run.
-        reply: the answered calls of the reply.
-
-    Raises:
-        ModelBehaviorError: the model made nothing but mistakes for too many turns.
-        HandoffError: a handoff failed, and ``raise_on`` names that.
-        LimitExceeded: the model requested too many handoffs, or makes no progress.
-    """
-    if reply.external or reply.waiting or run.sub_runs.waiting:
-        run.calls.pending = tuple(detached(each.call) for each in reply.external)
-        run.ending.stop_reason = "requires_action"
-        return
-    transfer = None if reply.handoff is None else reply.handoff.attempt
-    if transfer is not None and transfer.error is not None:
-        _check_failed_transfer(run, transfer)
-    handed_over = transfer is not None and transfer.target is not None
-    run.progress.mistakes = run.progress.mistakes + 1 if reply.only_mistakes and not handed_over else 0
-    if run.progress.mistakes >= run.config.max_mistakes:
-        raise ModelBehaviorError(
-            f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
-            f"row. The last one: {_last_mistake(run)}"
-        )
-    if (reply.tools or reply.refused) and run.config.detect_loops:
-        _check_repetition(run)
-
-
-def _last_mistake(run: Run) -> str:
-    """Return the last mistake of the model in this turn; problems of hooks and limits do not count."""
-    of_turn = [each for each in run.report.errors if each.turn == run.turn]
-    mistakes = [each.message for each in of_turn if each.kind in _MISTAKES]
-    return mistakes[-1] if mistakes else "several transfers at once"
-
-
-def _check_failed_transfer(run: Run, transfer: HandoffAttempt) -> None:
-    """End the run if ``raise_on`` says so, or if the model repeats a request that was refused."""
-    if transfer.refused_by == "arguments" and "bad_arguments" in run.config.raise_on:
-        raise mistake_error(run, transfer.answer)
-    if "failed_handoff" in run.config.raise_on:
-        raise failed_handoff(run, transfer)
-    again = (
-        f"Agent {run.frame.agent.name!r} requested the handoff again after it was told: {transfer.answer}."
-    )
-    if transfer.refused_by == "limit":
-        run.progress.over_limit += 1
-        if run.progress.over_limit > 1:
-            raise MaxHandoffsExceeded(again)
-    elif transfer.refused_by == "loop":
-        run.progress.refused += 1
-        if run.progress.refused > 1:
-            raise LoopDetected(again)
-
-
-def _check_repetition(run: Run) -> None:
-    """Tell the model that it repeats itself, or end the run if it was told before."""
-    seen = run.progress
-    if seen.is_stuck:
-        raise LoopDetected(
-            f"Agent {run.frame.agent.name!r} was told that it repeats itself, and went on: {seen.idle} turns "
-            f"in a row returned the same results ({seen.repeated_tools}). The partial result is in "
-            "error.result; set RunConfig(detect_loops=False) if the agent is meant to repeat calls."
-        )
-    if seen.needs_nudge:
-        text = _REPETITION_NUDGE.format(tools=seen.repeated_tools, turns=seen.idle)
-        run.problem("loop", text)
-        run.add("nudge", {"role": "user", "content": text})

@@ -108,18 +108,15 @@ class PreparedCall:
 
 
 async def prepare_call(run: Run, events: Events) -> PreparedCall:
-    """Begin a turn: start a new agent, and make the request for the model call.
+    """Start an agent that is new, and make the request for the model call.
 
     Args:
         run: the run.
         events: carries out the sub-run of a summary.
 
     Raises:
-        MaxTurnsExceeded: the run has made ``max_turns`` turns.
-        BudgetExceeded: a limit of ``RunConfig.limits`` is reached.
         InputGuardrailTripped: the agent's input is refused.
     """
-    run.begin_turn()
     check = None if run.agent_started else await _start_agent(run)
     frame = run.frame
     offered = frame.offered

@@ -5,11 +5,11 @@ from __future__ import annotations
 from routelock._text import clip
 from routelock.agents.agent_tool import AgentCall
 from routelock.agents.offer import OfferedTools
-from routelock.errors import ModelBehaviorError
+from routelock.run.progress import mistake_error
 from routelock.run.routing import MOST_CALLS, Result, RoutedCalls
 from routelock.run.run import Run
 
-__all__ = ["answer_lost", "answer_too_many", "answer_unknown", "mistake_error", "unknown_tool"]
+__all__ = ["answer_lost", "answer_too_many", "answer_unknown", "unknown_tool"]
 
 _TOO_MANY = (
     "This call was not made: the reply made {count:,} calls at once, and only the first {most:,} were "
@@ -57,13 +57,6 @@ def answer_unknown(run: Run, reply: RoutedCalls) -> None:
         text = unknown_tool(call.name, reply.offered, place)
         stop = mistake_error(run, text) if "unknown_tool" in run.config.raise_on else None
         call.result = Result(text, "unknown_tool", is_mistake=True, problem="unknown_tool", stop=stop)
-
-
-def mistake_error(run: Run, mistake: str) -> ModelBehaviorError:
-    """Return the error that ends a run with a mistake of the model, see ``RunConfig.raise_on``."""
-    error = ModelBehaviorError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {mistake}")
-    error.ends_run = True
-    return error
 
 
 def unknown_tool(name: str, offered: OfferedTools, earlier: int = 0) -> str:

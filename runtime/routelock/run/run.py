@@ -28,7 +28,8 @@ from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame, asking_caller
 from routelock.run.handoff_attempt import HandoffLog
-from routelock.run.limits import Budget, Progress
+from routelock.run.limits import Budget
+from routelock.run.progress import Progress
 from routelock.run.records import Compaction, ModelCall, Problem, Shown, StopReason
 from routelock.run.result import RunResult
 from routelock.tools.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting

@@ -24,7 +24,7 @@ from routelock.errors import (
 )
 from routelock.run.emit import ToolBegins, ToolEnds, emit
 from routelock.run.events import RunEvent
-from routelock.run.refusals import mistake_error
+from routelock.run.progress import mistake_error
 from routelock.run.routing import Result, RoutedCall
 from routelock.run.run import Run
 from routelock.run.subrun import Events, GraceOver, SubRun, in_turn, prepare_sub_runs

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from routelock.agents.agent import Agent
-from routelock.errors import ConfigError, HandoffError
+from routelock.errors import ConfigError
 from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.handoff import Handoff
 from routelock.run.handler_selection import handlers_by_priority, load
-from routelock.run.handoff_attempt import HandoffAttempt, HandoffRefused
+from routelock.run.handoff_attempt import HandoffRefused
+from routelock.run.progress import failed_handoff
 from routelock.run.routing import Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
 from routelock.run.transfer import put_on_record
@@ -19,7 +20,6 @@ from routelock.run.transfer_request import begin_attempt, cut_short
 
 __all__ = [
     "edge_for",
-    "failed_handoff",
     "note_cut_short",
     "refuse_unknown_targets",
     "take_requests",
@@ -66,13 +66,6 @@ def refuse_unknown_targets(run: Run, reply: RoutedCalls) -> None:
         stop = failed_handoff(run, call.attempt) if "failed_handoff" in run.config.raise_on else None
         call.result = Result(call.attempt.answer, "handoff", problem="handoff", stop=stop)
         put_on_record(run, call.attempt)
-
-
-def failed_handoff(run: Run, attempt: HandoffAttempt) -> HandoffError:
-    """Return the error that ends a run with a handoff that was not made, see ``RunConfig.raise_on``."""
-    error = HandoffError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {attempt.answer}")
-    error.__cause__ = attempt.exception
-    return error
 
 
 def note_cut_short(run: Run, reply: RoutedCalls, error: BaseException) -> None:

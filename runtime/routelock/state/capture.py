@@ -16,7 +16,7 @@ from routelock.history.compaction import ViewSize
 from routelock.history.messages import RunItem
 from routelock.run.compact import counted_size
 from routelock.run.frames import Frame
-from routelock.run.limits import Progress
+from routelock.run.progress import Progress
 from routelock.run.records import HandoffRecord
 from routelock.run.run import Run
 from routelock.state.document import (

@@ -1,0 +1,296 @@
+"""The progress of a run: what ends one that repeats itself, or makes nothing but mistakes."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
+
+from routelock._json import detached
+from routelock.errors import HandoffError, LoopDetected, MaxHandoffsExceeded, ModelBehaviorError
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
+
+    from routelock.run.handoff_attempt import HandoffAttempt
+    from routelock.run.routing import RoutedCalls
+    from routelock.run.run import Run
+
+__all__ = ["Progress", "check_progress", "failed_handoff", "mistake_error"]
+
+
+_MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
+
+_REPETITION_NUDGE = (
+    "You are repeating yourself: the last {turns} turns returned the same results ({tools}). Use the results "
+    "that you have, make another call, or answer the user."
+)
+
+_NUDGE_AT = 3
+"""The model is told when it makes a call with the same result for the third time: to look again once is
+sensible. In a cycle of n calls that is turn 2n + 1."""
+
+_TURNS_AFTER_NUDGE = 3
+"""Turns without progress after a nudge, before the run ends: time to look at the old results once more. A
+single call ends the run when it is made for the sixth time. A cycle of three calls ends it in turn 10, just
+before the default `max_turns`, whose error would say less."""
+
+_MOST_NAMES = 5
+
+_read_sorted = json.JSONDecoder(object_pairs_hook=lambda pairs: sorted(dict(pairs).items())).decode
+
+_Result = tuple[str, str, str]
+"""The name, arguments and output of a call."""
+
+
+class Progress:
+    """Calls and handoffs that a run has made, as a few numbers for each different one.
+
+    A turn is progress if one of its calls was never made before, or has another result than the last time. So
+    polling is progress, and so is to set and unset a value. Repeated calls are counted one by one: that finds
+    cycles of any length, because an agent in a cycle makes the same calls again and again.
+
+    With ``n`` different calls, a run ends at most ``2n + 4`` turns after its last progress. If it is in a
+    cycle of ``n`` turns from the start, it ends in turn ``2n + 4``. Memory does not grow with the texts.
+    """
+
+    __slots__ = (
+        "answers",
+        "edges",
+        "empty_replies",
+        "idle",
+        "mistakes",
+        "names",
+        "nudged_at",
+        "over_limit",
+        "refused",
+        "times",
+    )
+
+    def __init__(self) -> None:
+        self.answers: dict[str, str] = {}
+        """Last result of each call, and each handoff that passed data with no result. Both are digests, which
+        are the same in every process."""
+        self.times: dict[str, int] = {}
+        """How often each call was made since the last progress."""
+        self.edges: set[tuple[str, str]] = set()
+        """Source and target of the handoffs since the last progress."""
+        self.refused: int = 0
+        """Handoffs that were refused as repeated since the last progress."""
+        self.idle: int = 0
+        """Turns in a row without progress."""
+        self.names: dict[str, None] = {}
+        """Names of the tools called in these turns, in order."""
+        self.nudged_at: int | None = None
+        """The value of ``idle`` when the model was told that it repeats itself, which happens once."""
+        self.mistakes: int = 0
+        """Turns in a row with nothing but mistakes."""
+        self.empty_replies: int = 0
+        """Empty replies in a row."""
+        self.over_limit: int = 0
+        """Handoffs that were refused because of ``max_handoffs``; progress does not reset it."""
+
+    def tool_results(self, results: Collection[_Result], requests: Collection[_Result] = ()) -> None:
+        """Note the calls that were answered in one turn.
+
+        Args:
+            results: name, arguments and output of each call.
+            requests: the same for calls that only requested a handoff: they can repeat, but a new one is no
+                progress.
+        """
+        found, requested = _by_call(results), _by_call(requests)
+        made = {*found, *requested}
+        new = [call for call, answer in found.items() if self.answers.get(call) != answer]
+        if new:
+            self._note_progress(made, new)
+        elif made:
+            self._note_repetition(made, [name for name, _, _ in (*results, *requests)])
+        self.answers |= found
+
+    def _note_progress(self, made: Iterable[str], new: Iterable[str]) -> None:
+        if self.idle:
+            self._reset_counts()
+        self.times |= {**dict.fromkeys(made, 0), **dict.fromkeys(new, 1)}
+        self.edges.clear()
+        self.refused = 0
+
+    def _note_repetition(self, made: Collection[str], names: Iterable[str]) -> None:
+        self.idle += 1
+        self.names |= dict.fromkeys(names)
+        for call in made:
+            self.times[call] = self.times.get(call, 0) + 1
+        if self.nudged_at is None and all(self.times[call] >= _NUDGE_AT for call in made):
+            self.nudged_at = self.idle
+
+    def _reset_counts(self) -> None:
+        self.times.clear()
+        self.names.clear()
+        self.idle, self.nudged_at = 0, None
+
+    def is_repeated(self, source: str, target: str, given: str = "") -> bool:
+        """Whether this handoff was already made since the last progress.
+
+        Args:
+            source: name of the agent that hands over.
+            target: name of the agent or handler that it hands over to.
+            given: the data that is passed along, as JSON. Data that was never passed along is progress.
+        """
+        known = not given or _handoff_digest(source, target, given) in self.answers
+        return known and (source, target) in self.edges
+
+    def handed_over(self, source: str, target: str, given: str = "") -> None:
+        """Note a handoff that was made. The source's repetitions do not count for the target."""
+        if given and (digest := _handoff_digest(source, target, given)) not in self.answers:
+            self.answers[digest] = ""
+            self.edges.clear()
+            self.refused = 0
+        self.edges.add((source, target))
+        self._reset_counts()
+
+    def target_failed(self, name: str, arguments: str, error: str) -> None:
+        """Note a failed target; its repetitions do not count for the caller that waited.
+
+        Args:
+            name: name of the tool that the caller called.
+            arguments: arguments of that call.
+            error: name of the error's class.
+        """
+        self.tool_results([(name, arguments, error)])
+        self.refused = 0
+        self._reset_counts()
+
+    @property
+    def needs_nudge(self) -> bool:
+        """Whether the model is to be told after this turn that it repeats itself."""
+        return self.nudged_at is not None and self.nudged_at == self.idle
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the run has made no progress for too many turns after the model was told."""
+        return self.nudged_at is not None and self.idle - self.nudged_at >= _TURNS_AFTER_NUDGE
+
+    @property
+    def repeated_tools(self) -> str:
+        """Names of the tools that repeat, as text for a person or a model."""
+        names = [*self.names]
+        more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+        return ", ".join([*names[:_MOST_NAMES], *more])
+
+
+def check_progress(run: Run, reply: RoutedCalls) -> None:
+    """End the run if it has to wait for the caller or makes no progress.
+
+    The transcript is complete at this point.
+
+    Args:
+        run: the run.
+        reply: the answered calls of the reply.
+
+    Raises:
+        ModelBehaviorError: the model made nothing but mistakes for too many turns.
+        HandoffError: a handoff failed, and ``raise_on`` names that.
+        LimitExceeded: the model requested too many handoffs, or makes no progress.
+    """
+    if reply.external or reply.waiting or run.sub_runs.waiting:
+        run.calls.pending = tuple(detached(each.call) for each in reply.external)
+        run.ending.stop_reason = "requires_action"
+        return
+    transfer = None if reply.handoff is None else reply.handoff.attempt
+    if transfer is not None and transfer.error is not None:
+        _check_failed_transfer(run, transfer)
+    handed_over = transfer is not None and transfer.target is not None
+    run.progress.mistakes = run.progress.mistakes + 1 if reply.only_mistakes and not handed_over else 0
+    if run.progress.mistakes >= run.config.max_mistakes:
+        raise ModelBehaviorError(
+            f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
+            f"row. The last one: {_last_mistake(run)}"
+        )
+    if (reply.tools or reply.refused) and run.config.detect_loops:
+        _check_repetition(run)
+
+
+def _last_mistake(run: Run) -> str:
+    """Return the last mistake of the model in this turn; problems of hooks and limits do not count."""
+    of_turn = [each for each in run.report.errors if each.turn == run.turn]
+    mistakes = [each.message for each in of_turn if each.kind in _MISTAKES]
+    return mistakes[-1] if mistakes else "several transfers at once"
+
+
+def _check_failed_transfer(run: Run, transfer: HandoffAttempt) -> None:
+    """End the run if ``raise_on`` says so, or if the model repeats a request that was refused."""
+    if transfer.refused_by == "arguments" and "bad_arguments" in run.config.raise_on:
+        raise mistake_error(run, transfer.answer)
+    if "failed_handoff" in run.config.raise_on:
+        raise failed_handoff(run, transfer)
+    again = (
+        f"Agent {run.frame.agent.name!r} requested the handoff again after it was told: {transfer.answer}."
+    )
+    if transfer.refused_by == "limit":
+        run.progress.over_limit += 1
+        if run.progress.over_limit > 1:
+            raise MaxHandoffsExceeded(again)
+    elif transfer.refused_by == "loop":
+        run.progress.refused += 1
+        if run.progress.refused > 1:
+            raise LoopDetected(again)
+
+
+def _check_repetition(run: Run) -> None:
+    """Tell the model that it repeats itself, or end the run if it was told before."""
+    seen = run.progress
+    if seen.is_stuck:
+        raise LoopDetected(
+            f"Agent {run.frame.agent.name!r} was told that it repeats itself, and went on: {seen.idle} turns "
+            f"in a row returned the same results ({seen.repeated_tools}). The partial result is in "
+            "error.result; set RunConfig(detect_loops=False) if the agent is meant to repeat calls."
+        )
+    if seen.needs_nudge:
+        text = _REPETITION_NUDGE.format(tools=seen.repeated_tools, turns=seen.idle)
+        run.problem("loop", text)
+        run.add("nudge", {"role": "user", "content": text})
+
+
+def mistake_error(run: Run, mistake: str) -> ModelBehaviorError:
+    """Return the error that ends a run with a mistake of the model, see ``RunConfig.raise_on``."""
+    error = ModelBehaviorError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {mistake}")
+    error.ends_run = True
+    return error
+
+
+def failed_handoff(run: Run, attempt: HandoffAttempt) -> HandoffError:
+    """Return the error that ends a run with a handoff that was not made, see ``RunConfig.raise_on``."""
+    error = HandoffError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {attempt.answer}")
+    error.__cause__ = attempt.exception
+    return error
+
+
+def _by_call(made: Collection[_Result]) -> dict[str, str]:
+    """Return digests of the different calls and their results, in any order and number."""
+    answers: dict[str, set[str]] = {}
+    for name, arguments, output in made:
+        answers.setdefault(_digest(f"{name}\0{_normalized(arguments)}"), set()).add(_digest(output))
+    return {call: "".join(sorted(several)) for call, several in answers.items()}
+
+
+def _handoff_digest(source: str, target: str, given: str) -> str:
+    return _digest(f"{source}\0{target}\0{_normalized(given)}")
+
+
+@functools.cache
+def _blake2b() -> Callable[..., blake2b]:
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, which runs without tools do not need
+
+    return hashlib.blake2b
+
+
+def _digest(text: str) -> str:
+    return _blake2b()(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
+
+
+def _normalized(arguments: str) -> str:
+    """Return JSON in a form without spaces and order of keys; text that is not JSON stays as it is."""
+    try:
+        return repr(_read_sorted(arguments))
+    except (ValueError, RecursionError):
+        return arguments
