@@ -16,6 +16,7 @@ ROOM = REPO / "runtime" / "routelock"
 
 WRITERS = {
     "budget": {
+        "run/failed_attempt.py",
         "run/failed_call.py",
         "run/model_call.py",
         "run/subrun.py",

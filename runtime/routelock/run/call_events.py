@@ -1,22 +1,54 @@
-"""The events of the calls of one reply, for streamed runs."""
+"""The events of a model call, and of the calls in its reply, for streamed runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from routelock.handlers.events import MessageDone
+from routelock.handlers.replies import missing_deltas
+from routelock.run.emit import own_reply
 from routelock.run.events import (
     ApprovalRequested,
+    Compacted,
+    EmptyReply,
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
+    Repaired,
     RunEvent,
     ToolCalled,
     ToolOutput,
 )
+from routelock.run.records import Compaction
 from routelock.run.routing import RoutedCall, RoutedCalls
 from routelock.run.run import Run
 
-__all__ = ["called_event", "decided_events", "handoff_event", "later_events"]
+__all__ = [
+    "called_event",
+    "decided_events",
+    "handoff_event",
+    "later_events",
+    "prepared_events",
+    "unseen_events",
+]
+
+
+def prepared_events(run: Run, made: Sequence[Compaction], repairs: Sequence[str]) -> Sequence[RunEvent]:
+    """Return the events of a view that was compacted or repaired for a model call."""
+    return [*map(Compacted, made), *(Repaired(agent=run.frame.agent.name, repair=each) for each in repairs)]
+
+
+def unseen_events(
+    run: Run, reply: MessageDone, shown: Sequence[str], repairs: Sequence[str]
+) -> Iterator[RunEvent]:
+    """Yield the events of a reply that were not streamed while it arrived, and the reply."""
+    name = run.frame.agent.name
+    yield from missing_deltas(reply.message, shown)
+    for each in repairs:
+        yield Repaired(agent=name, repair=each)
+    yield own_reply(reply)
+    if run.progress.empty_replies:
+        yield EmptyReply(name)
 
 
 def called_event(run: Run, call: RoutedCall) -> ToolCalled:

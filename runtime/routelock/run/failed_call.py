@@ -15,6 +15,7 @@ from routelock.handlers.port import (
 )
 from routelock.handlers.replies import (
     reply_problem,
+    with_unique_ids,
 )
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.run.compact import compact_refused
@@ -23,8 +24,9 @@ from routelock.run.emit import (
     emit_now,
 )
 from routelock.run.events import Compacted, HandlerFallback, RunEvent
+from routelock.run.failed_attempt import count_failed
 from routelock.run.handler_selection import next_handler
-from routelock.run.model_call import accept, count_failed, end_call
+from routelock.run.model_call import end_call, record_reply
 from routelock.run.run import Run
 from routelock.run.subrun import Events
 
@@ -38,7 +40,7 @@ def keep_partial(run: Run, error: BaseException | None = None) -> None:
     reply, text = run.model_call.reply, sendable(join_surrogates(run.model_call.text))
     refused = isinstance(error, ContentRefused)  # vendors refuse a history with a refused reply in it
     if reply is not None and not refused and not reply_problem(reply.message):
-        accept(run, reply)
+        record_reply(run, *with_unique_ids(reply, run.turn, run.transcript.call_ids))
         return
     end_call(run, reply if refused else None, error)
     if run.budget.in_flight:

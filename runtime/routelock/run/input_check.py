@@ -10,7 +10,8 @@ from routelock._concurrency import open_group
 from routelock.handlers.events import (
     HandlerEvent,
 )
-from routelock.run.model_call import InputCheck, count_failed, note_event
+from routelock.run.failed_attempt import count_failed
+from routelock.run.model_call import InputCheck, note_event
 from routelock.run.run import Run
 
 __all__ = ["read_beside"]

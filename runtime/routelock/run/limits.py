@@ -62,6 +62,10 @@ class Budget:
         self.in_flight: bool = False
         """True while an attempt of a model call is in flight, False between attempts."""
 
+    def begin_attempt(self) -> None:
+        """Note that an attempt of a model call is in flight, see `routelock.handlers.retry`."""
+        self.in_flight = True
+
     def count(self, usage: Usage, agent: str) -> str | None:
         """Add usage to the run and to an agent; return why a limit has no effect from now on, or None."""
         total, before = self.usage + usage, self.usage_by_agent.get(agent, NO_USAGE)

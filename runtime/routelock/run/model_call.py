@@ -1,25 +1,18 @@
-"""One model call: its system prompt and request, the events of the handler, and what becomes of the reply."""
+"""One model call: its system prompt and request, the events of the handler, and the reply."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from math import inf, isinf
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import isinf
 from typing import Any, cast
 
 from routelock._callables import error_text
 from routelock._concurrency import in_time
-from routelock._json import detached, recordable
+from routelock._json import detached
 from routelock.agents.offer import OfferedTools
 from routelock.context import PAYLOAD_KEY
-from routelock.errors import (
-    ContentRefused,
-    HandlerError,
-    ProviderError,
-    ProviderTimeout,
-)
+from routelock.errors import HandlerError, ProviderTimeout
 from routelock.guardrails import check_input
 from routelock.handlers.events import (
     AttemptFailed,
@@ -30,38 +23,18 @@ from routelock.handlers.events import (
     ToolCallDelta,
 )
 from routelock.handlers.function_handler import FunctionHandler
-from routelock.handlers.port import (
-    Handler,
-    Request,
-    ToolChoice,
-    copy_of,
-    family_of,
-    model_of,
-)
-from routelock.handlers.replies import (
-    filtered_out,
-    is_empty,
-    missing_deltas,
-    reply_problem,
-    was_cut_short,
-    with_unique_ids,
-)
+from routelock.handlers.port import Handler, Request, ToolChoice, copy_of, family_of
+from routelock.handlers.replies import filtered_out, is_empty, reply_problem, was_cut_short, with_unique_ids
 from routelock.handlers.retry import attempts
-from routelock.history.messages import Message, calls_of
-from routelock.history.vendor_calls import vendor_calls_of
+from routelock.history.messages import Message
+from routelock.run.call_events import prepared_events, unseen_events
 from routelock.run.compact import compact_view
-from routelock.run.emit import (
-    AgentBegins,
-    ModelCallBegins,
-    ModelCallEnds,
-    ModelCallRetried,
-    emit,
-    emit_now,
-    own_reply,
-)
-from routelock.run.events import Compacted, EmptyReply, Repaired, RunEvent
-from routelock.run.executor import Call, Executor
-from routelock.run.frames import earliest_deadline, time_left
+from routelock.run.emit import AgentBegins, ModelCallBegins, ModelCallEnds, emit, emit_now
+from routelock.run.events import RunEvent
+from routelock.run.failed_attempt import void_attempt
+from routelock.run.frames import time_left
+from routelock.run.model_step import step_events
+from routelock.run.odd_reply import refused, warn_of_ignored_choice, without_usage
 from routelock.run.offered_tools import offered_tools
 from routelock.run.prompt import (
     instructions,
@@ -69,7 +42,7 @@ from routelock.run.prompt import (
     prompt_with_handoff_instructions,
     sections_of,
 )
-from routelock.run.records import Compaction, ModelCall, Shown
+from routelock.run.records import ModelCall, Shown
 from routelock.run.run import Run
 from routelock.run.subrun import Events
 from routelock.usage import Usage, is_usage
@@ -77,18 +50,20 @@ from routelock.usage import Usage, is_usage
 __all__ = [
     "InputCheck",
     "PreparedCall",
-    "accept",
     "call_events",
-    "count_failed",
     "end_call",
     "note_event",
     "prepare_call",
+    "record_reply",
     "take_reply",
 ]
 
 
 InputCheck = Callable[[], Awaitable[None]]
 """Checks the input of an agent while the model call is made; it raises if the input is refused."""
+
+_FREE_CHOICES = (None, "auto", "none")
+"""Tool choices that a reply cannot ignore."""
 
 _COMPLETE = ("stop", "tool_calls", None)
 """Finish reasons of complete replies; replies with another one are checked further."""
@@ -133,12 +108,8 @@ async def prepare_call(run: Run, events: Events) -> PreparedCall:
     request = _request(run, offered, shown)
     if run.is_observed:
         await emit(run, ModelCallBegins(request, shown))
-    told = _events(run, made, repairs) if made or repairs else ()
+    told = prepared_events(run, made, repairs) if made or repairs else ()
     return PreparedCall(request=request, shown=shown, offered=offered, events=told, check=check)
-
-
-def _events(run: Run, made: Sequence[Compaction], repairs: Sequence[str]) -> Sequence[RunEvent]:
-    return [*map(Compacted, made), *(Repaired(agent=run.frame.agent.name, repair=each) for each in repairs)]
 
 
 async def _start_agent(run: Run) -> InputCheck | None:
@@ -191,7 +162,7 @@ def _request(run: Run, offered: OfferedTools, shown: Shown) -> Request:
 
 def _tool_choice(run: Run, offered: OfferedTools, choice: ToolChoice | None) -> ToolChoice | None:
     """Return the agent's tool choice; a forced tool holds for one turn, if it is offered."""
-    if choice in (None, "auto", "none"):
+    if choice in _FREE_CHOICES:
         return choice
     if run.frame.turns > 1 or not (offered.routes or offered.vendor):
         return None
@@ -236,32 +207,8 @@ def call_events(run: Run, call: PreparedCall) -> AsyncGenerator[HandlerEvent]:
     run.budget.in_flight = True
     if executor is None:
         return _attempts(run, request)
-    step = Call(run.run_id, _step_key(run), "model", _step_arguments(run, request))
-    return _by_executor(run, executor, step, request)
-
-
-async def _by_executor(
-    run: Run, executor: Executor, step: Call, request: Request
-) -> AsyncGenerator[HandlerEvent]:
-    """Make the model call as a step; a replayed step begins its further attempts, as a new one does."""
-    is_replayed = True
-
-    def body(_: Call) -> AsyncGenerator[HandlerEvent]:
-        nonlocal is_replayed
-        is_replayed = False
-        # the time limit is part of the step, so that a replay has the same timeout
-        return _attempts(run, request)
-
-    async with aclosing(executor.stream(step, body)) as events:
-        async for event in events:
-            yield event
-            if is_replayed and isinstance(event, AttemptFailed):
-                _begin_attempt(run)
-
-
-def _begin_attempt(run: Run) -> None:
-    """Note that another attempt of the model call is in flight, see `routelock.handlers.retry`."""
-    run.budget.in_flight = True
+    # the time limits are part of the step, so that a replay has the same timeout
+    return step_events(run, executor, request, lambda: _attempts(run, request))
 
 
 def _attempts(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
@@ -269,7 +216,7 @@ def _attempts(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
     handler = run.frame.handler if run.recorder is None else run.recorder.handler()
     if isinstance(run.frame.handler, FunctionHandler):
         handler = _CopyingHandler(handler)
-    events = attempts(handler, request, run.config.retry, partial(_begin_attempt, run))
+    events = attempts(handler, request, run.config.retry, run.budget.begin_attempt)
     if (seconds := run.config.turn_timeout) is not None:
         late = ProviderTimeout(
             f"Handler {run.frame.handler.name!r} gave no complete reply in turn {run.turn} within "
@@ -298,31 +245,6 @@ class _CopyingHandler:
         return self.inner.stream(copy_of(request))
 
 
-def _step_key(run: Run) -> str:
-    key = f"t{run.turn}.model.{run.frame.agent.name}"
-    if earliest_deadline(run.callers) < inf:  # a step that times out is no turn: the next needs another key
-        key = f"{key}~{len(run.callers)}"
-    if run.model_call.compacted_turn == run.turn:  # the call that was too long is another step
-        key = f"{key}.again"
-    return f"{key}.{run.frame.handler.name}" if run.failed_handlers else key
-
-
-def _step_arguments(run: Run, request: Request) -> dict[str, Any]:
-    output = request.output_schema
-    args: dict[str, Any] = {
-        "agent": request.agent,
-        "handler": run.frame.handler.name,
-        "messages": request.messages,
-        "tools": request.tools,
-        "tool_choice": request.tool_choice,
-        "settings": request.settings,
-        "output_schema": None if output is None else asdict(output),
-    }
-    if request.handoff_input is not None:
-        args["handoff_input"] = recordable(request.handoff_input)
-    return args
-
-
 def note_event(run: Run, event: HandlerEvent) -> bool:
     """Note an event in the run, so that a cut-off call loses nothing; return whether it is streamed."""
     if isinstance(event, TextDelta):
@@ -334,13 +256,13 @@ def note_event(run: Run, event: HandlerEvent) -> bool:
         if isinstance(run.frame.handler, FunctionHandler):  # the app may keep the message and edit it
             event = replace(event, message=detached(event.message))
         if event.usage is not None and not is_usage(event.usage):
-            event = _without_usage(run, event)
+            event = without_usage(run, event)
         run.model_call.reply = event
         return False
     if isinstance(event, AttemptFailed):
         text = f"attempt {event.attempt} failed: {error_text(event.error)}"
         run.problem("provider", text, error=event.error)
-        _void_attempt(run, event)
+        void_attempt(run, event)
     elif not isinstance(cast(object, event), ReasoningDelta | ToolCallDelta):
         raise HandlerError(
             f"Handler {run.frame.handler.name!r} yielded a {type(event).__name__} in turn {run.turn}, not "
@@ -363,15 +285,6 @@ def _note_text(run: Run, text: object) -> bool:
     return True
 
 
-def _without_usage(run: Run, done: MessageDone) -> MessageDone:
-    """Return a reply without its usage, which is not valid: the message must not be lost."""
-    run.warn(
-        f"turn {run.turn}: handler {run.frame.handler.name!r} gave {done.usage!r:.80} as usage, which is not "
-        "a routelock.Usage of numbers, so the usage of the call is unknown"
-    )
-    return replace(done, usage=None)
-
-
 # The reply
 
 
@@ -390,39 +303,32 @@ def take_reply(run: Run) -> tuple[Iterable[RunEvent], MessageDone]:
         raise HandlerError(f"Handler {name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason not in _COMPLETE and was_cut_short(reply.finish_reason):
         if why := filtered_out(reply):
-            raise _refused(run, reply, why)
+            raise refused(run, reply, why)
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
-    _check_choice(run, reply)
+    if call.request is not None and call.request.tool_choice not in _FREE_CHOICES:
+        warn_of_ignored_choice(run, call.request, reply)
     shown = call.text.copy()
-    reply, repairs = accept(run, reply)
-    return _unseen_events(run, reply, shown, repairs) if run.stream else (), reply
+    reply, repairs = with_unique_ids(reply, run.turn, run.transcript.call_ids)
+    record_reply(run, reply, repairs)
+    return unseen_events(run, reply, shown, repairs) if run.stream else (), reply
 
 
-def _unseen_events(
-    run: Run, reply: MessageDone, shown: Sequence[str], repairs: Sequence[str]
-) -> Iterator[RunEvent]:
-    """Yield the events of a reply that were not streamed while it arrived, and the reply."""
-    name = run.frame.agent.name
-    yield from missing_deltas(reply.message, shown)
-    for each in repairs:
-        yield Repaired(agent=name, repair=each)
-    yield own_reply(reply)
-    if run.progress.empty_replies:
-        yield EmptyReply(name)
+def record_reply(run: Run, reply: MessageDone, repairs: Sequence[str]) -> None:
+    """Add a complete reply to the transcript, and its usage to the run.
 
-
-def accept(run: Run, reply: MessageDone) -> tuple[MessageDone, Sequence[str]]:
-    """Add a complete reply to the transcript; return it with unique call ids, and what was repaired."""
-    done, repairs = with_unique_ids(reply, run.turn, run.transcript.call_ids)
+    Args:
+        run: the run.
+        reply: the reply, with ids that no other call has.
+        repairs: what was repaired in it.
+    """
     if repairs:
         run.report.repairs += (*repairs,)
-    end_call(run, done)
+    end_call(run, reply)
     run.budget.in_flight = False
     run.count(reply.usage or Usage(requests=1, estimated=True))
     run.model_call.forget_reply()
-    run.add("model", done.message, origin=run.model_call.family)
-    run.progress.empty_replies = run.progress.empty_replies + 1 if is_empty(done.message) else 0
-    return done, repairs
+    run.add("model", reply.message, origin=run.model_call.family)
+    run.progress.empty_replies = run.progress.empty_replies + 1 if is_empty(reply.message) else 0
 
 
 def end_call(run: Run, reply: MessageDone | None, error: BaseException | None = None) -> None:
@@ -444,54 +350,4 @@ def end_call(run: Run, reply: MessageDone | None, error: BaseException | None = 
             settings=request.settings,
             reply=reply,
         )
-    )
-
-
-def _void_attempt(run: Run, failed: AttemptFailed) -> None:
-    """Count a failed attempt and drop its reply, before the next attempt.
-
-    Raises:
-        BudgetExceeded: the budget does not allow another attempt.
-    """
-    count_failed(run, failed.error)
-    emit_now(run, ModelCallRetried(failed))
-    run.model_call.forget_reply()
-    run.budget.check(run.frame.agent.name)
-
-
-def count_failed(run: Run, error: BaseException | None) -> None:
-    """Count a call without a complete reply; it is free if the provider refused it."""
-    run.budget.in_flight = False
-    reply = run.model_call.reply
-    if reply is not None and reply.usage is not None:
-        run.count(reply.usage)
-        return
-    refused = isinstance(error, ProviderError) and not isinstance(error, ProviderTimeout)
-    nothing_came = reply is None and not run.model_call.text
-    free = refused and nothing_came
-    run.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
-
-
-def _check_choice(run: Run, reply: MessageDone) -> None:
-    """Warn if the reply ignores a forced tool choice: some servers accept the setting and ignore it."""
-    request = run.model_call.request
-    if request is None or request.tool_choice in (None, "auto", "none"):
-        return
-    choice, called = request.tool_choice, [call["function"].get("name") for call in calls_of(reply.message)]
-    called += [call.tool for call in vendor_calls_of(reply.message)]
-    kept = bool(called) if choice == "required" else choice in called
-    if not kept and request.output_schema is None:  # with one, a tool of the provider may carry the output
-        run.warn(
-            f"turn {run.turn}: the model was to call {'a tool' if choice == 'required' else 'one tool'} "
-            f"(tool_choice={choice!r}) and did not: the provider, or the model, ignores it"
-        )
-
-
-def _refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
-    return ContentRefused(
-        f"The provider's content filter left nothing of the reply of agent {run.frame.agent.name!r} in turn "
-        f"{run.turn} ({why}). The same request will be refused again: change what is asked, or use another "
-        "model.",
-        provider=model_of(run.frame.handler)["provider"] or "",
-        model=reply.model or "",
     )

@@ -14,9 +14,6 @@ from routelock.history.content import chat_part, media_of
 from routelock.usage import Usage, is_usage
 
 __all__ = [
-    "CUT_OFF",
-    "LOST",
-    "NOT_RUN",
     "NoTextError",
     "ToolErrorKind",
     "ToolOutcome",

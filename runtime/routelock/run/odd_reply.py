@@ -1,0 +1,46 @@
+"""What is said about a reply that is odd: it was filtered, ignores the tool choice, or counts no tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from routelock.errors import ContentRefused
+from routelock.handlers.events import MessageDone
+from routelock.handlers.port import Request, model_of
+from routelock.history.messages import calls_of
+from routelock.history.vendor_calls import vendor_calls_of
+from routelock.run.run import Run
+
+__all__ = ["refused", "warn_of_ignored_choice", "without_usage"]
+
+
+def without_usage(run: Run, done: MessageDone) -> MessageDone:
+    """Return a reply without its usage, which is not valid: the message must not be lost."""
+    run.warn(
+        f"turn {run.turn}: handler {run.frame.handler.name!r} gave {done.usage!r:.80} as usage, which is not "
+        "a routelock.Usage of numbers, so the usage of the call is unknown"
+    )
+    return replace(done, usage=None)
+
+
+def warn_of_ignored_choice(run: Run, request: Request, reply: MessageDone) -> None:
+    """Warn if the reply ignores a forced tool choice: some servers accept the setting and ignore it."""
+    choice, called = request.tool_choice, [call["function"].get("name") for call in calls_of(reply.message)]
+    called += [call.tool for call in vendor_calls_of(reply.message)]
+    kept = bool(called) if choice == "required" else choice in called
+    if not kept and request.output_schema is None:  # with one, a tool of the provider may carry the output
+        run.warn(
+            f"turn {run.turn}: the model was to call {'a tool' if choice == 'required' else 'one tool'} "
+            f"(tool_choice={choice!r}) and did not: the provider, or the model, ignores it"
+        )
+
+
+def refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
+    """Return the error of a reply that the provider's content filter removed."""
+    return ContentRefused(
+        f"The provider's content filter left nothing of the reply of agent {run.frame.agent.name!r} in turn "
+        f"{run.turn} ({why}). The same request will be refused again: change what is asked, or use another "
+        "model.",
+        provider=model_of(run.frame.handler)["provider"] or "",
+        model=reply.model or "",
+    )
