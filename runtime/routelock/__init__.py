@@ -31,7 +31,8 @@ from routelock.handlers.function_handler import function_handler, handler
 from routelock.handlers.port import Handler, ModelSettings, Priority, Request
 from routelock.handlers.retry import Retry
 from routelock.handoff_request import HandoffRequest, HandoffResponse
-from routelock.handoffs.handoff import Handoff, handoff
+from routelock.handoffs.declaration import handoff
+from routelock.handoffs.handoff import Handoff
 from routelock.history.compaction import Compact
 from routelock.history.filters import HandoffInputData, HandoffInputFilter
 from routelock.history.messages import Message, RunItem

@@ -34,7 +34,7 @@ WRITERS = {
     "ending": {"run/failure.py", "run/loop.py", "run/progress.py"},
     "frame": {"run/offered_tools.py", "run/prompt.py", "run/transfer.py", "sessions/session.py"},
     "handoffs": set[str](),
-    "memory": {"run/compact.py", "run/subrun.py", "run/transfer.py", "state/memory.py"},
+    "memory": {"run/compact.py", "run/handoff_data.py", "run/subrun.py", "state/memory.py"},
     "model_call": {"run/compact.py", "run/failed_call.py", "run/input_check.py", "run/model_call.py"},
     "progress": {"run/model_call.py", "run/progress.py", "run/unusable_output.py"},
     "recorder": {"tracing/recorder.py"},

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
 from routelock.handoffs.capabilities import Available, CapabilityRouter, Capacity, Choice, Named
-from routelock.handoffs.handoff import Handoff, handoff
+from routelock.handoffs.declaration import handoff
+from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import HandoffPayload, payload_of
 
 if TYPE_CHECKING:

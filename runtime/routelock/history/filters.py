@@ -7,7 +7,7 @@ transcript, so results and sessions keep all messages. A message that one filter
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -33,6 +33,7 @@ __all__ = [
     "partition",
     "remove_all_tools",
     "tool_results_budget",
+    "without_calls",
 ]
 
 
@@ -442,3 +443,21 @@ def filter_errors(who: str, data: HandoffInputData) -> Generator[None]:
 def invalid_filter_result(who: str, data: HandoffInputData, error: Exception) -> HandoffFilterError:
     """Return the error for a filter or history mapper that returned something else than messages."""
     return HandoffFilterError(f"{who} on {_edge(data)}: {str(error).rstrip('.')}.")
+
+
+def without_calls(items: list[RunItem], call_ids: Collection[str]) -> list[RunItem]:
+    """Return items without some calls and their results."""
+    kept: list[RunItem] = []
+    for item in items:
+        message = item.message
+        calls = [call for call in calls_of(message) if call.get("id") not in call_ids]
+        if message.get("tool_call_id") in call_ids:
+            continue
+        if calls and len(calls) < len(calls_of(message)):
+            kept.append(replace(item, message=cast(Message, {**message, "tool_calls": calls})))
+        elif calls or not calls_of(message):
+            kept.append(item)
+        elif content := portable(message).get("content"):
+            words: Message = {"role": "assistant", "content": content}
+            kept.append(replace(item, message=words))
+    return kept

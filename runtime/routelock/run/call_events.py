@@ -101,18 +101,13 @@ def _failed(source: str, call: RoutedCall) -> HandoffFailed:
     return HandoffFailed(source=source, target=target, call_id=call.id, reason=reason)
 
 
-def handoff_event(source: str, call: RoutedCall) -> HandoffOccurred | HandoffFailed:
-    """Return the event of the handoff that was tried: it was made, or it was not.
-
-    Args:
-        source: name of the agent or handler that was active before.
-        call: the call that asked for it.
-    """
+def handoff_event(call: RoutedCall) -> HandoffOccurred | HandoffFailed:
+    """Return the event of the handoff that was tried: it was made, or it was not."""
     attempt = call.attempt
     if attempt.target is None:
-        return _failed(source, call)
+        return _failed(attempt.source, call)
     return HandoffOccurred(
-        source=source,
+        source=attempt.source,
         target=attempt.target_name,
         call_id=call.id,
         reason=attempt.reason,

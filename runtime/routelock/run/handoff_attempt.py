@@ -1,31 +1,31 @@
-"""The handoffs of a run: each from the call that asks for it to its record, and the log of all."""
+"""One handoff of a run, from the call that asks for it to its record."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from routelock._callables import is_error
 from routelock._json import unshared
 from routelock._text import clip
 from routelock.agents.agent import Agent
+from routelock.errors import ModelBehaviorError
 from routelock.handlers.port import Handler
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.handoffs.capabilities import Slot
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import ToolCall
-from routelock.run.events import HandoffCompleted, RunEvent
 from routelock.run.records import HandoffRecord
 from routelock.tools.failure_text import reason_of
-from routelock.usage import NO_USAGE, Usage
+from routelock.tools.schema import describe_error
 
 __all__ = [
     "CANCELLED",
     "LONGEST_REASON",
     "HandoffAttempt",
-    "HandoffLog",
     "HandoffRefused",
     "RefusedBy",
     "Target",
@@ -82,12 +82,15 @@ class HandoffAttempt:
         "handler",
         "id",
         "input",
+        "input_text",
+        "keeps_source",
         "passed_over",
         "payload",
         "reason",
         "refused_by",
         "request",
         "response",
+        "returns",
         "slot",
         "source",
         "started",
@@ -109,6 +112,8 @@ class HandoffAttempt:
         self.started: float = 0.0
         self.input: Any = None if tool_request is None else tool_request.input
         """What is passed to the target."""
+        self.input_text: str = ""
+        """The same as JSON text; empty if there is none, or it has no JSON form."""
         self.reason: str | None = edge.reason if tool_request is None else tool_request.reason or edge.reason
         self.payload: HandoffPayload | None = None
         self.request: HandoffRequest | None = None
@@ -117,6 +122,10 @@ class HandoffAttempt:
         """The target once it has accepted; None as long as the handoff is not made."""
         self.handler: Handler | None = None
         """The handler that answers for the target."""
+        self.returns: bool = False
+        """Whether the source waits for the target's output, which answers its call."""
+        self.keeps_source: bool = False
+        """Whether the source may go on later: with that output, or when the target is too slow."""
         self.slot: Slot | None = None
         """The target's capacity slot, see ``RunConfig.capacity``."""
         self.response: HandoffResponse | None = None
@@ -135,17 +144,6 @@ class HandoffAttempt:
         """The error of a callback, or the cancellation, that ended the attempt."""
 
     @property
-    def returns(self) -> bool:
-        """Whether the source waits for the target's output, which answers its call."""
-        return self.target is not None and self.edge.return_to_caller
-
-    @property
-    def keeps_source(self) -> bool:
-        """Whether the source may go on later: with the target's output, or when the target is too slow."""
-        seconds = self.edge.run_timeout
-        return self.returns or (self.target is not None and seconds is not None and seconds < math.inf)
-
-    @property
     def target_name(self) -> str:
         """The name of the target, or of the one that the handoff declares."""
         return self.edge.agent_name if self.target is None else self.target.name
@@ -160,16 +158,24 @@ class HandoffAttempt:
 
         return to_json(given, fallback=str).decode()
 
-    def input_json(self) -> str:
-        """Return the parsed input as JSON text; empty if there is none, or it has no JSON form."""
-        if self.input is None:
-            return ""
-        from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
+    def read_input(self) -> None:
+        """Read what the model or the tool passes along.
 
-        try:
-            return to_json(self.input).decode()
-        except ValueError:
-            return ""
+        Raises:
+            HandoffRefused: the model's arguments are not valid.
+        """
+        edge = self.edge
+        if edge.input_type is not None:
+            try:
+                self.input = edge.input_type.parse(self.raw_arguments(), strict=True)
+            except ModelBehaviorError as error:
+                raise HandoffRefused(str(error), by=None if self.by_tool else "arguments") from error
+        elif not self.by_tool:
+            arguments = self.raw_arguments()
+            reason = None if arguments in ("", "{}") else _reason_in(arguments)
+            self.reason = reason or edge.reason or ("No reason provided" if edge.ask_reason else None)
+        if self.input is not None:
+            self.input_text = _json_text(self.input)
 
     # -- history --
 
@@ -197,6 +203,8 @@ class HandoffAttempt:
         self.request = self.request_to(target.name)
         self.status = self.status.to(HandoffStatus.ACCEPTED, self.id)
         self.target, self.handler, self.answer = target, handler, answer
+        self.returns, seconds = self.edge.return_to_caller, self.edge.run_timeout
+        self.keeps_source = self.returns or (seconds is not None and seconds < math.inf)
 
     def fail(self, error: BaseException) -> None:
         """Note why the handoff is not made: a check refused it, a callback raised, or it was cancelled."""
@@ -301,84 +309,22 @@ class HandoffAttempt:
         )
 
 
-class HandoffLog:
-    """The handoffs of one run: records, what each target consumed, and the slots that targets hold."""
-
-    __slots__ = ("events", "is_streamed", "records", "run_id", "slots", "spent")
-
-    def __init__(self, run_id: str, *, is_streamed: bool) -> None:
-        self.run_id: str = run_id
-        self.records: list[HandoffRecord] = []
-        self.spent: dict[str, Usage] = {}
-        """What each target has consumed, by the id of its handoff."""
-        self.slots: dict[str, Slot] = {}
-        """The capacity slots that targets hold, by the id of their handoff; see ``RunConfig.capacity``."""
-        self.is_streamed: bool = is_streamed
-        self.events: list[RunEvent] = []
-        """What became of handoffs, as events that were not yielded yet."""
-
-    def next_id(self) -> str:
-        """Return the id of the next handoff; it is the same when the run is replayed."""
-        return f"h-{self.run_id}-{len(self.records) + 1}"
-
-    def get(self, handoff_id: str | None) -> HandoffRecord | None:
-        """Return the record of a handoff."""
-        return next((one for one in reversed(self.records) if one.id == handoff_id), None)
-
-    def begin(self, handoff_id: str) -> None:
-        """Begin to count what the target of this handoff consumes."""
-        self.spent[handoff_id] = NO_USAGE
-
-    def close(
-        self,
-        handoff_id: str | None,
-        now: float,
-        status: HandoffStatus | None = None,
-        error: str | None = None,
-    ) -> None:
-        """Record the end of a handoff, unless it has ended before, and give back the slot of its target.
-
-        Args:
-            handoff_id: the id of the handoff; None is no handoff.
-            now: the time, in seconds of ``RunConfig.clock``.
-            status: its status from now on; None keeps the one that it has.
-            error: how it failed.
-        """
-        self.release(handoff_id)
-        for place, one in enumerate(self.records):
-            if one.id != handoff_id or one.ended is not None:
-                continue
-            status_now = one.status if status is None else one.status.to(status, one.id)
-            usage = self.spent.get(one.id)
-            given: dict[str, Any] = {**vars(one), "status": status_now, "error": error}
-            given |= {"ended": now, "usage": usage}
-            self.records[place] = HandoffRecord(**given)
-            if self.is_streamed:
-                self.events.append(_completed(self.records[place]))
-
-    def close_all(self, now: float, status: HandoffStatus | None = None, error: str | None = None) -> None:
-        """Record the end of all handoffs that have not ended, and give back all slots. Safe to call twice."""
-        for handoff_id in [one.id for one in self.records if one.ended is None]:
-            self.close(handoff_id, now, status, error)
-        for handoff_id in [*self.slots]:
-            self.release(handoff_id)
-
-    def hold(self, handoff_id: str, slot: Slot | None) -> None:
-        """Hold a capacity slot for the target of a handoff."""
-        if slot is not None:
-            self.slots[handoff_id] = slot
-
-    def release(self, handoff_id: str | None) -> None:
-        """Give back the slot of a handoff, if it holds one. Safe to call twice."""
-        if handoff_id is not None and (slot := self.slots.pop(handoff_id, None)) is not None:
-            slot.release()
+def _reason_in(arguments: str) -> str | None:
+    try:
+        plain: object = json.loads(arguments.strip() or "{}")
+    except ValueError as error:
+        raise HandoffRefused(describe_error(error, arguments), by="arguments") from error
+    if plain is not None and not isinstance(plain, dict):
+        raise HandoffRefused("the arguments must be a JSON object, such as {}", by="arguments")
+    reason = cast("dict[str, Any]", plain or {}).get("reason")
+    return str(reason) if reason else None
 
 
-def _completed(record: HandoffRecord) -> HandoffCompleted:
-    return HandoffCompleted(
-        source=record.source,
-        target=record.target,
-        call_id=record.call_id,
-        status=record.status,
-        error=record.error,
-    )
+def _json_text(value: object) -> str:
+    """Return a value as JSON text; empty if it has no JSON form."""
+    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
+
+    try:
+        return to_json(value).decode()
+    except ValueError:
+        return ""

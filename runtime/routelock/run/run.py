@@ -27,7 +27,7 @@ from routelock.history.notes import Audience
 from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame, asking_caller
-from routelock.run.handoff_attempt import HandoffLog
+from routelock.run.handoff_log import HandoffLog
 from routelock.run.limits import Budget
 from routelock.run.progress import Progress
 from routelock.run.records import Compaction, ModelCall, Problem, Shown, StopReason

@@ -24,7 +24,7 @@ from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame
 from routelock.run.handler_selection import handler_for, handlers_by_priority, load, named
-from routelock.run.handoff_attempt import HandoffLog
+from routelock.run.handoff_log import HandoffLog
 from routelock.run.limits import Budget
 from routelock.run.run import Run, SharedMemory, Transcript
 from routelock.tools.tool import Tool

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from routelock._callables import is_error
 from routelock.history.content import with_media
 from routelock.history.messages import Message
 from routelock.run.approval_gate import apply_decisions, gate_handoff, gate_tools, note_waiting
@@ -17,8 +16,8 @@ from routelock.run.run import Run
 from routelock.run.subrun import Events
 from routelock.run.tool_batch import ToolBatch, take_outcome
 from routelock.run.tool_handoffs import note_cut_short, refuse_unknown_targets, take_requests
-from routelock.run.transfer import put_on_record, take_over
-from routelock.run.transfer_request import begin_attempt, try_handoff
+from routelock.run.transfer import take_over
+from routelock.run.transfer_request import begin_attempt, put_on_record, try_handoff
 from routelock.tools.approvals import NO_APPROVALS
 from routelock.tools.outcome import NOT_RUN
 
@@ -185,21 +184,15 @@ async def _decide_handoffs(run: Run, reply: RoutedCalls) -> None:
 
 
 async def _try_handoff(run: Run, call: RoutedCall) -> None:
-    """Run the checks of the chosen handoff, answer its call, and put it on record."""
+    """Run the checks of the chosen handoff, and answer its call."""
     attempt = call.attempt
     run.calls.begun.add(call.id)
     await try_handoff(run, attempt)
-    if attempt.exception is not None and not is_error(attempt.exception):
-        put_on_record(run, attempt)
-        raise attempt.exception
-    if attempt.slot is not None and attempt.target is not None:
-        run.handoffs.hold(attempt.id, attempt.slot)
     call.result = Result(attempt.answer, attempt.error, exception=attempt.exception)
     if attempt.returns:
         call.result = None  # the target's output will answer it
     elif attempt.error is not None:
         call.result.is_mistake, call.result.problem = not attempt.by_tool, "handoff"
-    put_on_record(run, attempt)
 
 
 def _answer_skipped(run: Run, reply: RoutedCalls) -> None:
@@ -216,8 +209,7 @@ def _answer_skipped(run: Run, reply: RoutedCalls) -> None:
 
 async def _make_handoff(run: Run, call: RoutedCall) -> None:
     """Carry out the handoff if its target has accepted."""
-    source = run.active_name
     if call.attempt.target is not None:
         await take_over(run, call.attempt)
     if run.stream:
-        run.handoffs.events.append(handoff_event(source, call))
+        run.handoffs.events.append(handoff_event(call))

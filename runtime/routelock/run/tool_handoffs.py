@@ -15,8 +15,7 @@ from routelock.run.handoff_attempt import HandoffRefused
 from routelock.run.progress import failed_handoff
 from routelock.run.routing import Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
-from routelock.run.transfer import put_on_record
-from routelock.run.transfer_request import begin_attempt, cut_short
+from routelock.run.transfer_request import begin_attempt, cut_short, put_on_record
 
 __all__ = [
     "edge_for",

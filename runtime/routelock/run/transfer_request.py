@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from routelock._callables import resolve
+from routelock._callables import is_error, resolve
 from routelock._json import unshared
 from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.agents.checked_graph import find_agent
-from routelock.errors import ModelBehaviorError
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import (
     AT_MAXIMUM,
@@ -23,23 +20,20 @@ from routelock.handoffs.capabilities import (
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import sent_by
 from routelock.run.consent import Deadline, check_availability, check_consent
+from routelock.run.declared_handoffs import NOT_PERMITTED, check_declared
+from routelock.run.emit import HandoffNoted, emit_now
 from routelock.run.handler_selection import handler_for
 from routelock.run.handoff_attempt import CANCELLED, LONGEST_REASON, HandoffAttempt, HandoffRefused, Target
 from routelock.run.run import Run
 from routelock.scopes import permits
 from routelock.tools.failure_text import reason_of
-from routelock.tools.schema import describe_error
 
-__all__ = ["begin_attempt", "cut_short", "try_handoff"]
+__all__ = ["begin_attempt", "cut_short", "put_on_record", "try_handoff"]
 
 _REPEATED = (
     "this transfer was already made and nothing new has come up since; "
     "answer the user yourself, or say what is missing"
 )
-
-_log = logging.getLogger("routelock.handoff")
-
-T = TypeVar("T")
 
 
 def begin_attempt(run: Run, attempt: HandoffAttempt) -> None:
@@ -51,18 +45,36 @@ async def try_handoff(run: Run, attempt: HandoffAttempt) -> None:
     """Run all checks of a handoff, find its target, and call ``on_handoff``.
 
     If a check or a callback fails, the reason becomes the answer to the model's call, and the source stays
-    active. A cancellation is kept as ``attempt.exception``, for the caller to raise once the attempt is on
-    record.
+    active. The attempt is on record afterwards, even if it was cancelled.
     """
     begin_attempt(run, attempt)
     try:
-        _check_arguments(attempt)
+        attempt.read_input()
         _check_limit(run)
         await _check_payload(run, attempt)
         target = await _choose_target(run, attempt)
         await _accept(run, attempt, target)
     except BaseException as error:
         attempt.fail(error)
+    put_on_record(run, attempt)
+    if attempt.exception is not None and not is_error(attempt.exception):
+        raise attempt.exception
+    if attempt.slot is not None and attempt.target is not None:
+        run.handoffs.hold(attempt.id, attempt.slot)
+
+
+def put_on_record(run: Run, attempt: HandoffAttempt) -> None:
+    """Put a handoff on the result, whether it is made or not."""
+    records = run.handoffs.records
+    record = attempt.record(
+        turn=run.turn,
+        parent_id=run.frame.handoff_id,
+        depth=1 + sum([one.taken and one.turn < run.turn for one in records]),
+        ended=None if attempt.target is not None else run.config.clock(),
+    )
+    records.append(record)
+    if run.is_observed:
+        emit_now(run, HandoffNoted(record))
 
 
 def cut_short(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:
@@ -74,31 +86,6 @@ def cut_short(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:
 
 
 # -- the checks of the request --
-
-
-def _check_arguments(attempt: HandoffAttempt) -> None:
-    """Read what the model or the tool passes along."""
-    edge = attempt.edge
-    if edge.input_type is not None:
-        try:
-            attempt.input = edge.input_type.parse(attempt.raw_arguments(), strict=True)
-        except ModelBehaviorError as error:
-            raise HandoffRefused(str(error), by=None if attempt.by_tool else "arguments") from error
-    elif not attempt.by_tool:
-        arguments = attempt.raw_arguments()
-        reason = None if arguments in ("", "{}") else _reason_in(arguments)
-        attempt.reason = reason or edge.reason or ("No reason provided" if edge.ask_reason else None)
-
-
-def _reason_in(arguments: str) -> str | None:
-    try:
-        plain: object = json.loads(arguments.strip() or "{}")
-    except ValueError as error:
-        raise HandoffRefused(describe_error(error, arguments), by="arguments") from error
-    if plain is not None and not isinstance(plain, dict):
-        raise HandoffRefused("the arguments must be a JSON object, such as {}", by="arguments")
-    reason = cast("dict[str, Any]", plain or {}).get("reason")
-    return str(reason) if reason else None
 
 
 def _check_limit(run: Run) -> None:
@@ -203,42 +190,13 @@ async def _resolve_target(run: Run, attempt: HandoffAttempt, candidate: object) 
 
 def _check_scope(run: Run, edge: Handoff, target: Target) -> None:
     """Refuse a target that the scopes of the run, or an approval that is needed, close to this handoff."""
-    if not _is_permitted(run, edge, target):
-        raise HandoffRefused("the scopes of this run do not permit it; answer the user yourself")
-    if (gate := _approval_tool(run, edge, target)) is not None:
-        raise HandoffRefused(f"it needs an approval: call {gate}, which can wait for one")
-
-
-def _is_permitted(run: Run, edge: Handoff, target: Target) -> bool:
-    """Whether the scopes of the run permit both the handoff and its target."""
-    scope = edge.scope or "all"
-    if scope != "all" and not permits(scope, run.scopes):
-        return False
-    if not isinstance(target, Agent):
-        return run.frame.agent.registered.opens(target, run.scopes)
-    if not _is_found_by_capability(edge):
-        return True
-    # a target found by capability must not bypass the scope of the handoff that declares it
-    declared = _declared_to(run, target)
-    return not declared or any(permits(each.scope or "all", run.scopes) for each in declared)
-
-
-def _approval_tool(run: Run, edge: Handoff, target: Target) -> str | None:
-    """Return the transfer tool of a target found by capability, if each declared handoff needs approval."""
-    if not _is_found_by_capability(edge) or edge.needs_approval is not False:
-        return None
-    declared = _declared_to(run, target)
-    needed = declared and all(each.needs_approval is not False for each in declared)
-    return declared[0].tool_name if needed else None
-
-
-def _declared_to(run: Run, target: Target) -> list[Handoff]:
-    """Return the handoffs to a target that the active agent declares."""
-    return [edge for edge in run.frame.agent.edges if _leads_to(edge, target)]
-
-
-def _leads_to(edge: Handoff, target: Target) -> bool:
-    return any(end is target or end == target.name for end in (edge.target, *edge.others))
+    is_permitted = edge.scope in (None, "all") or permits(edge.scope, run.scopes)
+    if is_permitted and not isinstance(target, Agent):
+        is_permitted = run.frame.agent.registered.opens(target, run.scopes)
+    if not is_permitted:
+        raise HandoffRefused(NOT_PERMITTED)
+    if _is_found_by_capability(edge):
+        check_declared(run, edge, target)
 
 
 def _check_name(run: Run, target: Target) -> None:
@@ -249,7 +207,7 @@ def _check_name(run: Run, target: Target) -> None:
 def _check_loop(run: Run, attempt: HandoffAttempt, target: Target) -> None:
     if not run.config.detect_loops:
         return
-    if run.progress.is_repeated(run.active_name, target.name, attempt.input_json()):
+    if run.progress.is_repeated(attempt.source, target.name, attempt.input_text):
         raise HandoffRefused(_REPEATED, by="loop")
 
 
@@ -274,7 +232,7 @@ async def _accept(run: Run, attempt: HandoffAttempt, target: Target) -> None:
     """Find the handler and the answer to the call, and call ``on_handoff``; the target has accepted."""
     edge, given = attempt.edge, attempt.tool_request
     if isinstance(target, Agent):
-        handler = handler_for(target, run.config, run.failed_of(target))
+        handler = handler_for(target, run.config, run.failed_of(target) if run.failed_handlers else ())
     else:
         handler = target
     own = None if given is None else given.message
