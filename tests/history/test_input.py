@@ -11,13 +11,8 @@ import pytest
 
 from routelock.errors import ConfigError
 from routelock.history.input import to_messages
-from routelock.history.messages import (
-    KIND,
-    ORIGIN,
-    Message,
-    calls_of,
-    text_of,
-)
+from routelock.history.marked import KIND, ORIGIN
+from routelock.history.messages import Message, calls_of, text_of
 
 USER: Message = {"role": "user", "content": "Hi"}
 CALL: Any = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -10,17 +10,9 @@ from typing import Any
 import pytest
 
 from routelock._json import detached, unshared
-from routelock.history.messages import (
-    KIND,
-    ORIGIN,
-    Message,
-    RunItem,
-    call_ids,
-    calls_of,
-    item_of,
-    portable,
-    text_of,
-)
+from routelock.history.marked import KIND, ORIGIN, item_of
+from routelock.history.messages import Message, RunItem, call_ids, calls_of, text_of
+from routelock.history.portable import portable
 
 USER: Message = {"role": "user", "content": "Hi"}
 CALL: Any = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -27,9 +27,10 @@ from routelock.history.filters import (
     partition,
     remove_all_tools,
 )
-from routelock.history.messages import Message, RunItem, portable
+from routelock.history.messages import Message, RunItem
 from routelock.history.nesting import nest_handoff_history
 from routelock.history.notes import Audience, with_notes
+from routelock.history.portable import portable
 from routelock.history.repair import repair
 from routelock.history.validity import problems
 from routelock.history.view import View

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from routelock.history.messages import RunItem, drop_unknown_keys, portable
+from routelock.history.messages import RunItem
+from routelock.history.portable import drop_unknown_keys, portable
 from routelock.history.vendor_calls import (
     Citation,
     VendorCall,

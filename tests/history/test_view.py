@@ -22,11 +22,12 @@ from routelock.history.filters import (
     partition,
     remove_all_tools,
 )
-from routelock.history.messages import ItemKind, Message, RunItem, calls_of, portable, text_of
+from routelock.history.messages import ItemKind, Message, RunItem, calls_of, text_of
 from routelock.history.nesting import (
     nest_handoff_history,
     reset_conversation_history_wrappers,
 )
+from routelock.history.portable import portable
 from routelock.history.repair import repair
 from routelock.history.validity import problems
 from routelock.history.view import View

@@ -25,7 +25,8 @@ from routelock import (
 from routelock.errors import InputGuardrailTripped
 from routelock.handlers.port import Request
 from routelock.history.filters import remove_all_tools
-from routelock.history.messages import calls_of, is_note, item_of, last_user_text, text_of
+from routelock.history.marked import item_of
+from routelock.history.messages import calls_of, is_note, last_user_text, text_of
 from routelock.history.notes import PREAMBLE
 from routelock.run.events import Repaired
 from routelock.testing import ScriptedHandler, assert_valid, call

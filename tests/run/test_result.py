@@ -20,7 +20,8 @@ from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handof
 from routelock.context import RunContext
 from routelock.errors import InvalidRequest, RoutelockError, RunNotDone
 from routelock.handoff_request import HandoffStatus
-from routelock.history.messages import Message, RunItem, calls_of, item_of
+from routelock.history.marked import item_of
+from routelock.history.messages import Message, RunItem, calls_of
 from routelock.history.repair import NO_ANSWER
 from routelock.history.validity import problems
 from routelock.testing import ScriptedHandler, call

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from routelock.handlers.port import Request, ToolSpec
-from routelock.history.messages import Message, portable
+from routelock.history.messages import Message
+from routelock.history.portable import portable
 from routelock.history.repair import repair
 from routelock.testing import PROFILES, refusals
 from routelock_providers.litellm.request import as_sent

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from routelock.history.messages import Message, calls_of, portable
+from routelock.history.messages import Message, calls_of
+from routelock.history.portable import portable
 from routelock.history.vendor_calls import VENDOR_KEYS
 from routelock_providers.litellm.fixes import restore_parts
 from routelock_providers.vendor_json import decode_json, encode_json

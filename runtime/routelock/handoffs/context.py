@@ -43,7 +43,9 @@ from routelock.handoffs.context_fields import (
     kind_of,
     utc_text,
 )
-from routelock.history.messages import ORIGIN, Message, portable
+from routelock.history.marked import ORIGIN
+from routelock.history.messages import Message
+from routelock.history.portable import portable
 from routelock.history.trim import newest, with_pairs
 
 __all__ = [

@@ -8,7 +8,8 @@ from typing import Any, cast
 from routelock._json import detached, finite
 from routelock.errors import ConfigError
 from routelock.history.content import chat_part
-from routelock.history.messages import AGENT, KIND, ORIGIN, Message, RunInput, arguments_of, calls_of
+from routelock.history.marked import AGENT, KIND, ORIGIN
+from routelock.history.messages import Message, RunInput, arguments_of, calls_of
 
 __all__ = ["checked_message", "to_messages"]
 

@@ -23,7 +23,8 @@ from routelock.history.filters import (
     newest_of_user,
     unfold,
 )
-from routelock.history.messages import Message, RunItem, portable
+from routelock.history.messages import Message, RunItem
+from routelock.history.portable import portable
 
 __all__ = [
     "HandoffHistoryMapper",

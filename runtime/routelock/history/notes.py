@@ -15,18 +15,17 @@ from itertools import groupby
 from typing import Any, cast
 
 from routelock._json import json_line
+from routelock.history.marked import KIND
 from routelock.history.messages import (
-    KIND,
     NOTE,
     Message,
     RunItem,
     ToolCall,
-    calls_of,
     is_note,
     is_of_user,
-    portable,
     text_of,
 )
+from routelock.history.portable import portable
 
 __all__ = ["PREAMBLE", "Audience", "unforged", "with_notes", "with_notes_marked"]
 
@@ -70,7 +69,7 @@ def with_notes(items: Sequence[RunItem], audience: Audience) -> Sequence[RunItem
         if (answered := foreign.by_result.get(place)) is not None:
             shown.describe(item, *answered, item)
             continue
-        calls = calls_of(item.message)
+        calls = item.message.get("tool_calls") or ()
         others = [call for call in calls if (place, call.get("id") or "") in foreign.calls] if calls else ()
         if not others:
             shown.add(item)
@@ -141,7 +140,7 @@ class _ForeignCalls:
                 elif (made := self.calls.get((last[answered], answered))) is not None:
                     self.by_result[place] = made
                 continue
-            for call in calls_of(item.message):
+            for call in item.message.get("tool_calls") or ():
                 call_id = call.get("id") or ""
                 last[call_id] = place
                 if item.agent is not None and _is_foreign(call, item.agent, audience, call_id in transfers):
@@ -192,7 +191,7 @@ class _ShownItems:
             self._question, self._calls = len(self._items), False
         elif self._acts and item.agent == self._audience.agent:
             self._settle()
-        self._calls = self._calls or bool(calls_of(item.message))
+        self._calls = self._calls or bool(item.message.get("tool_calls"))
         self._items.append(item)
 
     def done(self) -> list[RunItem]:

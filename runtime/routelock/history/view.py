@@ -9,14 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from routelock.history.compaction import ViewSize, is_compacted
-from routelock.history.messages import (
-    Message,
-    RunItem,
-    call_ids,
-    drop_unknown_keys,
-    portable,
-)
+from routelock.history.messages import Message, RunItem, call_ids
 from routelock.history.notes import Audience, unforged, with_notes
+from routelock.history.portable import drop_unknown_keys, portable
 from routelock.history.repair import NOTHING_LEFT, repair
 from routelock.history.validity import validate
 
@@ -103,4 +98,5 @@ def _shown(item: RunItem, family: str) -> Message:
     if item.message["role"] == "user":
         is_own = item.kind == "note" or (item.kind == "summary" and is_compacted(item))
         return item.message if is_own else unforged(item.message)
-    return drop_unknown_keys(item.message)
+    # of other messages the provider chooses which keys it sends
+    return drop_unknown_keys(item.message) if item.message["role"] == "assistant" else item.message

@@ -41,7 +41,8 @@ from routelock.history.compaction import (
     summary_text,
     told,
 )
-from routelock.history.messages import Message, RunItem, portable
+from routelock.history.messages import Message, RunItem
+from routelock.history.portable import portable
 from routelock.run.emit import ViewCompacted, emit_now
 from routelock.run.frames import earliest_deadline
 from routelock.run.records import Compaction, ModelCall

@@ -34,7 +34,7 @@ from routelock.run.events import RunEvent
 from routelock.run.failed_attempt import void_attempt
 from routelock.run.frames import time_left
 from routelock.run.model_step import step_events
-from routelock.run.odd_reply import refused, warn_of_ignored_choice, without_usage
+from routelock.run.odd_reply import filter_error, warn_of_ignored_choice, without_usage
 from routelock.run.offered_tools import offered_tools
 from routelock.run.prompt import (
     instructions,
@@ -303,7 +303,7 @@ def take_reply(run: Run) -> tuple[Iterable[RunEvent], MessageDone]:
         raise HandlerError(f"Handler {name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason not in _COMPLETE and was_cut_short(reply.finish_reason):
         if why := filtered_out(reply):
-            raise refused(run, reply, why)
+            raise filter_error(run, reply, why)
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
     if call.request is not None and call.request.tool_choice not in _FREE_CHOICES:
         warn_of_ignored_choice(run, call.request, reply)

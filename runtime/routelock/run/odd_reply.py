@@ -11,7 +11,7 @@ from routelock.history.messages import calls_of
 from routelock.history.vendor_calls import vendor_calls_of
 from routelock.run.run import Run
 
-__all__ = ["refused", "warn_of_ignored_choice", "without_usage"]
+__all__ = ["filter_error", "warn_of_ignored_choice", "without_usage"]
 
 
 def without_usage(run: Run, done: MessageDone) -> MessageDone:
@@ -35,7 +35,7 @@ def warn_of_ignored_choice(run: Run, request: Request, reply: MessageDone) -> No
         )
 
 
-def refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
+def filter_error(run: Run, reply: MessageDone, why: str) -> ContentRefused:
     """Return the error of a reply that the provider's content filter removed."""
     return ContentRefused(
         f"The provider's content filter left nothing of the reply of agent {run.frame.agent.name!r} in turn "

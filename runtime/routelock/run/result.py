@@ -16,7 +16,8 @@ from routelock.context import RunContext
 from routelock.errors import ConfigError, RunNotDone
 from routelock.guardrails import GuardrailRecord
 from routelock.handlers.events import MessageDone
-from routelock.history.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
+from routelock.history.marked import marked, shown_later
+from routelock.history.messages import Message, RunItem, ToolCall, refusal_of
 from routelock.history.repair import repair
 from routelock.history.vendor_calls import Citation, VendorCall
 from routelock.run.records import Compaction, HandoffRecord, ModelCall, Problem, StopReason

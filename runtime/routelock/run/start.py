@@ -19,7 +19,8 @@ from routelock.errors import ConfigError
 from routelock.handlers.port import Handler
 from routelock.handoffs.handoff import Handoff
 from routelock.history.input import to_messages
-from routelock.history.messages import Message, RunInput, RunItem, call_ids, item_of
+from routelock.history.marked import item_of
+from routelock.history.messages import Message, RunInput, RunItem, call_ids
 from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame

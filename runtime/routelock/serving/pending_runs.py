@@ -23,8 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from routelock.agents.agent import Agent
-from routelock.history.messages import ORIGIN, Message, ToolCall, calls_of, portable
+from routelock.history.marked import ORIGIN
+from routelock.history.messages import Message, ToolCall, calls_of
 from routelock.history.notes import with_notes_marked
+from routelock.history.portable import portable
 from routelock.run.result import RunResult
 from routelock.serving.bounded_store import BoundedStore
 

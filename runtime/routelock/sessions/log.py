@@ -14,7 +14,8 @@ from routelock._json import OrDefault, finite, is_utf8
 from routelock._json_document import check_json
 from routelock.errors import ConfigError, RoutelockError, SessionConflict, SessionError
 from routelock.history.input import checked_message
-from routelock.history.messages import ItemKind, Message, RunItem, calls_of, item_of, marked, shown_later
+from routelock.history.marked import item_of, marked, shown_later
+from routelock.history.messages import ItemKind, Message, RunItem, calls_of
 from routelock.sessions.import_messages import messages_of, readable
 from routelock.sessions.stores import Record, SessionStore
 from routelock.sessions.summaries import LoadedSummary, StoredSummary, covered_places

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from routelock.history.compaction import summary_text
-from routelock.history.messages import Message, RunItem, calls_of, shown_later, text_of
+from routelock.history.marked import shown_later
+from routelock.history.messages import Message, RunItem, calls_of, text_of
 
 __all__ = ["LoadedSummary", "StoredSummary", "covered_places", "stored_summary"]
 

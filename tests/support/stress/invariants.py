@@ -14,7 +14,8 @@ from view_checks import refused_by
 from routelock import HandoffRecord, RunResult
 from routelock.errors import RoutelockError
 from routelock.handoff_request import HandoffStatus
-from routelock.history.messages import calls_of, portable
+from routelock.history.messages import calls_of
+from routelock.history.portable import portable
 from routelock.history.validity import says_nothing
 from routelock.testing import assert_valid
 from routelock.usage import Usage
