@@ -10,6 +10,8 @@ from routelock import Agent, RunContext, Tool
 from routelock.agents.deferral import offer_found
 from routelock.agents.offer import offer_tools
 from routelock.errors import ConfigError
+from routelock.run.routing import RoutedCalls
+from routelock.testing import call
 from routelock.tools import ToolSearch
 
 pytestmark = pytest.mark.anyio
@@ -101,6 +103,6 @@ async def test_a_found_tool_that_is_disabled_is_kept_apart() -> None:
 async def test_a_deferred_tool_has_a_route_without_being_offered() -> None:
     agent = Agent("A", tools=[tool("one", deferred=True), tool("secret", deferred=True, scope="owner")])
     offered = await offer_tools(agent, CONTEXT, deferral=agent.deferrals.own)
-    assert offered.route("one") is agent.tools[0]
-    assert offered.route("secret") is None
-    assert offered.route("stranger") is None
+    routed = RoutedCalls([call(name, id=name) for name in ("one", "secret", "stranger")], offered)
+    assert [each.tool for each in routed.tools] == [agent.tools[0]]
+    assert [each.name for each in routed.unknown] == ["secret", "stranger"]

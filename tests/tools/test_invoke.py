@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from routelock._callables import is_spurious_cancel
 from routelock.errors import ConfigError
-from routelock.tools.failure_text import reason_of
+from routelock.tools.failures import reason_of
 from routelock.tools.outcome import NoTextError, to_text
 from routelock.tools.signature import is_async
 

@@ -27,8 +27,8 @@ from routelock.agents.agent_problems import (
 from routelock.agents.agent_tool import UsableAsTool
 from routelock.agents.checked_graph import checked_graph
 from routelock.agents.deferral import Deferrals
+from routelock.agents.fixed_offers import FixedOffers
 from routelock.agents.hooks import AgentHooks
-from routelock.agents.offer import FixedOffers
 from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect, register
 from routelock.agents.skill import Skill, register_all
 from routelock.context import RunContext

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from routelock.agents.agent import Agent
     from routelock.agents.deferral import Deferral
 
-__all__ = ["External", "FixedOffers", "OfferedTools", "Route", "enabled_of", "offer_tools", "with_more"]
+__all__ = ["External", "OfferedTools", "Route", "enabled_of", "fixed_offer", "offer_tools", "with_more"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,51 +53,9 @@ class OfferedTools:
     scopes: Collection[str] = ()
     """The scopes of the run."""
 
-    def route(self, name: str) -> Route | None:
-        """Return what a call leads to; None if there is no such tool.
-
-        A deferred tool may be called without having been found: the model may know it from its history.
-        """
-        if (found := self.routes.get(name)) is None and self.deferral is not None:
-            return self.deferral.route(name, self.scopes)
-        return found
-
     def with_disabled(self) -> OfferedTools:
         """Return the tools for earlier calls: what is disabled now may have been offered then."""
         return replace(self, routes={**self.disabled, **self.routes}) if self.disabled else self
-
-
-class FixedOffers:
-    """What every run of an agent without scopes and external tools is offered.
-
-    All runs are given the same object, because providers recognise the tools that they have encoded.
-
-    Args:
-        agent: the agent.
-    """
-
-    __slots__ = ("_agent", "_known", "_targets")
-
-    def __init__(self, agent: Agent[Any]) -> None:
-        self._agent = agent
-        self._targets = {edge.to_handler.name for edge in agent.edges if edge.to_handler is not None}
-        """The names of the handlers that a handoff leads to."""
-        self._known: dict[str | None, OfferedTools | None] = {}
-        """The offers by the name of the active handler; None for all that no handoff leads to.
-
-        An app may make any number of those, so that they must not have an offer each.
-        """
-
-    def of(self, handler: str) -> OfferedTools | None:
-        """Return the offer beside an active handler; None if it depends on the run.
-
-        Args:
-            handler: the active handler, to which no handoff is offered.
-        """
-        name = handler if handler in self._targets else None
-        if name not in self._known:
-            return self._known.setdefault(name, _fixed_offer(self._agent, handler))
-        return self._known[name]
 
 
 async def offer_tools(
@@ -136,7 +94,7 @@ async def offer_tools(
     return _with_search(_offered(declared, enabled, graph or {}, callers, hosted), deferral, scopes)
 
 
-def _fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
+def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
     """Return what every run without scopes and external tools is offered; None if that depends on the run.
 
     Args:

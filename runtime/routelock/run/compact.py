@@ -48,6 +48,7 @@ from routelock.run.frames import earliest_deadline
 from routelock.run.records import Compaction, ModelCall
 from routelock.run.run import Run
 from routelock.run.start import DEFAULT_MAX_TURNS, start
+from routelock.run.sub_run_accounts import begin_sub_run, end_sub_run
 from routelock.run.subrun import Events, inner_config, put_inside
 from routelock.tools.outcome import NoTextError, to_text
 from routelock.usage import NO_USAGE, Usage
@@ -356,7 +357,7 @@ class _Shortening:
             key: key of the step.
         """
         inner = _inner_run(self, items, earlier, key)
-        self.run.begin_sub_run(key, inner)
+        begin_sub_run(self.run, key, inner)
         try:
             return await isolated(_output_of(inner, self.events)), None
         except (SessionError, JournalError):
@@ -366,7 +367,7 @@ class _Shortening:
                 raise
             return "", error
         finally:
-            self.change.usage += self.run.end_sub_run(key)
+            self.change.usage += end_sub_run(self.run, key)
 
     @property
     def _step(self) -> str:

@@ -24,7 +24,7 @@ from routelock.run.emit import log
 from routelock.run.frames import earliest_deadline
 from routelock.run.handoff_attempt import HandoffAttempt, HandoffRefused, Target
 from routelock.run.run import Run
-from routelock.tools.failure_text import reason_of
+from routelock.tools.failures import reason_of
 
 __all__ = ["Deadline", "check_availability", "check_consent"]
 

@@ -35,7 +35,7 @@ from routelock.history.notes import Audience
 from routelock.history.view import View
 from routelock.run.emit import AnswerReturned, emit_now
 from routelock.run.events import HandoffReturned
-from routelock.tools.failure_text import reason_of
+from routelock.tools.failures import reason_of
 
 if TYPE_CHECKING:
     from routelock.run.run import Run

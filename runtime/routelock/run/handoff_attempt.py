@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from routelock._callables import is_error
 from routelock._json import unshared
@@ -18,9 +18,13 @@ from routelock.handoffs.capabilities import Slot
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import ToolCall
+from routelock.run.emit import HandoffNoted, emit_now
 from routelock.run.records import HandoffRecord
-from routelock.tools.failure_text import reason_of
+from routelock.tools.failures import reason_of
 from routelock.tools.schema import describe_error
+
+if TYPE_CHECKING:
+    from routelock.run.run import Run
 
 __all__ = [
     "CANCELLED",
@@ -265,6 +269,19 @@ class HandoffAttempt:
             priority=edge.priority if given is None else given.priority or edge.priority,
             metadata=metadata,
         )
+
+    def put_on_record(self, run: Run) -> None:
+        """Put the handoff on the result of its run, whether it is made or not."""
+        records = run.handoffs.records
+        record = self.record(
+            turn=run.turn,
+            parent_id=run.frame.handoff_id,
+            depth=1 + sum([one.taken and one.turn < run.turn for one in records]),
+            ended=None if self.target is not None else run.config.clock(),
+        )
+        records.append(record)
+        if run.is_observed:
+            emit_now(run, HandoffNoted(record))
 
     def record(self, *, turn: int, parent_id: str | None, depth: int, ended: float | None) -> HandoffRecord:
         """Return the public record.

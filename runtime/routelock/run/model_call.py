@@ -105,7 +105,7 @@ async def prepare_call(run: Run, events: Events) -> PreparedCall:
     if repairs:
         run.report.repairs += (*repairs,)
     shown = Shown(system=system, growing=messages, count=len(messages))
-    request = _request(run, offered, shown)
+    request = _request(run, offered, [*messages] if system is None else [system, *messages])
     if run.is_observed:
         await emit(run, ModelCallBegins(request, shown))
     told = prepared_events(run, made, repairs) if made or repairs else ()
@@ -137,7 +137,7 @@ async def _start_agent(run: Run) -> InputCheck | None:
     return None
 
 
-def _request(run: Run, offered: OfferedTools, shown: Shown) -> Request:
+def _request(run: Run, offered: OfferedTools, messages: list[Message]) -> Request:
     """Return the request for the handler."""
     frame, agent = run.frame, run.frame.agent
     settings: dict[str, Any] = {}
@@ -147,7 +147,7 @@ def _request(run: Run, offered: OfferedTools, shown: Shown) -> Request:
         choice = _tool_choice(run, offered, settings.pop("tool_choice", None))
         settings = {key: value for key, value in settings.items() if value is not None}
     return Request(
-        messages=shown.messages(),
+        messages=messages,
         tools=offered.specs,
         tool_choice=choice,
         settings=settings,

@@ -164,7 +164,11 @@ class RoutedCalls:
         """Handoffs by tools to a target that the run does not have; another handoff may still be tried."""
         for place, each in enumerate(calls):
             name = each["function"].get("name") or ""
-            call = RoutedCall(each, offered.route(name) if place < MOST_CALLS else None)
+            route = offered.routes.get(name)
+            if route is None and offered.deferral is not None:
+                # it need not have been found: the model may know it from its history
+                route = offered.deferral.route(name, offered.scopes)
+            call = RoutedCall(each, route if place < MOST_CALLS else None)
             self.calls.append(call)
             if call.kind == "tool":
                 self.tools.append(call)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from routelock._json import detached, sendable
 from routelock.agents.agent import Agent
@@ -32,8 +31,10 @@ from routelock.run.limits import Budget
 from routelock.run.progress import Progress
 from routelock.run.records import Compaction, ModelCall, Problem, Shown, StopReason
 from routelock.run.result import RunResult
+from routelock.run.store import RunStore
+from routelock.run.sub_run_accounts import with_sub_runs
 from routelock.tools.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
-from routelock.usage import NO_USAGE, Usage
+from routelock.usage import Usage
 
 if TYPE_CHECKING:
     from routelock.state.document import RunDocument
@@ -46,7 +47,6 @@ __all__ = [
     "ModelCallState",
     "Report",
     "Run",
-    "RunStore",
     "SharedMemory",
     "SubRuns",
     "Transcript",
@@ -54,46 +54,6 @@ __all__ = [
 
 
 _log = logging.getLogger("routelock.handoff")
-
-
-class RunStore(Protocol):
-    """Stores one run, such as in a session. Only `open` may change the `Run` that it gets."""
-
-    async def open(self, run: Any) -> None:
-        """Put the stored history in front of the run's input, and store the input.
-
-        Raises:
-            SessionError: the history cannot be loaded, or the input cannot be stored.
-        """
-        ...
-
-    async def claim(self, run: Any, calls: Sequence[ToolCall]) -> None:
-        """Make sure that a saved state is resumed only once; called before the run does anything.
-
-        Args:
-            run: the run, restored from the state.
-            calls: the calls that are still to be made, decided or not.
-
-        Raises:
-            SessionConflict: another run resumed the state.
-            SessionError: the store cannot be read or written.
-        """
-        ...
-
-    async def append(self, run: Any) -> None:
-        """Store the items that are new since the last time; called after each turn.
-
-        Raises:
-            SessionError: they cannot be stored.
-        """
-        ...
-
-    async def close(self, run: Any, error: Exception | None = None) -> None:
-        """Store the rest when the run ends, even if it is being cancelled. It raises nothing.
-
-        It may be called more than once. Errors of the store become problems of the run.
-        """
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -503,35 +463,6 @@ class Run:
         """Add a warning to the report."""
         self.report.warnings += (text,)
 
-    def begin_sub_run(self, key: str, inner: Run) -> None:
-        """Note a sub-run that answers no call, such as one that writes a summary."""
-        self.sub_runs.active[key], self.budget.inner[key] = inner, inner.budget
-
-    def end_sub_run(self, key: str) -> Usage:
-        """Add the result of such a sub-run to this run, and return its usage. Its turns do not count."""
-        inner = self.sub_runs.active.pop(key)
-        del self.budget.inner[key]
-        result = self.sub_runs.ended[key] = inner.result()
-        self.budget.tool_calls += inner.budget.tool_calls
-        for name, usage in result.usage_by_agent.items():
-            if usage != NO_USAGE:
-                self.count(usage, name)
-        return result.usage
-
-    def absorb_sub_runs(self) -> None:
-        """Add the results and the usage of the active sub-runs to this run, in call order."""
-        active, self.sub_runs.active, self.budget.inner = self.sub_runs.active, {}, {}
-        for call_id, inner in active.items():
-            if not inner.turn and inner.ending.stop_reason == "unfinished":
-                continue  # it was never started
-            result = self.sub_runs.ended[call_id] = inner.result()
-            self.budget.sub_run_turns += inner.turn + inner.budget.sub_run_turns - inner.budget.turns_counted
-            if inner.ending.stop_reason == "requires_action":
-                self.sub_runs.waiting[call_id] = inner
-            self.budget.tool_calls += inner.budget.tool_calls
-            for name, usage in result.usage_by_agent.items():
-                self.count(usage, name)
-
     def close(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
         """Close the open handoffs, release capacity and leave the memory scopes.
 
@@ -564,7 +495,7 @@ class Run:
     def result(self) -> RunResult[Any]:
         """Return the result of the run so far."""
         if self.sub_runs.active:
-            return self._with_sub_runs().result()
+            return with_sub_runs(self).result()
         return RunResult(
             final_output=self.ending.final_output,
             last_agent=self.frame.agent,
@@ -588,18 +519,6 @@ class Run:
             nested=dict(self.sub_runs.ended),
             capture=partial(_captured, self),
         )
-
-    def _with_sub_runs(self) -> Run:
-        """Return a copy of the run, as if its active sub-runs had ended now."""
-        so_far = copy(self)
-        so_far.budget, so_far.handoffs = copy(self.budget), copy(self.handoffs)
-        so_far.sub_runs, so_far.report = copy(self.sub_runs), copy(self.report)
-        so_far.budget.usage_by_agent = dict(self.budget.usage_by_agent)
-        so_far.handoffs.spent = dict(self.handoffs.spent)
-        so_far.sub_runs.ended = dict(self.sub_runs.ended)
-        so_far.sub_runs.waiting = dict(self.sub_runs.waiting)
-        so_far.absorb_sub_runs()
-        return so_far
 
 
 def _captured(run: Run) -> RunState:

@@ -40,11 +40,12 @@ from routelock.run.events import NestedEvent, RunEvent
 from routelock.run.executor import Call, Executor, Outcome
 from routelock.run.frames import failure_of
 from routelock.run.routing import RoutedCall
-from routelock.run.run import Run, RunStore
+from routelock.run.run import Run
 from routelock.run.start import replace_input, smaller, start, with_trace
-from routelock.tools.failure_text import refusal_text
-from routelock.tools.invoke import failed, screen_arguments, screen_outcome
+from routelock.run.store import RunStore
+from routelock.tools.failures import failed, refusal_text
 from routelock.tools.outcome import ToolOutcome, outcome_of, to_text
+from routelock.tools.screening import screen_arguments, screen_outcome
 
 if TYPE_CHECKING:
     from routelock.sessions.session import Session

@@ -27,6 +27,7 @@ from routelock.run.events import RunEvent
 from routelock.run.progress import mistake_error
 from routelock.run.routing import Result, RoutedCall
 from routelock.run.run import Run
+from routelock.run.sub_run_accounts import absorb_sub_runs
 from routelock.run.subrun import Events, GraceOver, SubRun, in_turn, prepare_sub_runs
 from routelock.run.tool_steps import run_by_executor
 from routelock.tools.invoke import invoke
@@ -80,7 +81,7 @@ class ToolBatch:
         """Count what the sub-runs consumed, and put the problems of the calls in call order."""
         errors, noted = self.run.report.errors, self._noted
         if self._sub_runs:
-            self.run.absorb_sub_runs()
+            absorb_sub_runs(self.run)
         if len(errors) > noted:
             places = {call.id: place for place, call in enumerate(self.calls)}
             of_batch = sorted(errors[noted:], key=lambda each: places.get(each.call_id or "", -1))

@@ -17,7 +17,7 @@ from routelock.run.subrun import Events
 from routelock.run.tool_batch import ToolBatch, take_outcome
 from routelock.run.tool_handoffs import note_cut_short, refuse_unknown_targets, take_requests
 from routelock.run.transfer import take_over
-from routelock.run.transfer_request import begin_attempt, put_on_record, try_handoff
+from routelock.run.transfer_request import begin_attempt, try_handoff
 from routelock.tools.approvals import NO_APPROVALS
 from routelock.tools.outcome import NOT_RUN
 
@@ -202,7 +202,7 @@ def _answer_skipped(run: Run, reply: RoutedCalls) -> None:
         call.result = Result(call.attempt.answer, call.attempt.error, is_mistake)
     for call in (*reply.skipped, *reply.refused):
         begin_attempt(run, call.attempt)
-        put_on_record(run, call.attempt)
+        call.attempt.put_on_record(run)
     if reply.skipped:
         run.warn(f"turn {run.turn}: {len(reply.skipped)} of the reply's transfers were not taken")
 

@@ -15,7 +15,7 @@ from routelock.run.handoff_attempt import HandoffRefused
 from routelock.run.progress import failed_handoff
 from routelock.run.routing import Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
-from routelock.run.transfer_request import begin_attempt, cut_short, put_on_record
+from routelock.run.transfer_request import begin_attempt, cut_short
 
 __all__ = [
     "edge_for",
@@ -64,7 +64,7 @@ def refuse_unknown_targets(run: Run, reply: RoutedCalls) -> None:
         begin_attempt(run, call.attempt)
         stop = failed_handoff(run, call.attempt) if "failed_handoff" in run.config.raise_on else None
         call.result = Result(call.attempt.answer, "handoff", problem="handoff", stop=stop)
-        put_on_record(run, call.attempt)
+        call.attempt.put_on_record(run)
 
 
 def note_cut_short(run: Run, reply: RoutedCalls, error: BaseException) -> None:
@@ -79,7 +79,7 @@ def note_cut_short(run: Run, reply: RoutedCalls, error: BaseException) -> None:
     for call in undecided:
         if call.id not in recorded:
             cut_short(run, call.attempt, error)
-            put_on_record(run, call.attempt)
+            call.attempt.put_on_record(run)
 
 
 def edge_for(agent: Agent[Any], graph: Mapping[str, Agent[Any]], request: HandoffRequest) -> Handoff | None:

@@ -21,14 +21,13 @@ from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import sent_by
 from routelock.run.consent import Deadline, check_availability, check_consent
 from routelock.run.declared_handoffs import NOT_PERMITTED, check_declared
-from routelock.run.emit import HandoffNoted, emit_now
 from routelock.run.handler_selection import handler_for
 from routelock.run.handoff_attempt import CANCELLED, LONGEST_REASON, HandoffAttempt, HandoffRefused, Target
 from routelock.run.run import Run
 from routelock.scopes import permits
-from routelock.tools.failure_text import reason_of
+from routelock.tools.failures import reason_of
 
-__all__ = ["begin_attempt", "cut_short", "put_on_record", "try_handoff"]
+__all__ = ["begin_attempt", "cut_short", "try_handoff"]
 
 _REPEATED = (
     "this transfer was already made and nothing new has come up since; "
@@ -56,25 +55,11 @@ async def try_handoff(run: Run, attempt: HandoffAttempt) -> None:
         await _accept(run, attempt, target)
     except BaseException as error:
         attempt.fail(error)
-    put_on_record(run, attempt)
+    attempt.put_on_record(run)
     if attempt.exception is not None and not is_error(attempt.exception):
         raise attempt.exception
     if attempt.slot is not None and attempt.target is not None:
         run.handoffs.hold(attempt.id, attempt.slot)
-
-
-def put_on_record(run: Run, attempt: HandoffAttempt) -> None:
-    """Put a handoff on the result, whether it is made or not."""
-    records = run.handoffs.records
-    record = attempt.record(
-        turn=run.turn,
-        parent_id=run.frame.handoff_id,
-        depth=1 + sum([one.taken and one.turn < run.turn for one in records]),
-        ended=None if attempt.target is not None else run.config.clock(),
-    )
-    records.append(record)
-    if run.is_observed:
-        emit_now(run, HandoffNoted(record))
 
 
 def cut_short(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:

@@ -26,7 +26,8 @@ from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
 from routelock.run.frames import Frame
 from routelock.run.handler_selection import handler_for
-from routelock.run.run import Run, RunStore
+from routelock.run.run import Run
+from routelock.run.store import RunStore
 from routelock.sessions.log import (
     NOTHING,
     Entry,
@@ -47,7 +48,7 @@ __all__ = ["Conversation", "Session", "SessionRunStore"]
 
 
 class SessionRunStore:
-    """A `routelock.run.run.RunStore` that stores one run in a session.
+    """A `routelock.run.store.RunStore` that stores one run in a session.
 
     Args:
         log: the records of the session.

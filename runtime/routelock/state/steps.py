@@ -21,7 +21,7 @@ from routelock.errors import HandlerError, HandoffTimeout, ProviderError, Routel
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.replies import reply_problem
 from routelock.run.executor import Call, Executor, InProcess, Outcome
-from routelock.tools.failure_text import reason_of
+from routelock.tools.failures import reason_of
 from routelock.tools.outcome import LOST
 from routelock.usage import Usage, is_usage
 

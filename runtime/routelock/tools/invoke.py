@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
 
-from routelock._callables import is_error, is_spurious_cancel, resolve
+from routelock._callables import is_spurious_cancel
 from routelock._concurrency import call_in_time
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
-from routelock.guardrails import GuardrailRecord, screened
-from routelock.tools.failure_text import failure_text, reason_of, refusal_text
-from routelock.tools.outcome import NoTextError, ToolErrorKind, ToolOutcome, outcome_of, to_text
+from routelock.guardrails import GuardrailRecord
+from routelock.tools.failures import failed, refusal_text
+from routelock.tools.outcome import ToolOutcome, outcome_of, to_text
 from routelock.tools.schema import describe_error, misfit
+from routelock.tools.screening import screen_arguments, screen_outcome
 
 if TYPE_CHECKING:
     import pydantic
@@ -29,11 +30,8 @@ __all__ = [
     "PythonCall",
     "Signature",
     "ToolCallable",
-    "failed",
     "invoke",
     "run_in_thread",
-    "screen_arguments",
-    "screen_outcome",
     "with_arguments",
 ]
 
@@ -60,39 +58,6 @@ async def invoke(
     return await screen_outcome(tool, context, outcome, records)
 
 
-async def screen_arguments(
-    tool: Tool, context: ToolContext[Any], values: Any, records: list[GuardrailRecord]
-) -> str | None:
-    """Run the input guardrails on the arguments of a call, and return the text that answers it, if any.
-
-    Raises:
-        ToolGuardrailTripped: a guardrail tripped.
-        CallbackError: a guardrail raised.
-    """
-    if not tool.input_guardrails:
-        return None
-    parsed: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
-    return await screened(tool.input_guardrails, context, tool, parsed, records, "tool_input")
-
-
-async def screen_outcome(
-    tool: Tool, context: ToolContext[Any], outcome: ToolOutcome, records: list[GuardrailRecord]
-) -> ToolOutcome:
-    """Run the output guardrails on the outcome of a call, and return it or what replaces it.
-
-    Raises:
-        ToolGuardrailTripped: a guardrail tripped.
-        CallbackError: a guardrail raised.
-    """
-    if not tool.output_guardrails or outcome.handoff is not None:  # then there is no result to check
-        return outcome
-    shown = outcome.output
-    answer = await screened(tool.output_guardrails, context, tool, shown, records, "tool_output")
-    if answer is None:
-        return outcome
-    return ToolOutcome(to_text(answer), error="guardrail", usage=outcome.usage)
-
-
 async def _run(tool: Tool, context: ToolContext[Any], values: Any) -> ToolOutcome:
     try:
         if tool.timeout is None:
@@ -113,35 +78,6 @@ async def _run(tool: Tool, context: ToolContext[Any], values: Any) -> ToolOutcom
 
 def _timed_out(tool: Tool) -> ToolTimeout:
     return ToolTimeout(f"Tool {tool.name!r} timed out after {tool.timeout:g}s.")
-
-
-async def failed(tool: Tool, context: ToolContext[Any], error: Exception) -> ToolOutcome:
-    """Return the outcome of a call that failed with ``error``, or raise, as ``on_error`` demands.
-
-    Raises:
-        ToolError: as `invoke` does.
-    """
-    text, kind = failure_text(tool.name, error), _kind(error)
-    if tool.on_error == "raise":
-        if kind == "timeout":
-            raise error
-        raise ToolError(text) from error
-    if tool.on_error != "report":
-        try:
-            text = to_text(await resolve(tool.on_error(context, error)), tool.max_result)
-        except BaseException as second:
-            if not is_error(second):
-                raise
-            if second is error:  # on_error raised the tool's own error again
-                raise ToolError(text) from error
-            raise ToolError(f"on_error of tool {tool.name!r} raised {reason_of(second)}") from second
-    return ToolOutcome(text, error=kind, exception=error)
-
-
-def _kind(error: Exception) -> ToolErrorKind:
-    if isinstance(error, ToolTimeout):
-        return "timeout"
-    return "output" if isinstance(error, NoTextError) else "raised"
 
 
 async def run_in_thread(call: Callable[[], Any]) -> Any:

@@ -21,7 +21,7 @@ from routelock.context import ToolContext
 from routelock.errors import CallbackError, ConfigError
 from routelock.handlers.port import ToolSpec
 from routelock.tools.decorators import tool
-from routelock.tools.failure_text import failure_text
+from routelock.tools.failures import failure_text
 from routelock.tools.invoke import run_in_thread
 from routelock.tools.signature import is_async
 from routelock.tools.tool import Tool

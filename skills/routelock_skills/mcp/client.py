@@ -16,7 +16,7 @@ from routelock._redaction import redact_text
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, RoutelockError, ToolError, ToolTimeout
 from routelock.tools.approvals import NeedsApproval
-from routelock.tools.failure_text import failure_text, reason_of
+from routelock.tools.failures import failure_text, reason_of
 from routelock.tools.outcome import ToolResult
 from routelock.tools.tool import Tool
 from routelock_providers.deadlines import check_seconds

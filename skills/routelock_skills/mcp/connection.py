@@ -24,7 +24,7 @@ import pydantic
 from routelock._json import sendable
 from routelock._redaction import redact_text
 from routelock.errors import MissingExtra, ToolError
-from routelock.tools.failure_text import reason_of
+from routelock.tools.failures import reason_of
 from routelock_skills.mcp.servers import OwnTransport, Program, ServerAddress, ServerObject, WebServer
 
 __all__ = [

@@ -1,15 +1,20 @@
-"""The texts with which a model is told that a call of a tool failed."""
+"""Calls of tools that failed: their outcome, and the text with which the model is told."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
+from routelock._callables import is_error, resolve
 from routelock._redaction import redact_text
 from routelock._text import clip
-from routelock.errors import ModelBehaviorError, ToolTimeout
-from routelock.tools.outcome import NoTextError
+from routelock.context import ToolContext
+from routelock.errors import ModelBehaviorError, ToolError, ToolTimeout
+from routelock.tools.outcome import NoTextError, ToolErrorKind, ToolOutcome, to_text
 
-__all__ = ["failure_text", "reason_of", "refusal_text"]
+if TYPE_CHECKING:
+    from routelock.tools.tool import Tool
+
+__all__ = ["failed", "failure_text", "reason_of", "refusal_text"]
 
 
 _LONGEST_REPORT = 800
@@ -17,6 +22,35 @@ _LONGEST_REPORT = 800
 
 _REDACTED_LENGTH = 100_000
 """How many characters of an exception's text are searched for secrets; the rest is dropped."""
+
+
+async def failed(tool: Tool, context: ToolContext[Any], error: Exception) -> ToolOutcome:
+    """Return the outcome of a call that failed with ``error``, or raise, as ``on_error`` demands.
+
+    Raises:
+        ToolError: as `invoke` does.
+    """
+    text, kind = failure_text(tool.name, error), _kind(error)
+    if tool.on_error == "raise":
+        if kind == "timeout":
+            raise error
+        raise ToolError(text) from error
+    if tool.on_error != "report":
+        try:
+            text = to_text(await resolve(tool.on_error(context, error)), tool.max_result)
+        except BaseException as second:
+            if not is_error(second):
+                raise
+            if second is error:  # on_error raised the tool's own error again
+                raise ToolError(text) from error
+            raise ToolError(f"on_error of tool {tool.name!r} raised {reason_of(second)}") from second
+    return ToolOutcome(text, error=kind, exception=error)
+
+
+def _kind(error: Exception) -> ToolErrorKind:
+    if isinstance(error, ToolTimeout):
+        return "timeout"
+    return "output" if isinstance(error, NoTextError) else "raised"
 
 
 def refusal_text(name: str, error: ModelBehaviorError) -> str:
