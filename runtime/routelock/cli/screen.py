@@ -36,7 +36,8 @@ from routelock.run.events import (
     ToolCalled,
     ToolOutput,
 )
-from routelock.run.result import RunResult, is_output_of_app
+from routelock.run.result import RunResult
+from routelock.run.unusable_output import is_output_of_app
 from routelock.testing.cassette import UnplayedInteractions
 from routelock.usage import Usage
 

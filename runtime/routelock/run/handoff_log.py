@@ -16,10 +16,9 @@ __all__ = ["HandoffLog"]
 class HandoffLog:
     """The handoffs of one run: records, what each target consumed, and the slots that targets hold."""
 
-    __slots__ = ("events", "is_streamed", "records", "run_id", "slots", "spent")
+    __slots__ = ("events", "is_streamed", "records", "slots", "spent")
 
-    def __init__(self, run_id: str, *, is_streamed: bool) -> None:
-        self.run_id: str = run_id
+    def __init__(self, *, is_streamed: bool) -> None:
         self.records: list[HandoffRecord] = []
         self.spent: dict[str, Usage] = {}
         """What each target has consumed, by the id of its handoff."""
@@ -28,10 +27,6 @@ class HandoffLog:
         self.is_streamed: bool = is_streamed
         self.events: list[RunEvent] = []
         """What became of handoffs, as events that were not yielded yet."""
-
-    def next_id(self) -> str:
-        """Return the id of the next handoff; it is the same when the run is replayed."""
-        return f"h-{self.run_id}-{len(self.records) + 1}"
 
     def get(self, handoff_id: str | None) -> HandoffRecord | None:
         """Return the record of a handoff."""
@@ -56,7 +51,7 @@ class HandoffLog:
             status: its status from now on; None keeps the one that it has.
             error: how it failed.
         """
-        self.release(handoff_id)
+        self._release(handoff_id)
         for place, one in enumerate(self.records):
             if one.id != handoff_id or one.ended is not None:
                 continue
@@ -73,14 +68,14 @@ class HandoffLog:
         for handoff_id in [one.id for one in self.records if one.ended is None]:
             self.close(handoff_id, now, status, error)
         for handoff_id in [*self.slots]:
-            self.release(handoff_id)
+            self._release(handoff_id)
 
     def hold(self, handoff_id: str, slot: Slot | None) -> None:
         """Hold a capacity slot for the target of a handoff."""
         if slot is not None:
             self.slots[handoff_id] = slot
 
-    def release(self, handoff_id: str | None) -> None:
+    def _release(self, handoff_id: str | None) -> None:
         """Give back the slot of a handoff, if it holds one. Safe to call twice."""
         if handoff_id is not None and (slot := self.slots.pop(handoff_id, None)) is not None:
             slot.release()

@@ -200,7 +200,9 @@ def check_progress(run: Run, reply: RoutedCalls) -> None:
     if transfer is not None and transfer.error is not None:
         _check_failed_transfer(run, transfer)
     handed_over = transfer is not None and transfer.target is not None
-    run.progress.mistakes = run.progress.mistakes + 1 if reply.only_mistakes and not handed_over else 0
+    results = [call.result for call in reply.calls if call.result is not None]
+    only_mistakes = bool(results) and all(result.is_mistake for result in results)
+    run.progress.mistakes = run.progress.mistakes + 1 if only_mistakes and not handed_over else 0
     if run.progress.mistakes >= run.config.max_mistakes:
         raise ModelBehaviorError(
             f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "

@@ -27,7 +27,7 @@ from routelock.usage import Usage, total_by
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
 
-__all__ = ["RunResult", "is_output_of_app"]
+__all__ = ["RunResult"]
 
 
 Output = TypeVar("Output", default=Any, covariant=True)
@@ -257,13 +257,6 @@ class RunResult(Generic[Output]):
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
             raise TypeError(f"Final output is {type(self.final_output).__name__}, not {cls.__name__}.")
         return cast(U, self.final_output)
-
-
-def is_output_of_app(result: RunResult[Any]) -> bool:
-    """Whether the app gave the final output: at a limit, or in place of an output that cannot be used."""
-    if result.stop_reason == "done":
-        return result.items[-1].origin is None  # else it is the reply of a handler
-    return result.stop_reason == "limit" and result.final_output is not None
 
 
 def _not_done(result: RunResult[Any]) -> str:

@@ -177,20 +177,6 @@ class RoutedCalls:
             else:
                 (self.external if call.kind == "external" else self.unknown).append(call)
 
-    @property
-    def stop(self) -> RoutelockError | None:
-        """The first error, in call order, with which a call ends the run."""
-        for call in self.calls:
-            if call.result is not None and call.result.stop is not None:
-                return call.result.stop
-        return None
-
-    @property
-    def only_mistakes(self) -> bool:
-        """Whether every call that has a result was a mistake of the model."""
-        results = [call.result for call in self.calls if call.result is not None]
-        return bool(results) and all(result.is_mistake for result in results)
-
     def choose(self, multiple: Literal["first", "reject"]) -> None:
         """Choose the handoff that the turn tries, see ``RunConfig.multiple_handoffs``."""
         handoffs = [call for call in self.calls if call.asks_handoff and call not in self.unknown_targets]

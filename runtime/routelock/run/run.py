@@ -361,13 +361,14 @@ class Run:
         self._activate(frame)
 
     def replace_frame(self, frame: Frame) -> None:
-        """Replace the active agent or handler with another one."""
-        self.handoffs.release(self.frame.handoff_id)
+        """Replace the active agent or handler, whose handoff is closed, with another one."""
         self._activate(frame)
 
     def pop_frame(self) -> ToolCall:
-        """Make the innermost caller active again, and return its call, which needs a result."""
-        self.handoffs.release(self.frame.handoff_id)
+        """Make the innermost caller active again, and return its call, which needs a result.
+
+        The handoff that made the active agent active has to be closed.
+        """
         frame = self.callers.pop()
         call, wait = frame.waits_for, frame.stop_waiting()
         frame.audience = frame.offered = None  # the history has the target's calls now

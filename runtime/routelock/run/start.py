@@ -85,7 +85,7 @@ def start(
         transcript=Transcript(items, len(items), known, bool(known)),
         frame=_first_frame(agent, config, items),
         budget=Budget(config.limits, max_turns),
-        handoffs=HandoffLog(run_id, is_streamed=stream),
+        handoffs=HandoffLog(is_streamed=stream),
         memory=SharedMemory(unshared(dict(config.shared_memory)) if config.shared_memory else {}),
     )
     return with_trace(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from routelock.errors import RoutelockError
 from routelock.history.content import with_media
 from routelock.history.messages import Message
 from routelock.run.approval_gate import apply_decisions, gate_handoff, gate_tools, note_waiting
@@ -69,10 +70,18 @@ async def answer_calls(run: Run, reply: RoutedCalls, events: Events) -> AsyncGen
         note_waiting(run, reply)
     for each in later_events(run, reply) if run.stream else ():
         yield each
-    if (stop := reply.stop) is not None:
+    if (stop := _stop_of(reply)) is not None:
         raise stop
     if reply.handoff is not None:
         await _make_handoff(run, reply.handoff)
+
+
+def _stop_of(reply: RoutedCalls) -> RoutelockError | None:
+    """Return the first error, in call order, with which a call ends the run."""
+    for call in reply.calls:
+        if call.result is not None and call.result.stop is not None:
+            return call.result.stop
+    return None
 
 
 def _answer_at_once(run: Run, reply: RoutedCalls) -> None:
@@ -118,7 +127,7 @@ async def _free_tools(run: Run, reply: RoutedCalls) -> Sequence[RoutedCall]:
         BudgetExceeded: ``RunConfig.limits`` does not allow so many calls.
     """
     free: Sequence[RoutedCall] = [call for call in reply.tools if call.is_open]
-    if reply.stop is not None:
+    if _stop_of(reply) is not None:
         for call in free:
             if call.id not in run.sub_runs.to_resume:  # else it began before, and goes on with the run
                 take_outcome(run, call, NOT_RUN)
@@ -148,7 +157,7 @@ def _note_results(run: Run, reply: RoutedCalls) -> None:
 async def _choose_handoff(run: Run, reply: RoutedCalls) -> None:
     """Choose the handoff that the turn tries, among those of the model and of tools."""
     if reply.tools:
-        if run.config.detect_loops and reply.stop is None:
+        if run.config.detect_loops and _stop_of(reply) is None:
             _note_results(run, reply)
         if [call for call in reply.tools if call.outcome is not None and call.outcome.handoff is not None]:
             take_requests(run, reply)
@@ -168,7 +177,7 @@ async def _choose_handoff(run: Run, reply: RoutedCalls) -> None:
 
 def _why_not_tried(run: Run, reply: RoutedCalls) -> str | None:
     """Return why no target is asked in a turn that ends or pauses the run: it would not go on."""
-    if reply.stop is not None or (reply.unknown_targets and "failed_handoff" in run.config.raise_on):
+    if _stop_of(reply) is not None or (reply.unknown_targets and "failed_handoff" in run.config.raise_on):
         return _DOOMED
     if reply.external:
         return _WAITS

@@ -36,8 +36,12 @@ _REPEATED = (
 
 
 def begin_attempt(run: Run, attempt: HandoffAttempt) -> None:
-    """Give an attempt its id, its source and its time; the id counts the records, so record it next."""
-    attempt.begin(run.handoffs.next_id(), run.active_name, run.config.clock())
+    """Give an attempt its id, its source and its time; the id counts the records, so record it next.
+
+    The id is the same when the run is replayed.
+    """
+    handoff_id = f"h-{run.run_id}-{len(run.handoffs.records) + 1}"
+    attempt.begin(handoff_id, run.active_name, run.config.clock())
 
 
 async def try_handoff(run: Run, attempt: HandoffAttempt) -> None:

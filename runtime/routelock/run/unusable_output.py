@@ -11,9 +11,10 @@ from routelock.errors import CallbackError, LoopDetected, ModelBehaviorError
 from routelock.handlers.replies import has_reasoning
 from routelock.history.messages import Message
 from routelock.run.frames import asking_caller
+from routelock.run.result import RunResult
 from routelock.run.run import Run
 
-__all__ = ["is_empty_output", "reject_output", "replacement"]
+__all__ = ["is_empty_output", "is_output_of_app", "reject_output", "replacement"]
 
 
 _EMPTY_REPLY_NUDGE = "Your reply was empty. Answer the user, or call a tool."
@@ -103,3 +104,10 @@ def reject_output(run: Run, wrong: str) -> ModelBehaviorError | None:
     nudge: Message = {"role": "user", "content": text}
     run.add("nudge", nudge)
     return None
+
+
+def is_output_of_app(result: RunResult[Any]) -> bool:
+    """Whether the app gave the final output: at a limit, or in place of an output that cannot be used."""
+    if result.stop_reason == "done":
+        return result.items[-1].origin is None  # else it is the reply of a handler
+    return result.stop_reason == "limit" and result.final_output is not None

@@ -33,7 +33,8 @@ from routelock.run.events import (
     HandoffReturned,
     RunEvent,
 )
-from routelock.run.result import RunResult, is_output_of_app
+from routelock.run.result import RunResult
+from routelock.run.unusable_output import is_output_of_app
 from routelock.serving.annotations import MessageAnnotations
 from routelock.serving.errors import Refusal
 from routelock.usage import Usage

@@ -156,7 +156,7 @@ def _restored(
         frame=active,
         callers=callers,
         budget=Budget(config.limits, max_turns),
-        handoffs=HandoffLog(document.run_id, is_streamed=stream),
+        handoffs=HandoffLog(is_streamed=stream),
         memory=SharedMemory({}),
         turn=document.turn,
         first_of_turn=document.first_of_turn,
