@@ -11,7 +11,8 @@ from routelock import Agent, HandoffRequest, RunConfig, Runner, handoff
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.handoffs.handoff import Handoff
-from routelock.run.handoff_attempt import HandoffAttempt, HandoffRefused
+from routelock.run.handoff_attempt import HandoffAttempt
+from routelock.run.handoff_refused import HandoffRefused
 from routelock.testing import call
 
 pytestmark = pytest.mark.anyio

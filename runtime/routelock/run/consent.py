@@ -22,7 +22,8 @@ from routelock.handoffs.capabilities import (
 from routelock.handoffs.handoff import Handoff
 from routelock.run.emit import log
 from routelock.run.frames import earliest_deadline
-from routelock.run.handoff_attempt import HandoffAttempt, HandoffRefused, Target
+from routelock.run.handoff_attempt import HandoffAttempt, Target
+from routelock.run.handoff_refused import HandoffRefused
 from routelock.run.run import Run
 from routelock.tools.failures import reason_of
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from routelock.handoffs.handoff import Handoff
-from routelock.run.handoff_attempt import HandoffRefused, Target
+from routelock.run.handoff_attempt import Target
+from routelock.run.handoff_refused import HandoffRefused
 from routelock.run.run import Run
 from routelock.scopes import permits
 

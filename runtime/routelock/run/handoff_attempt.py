@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from routelock._callables import is_error
 from routelock._json import unshared
@@ -19,6 +19,7 @@ from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import ToolCall
 from routelock.run.emit import HandoffNoted, emit_now
+from routelock.run.handoff_refused import LONGEST_REASON, HandoffRefused, RefusedBy
 from routelock.run.records import HandoffRecord
 from routelock.tools.failures import reason_of
 from routelock.tools.schema import describe_error
@@ -28,45 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CANCELLED",
-    "LONGEST_REASON",
     "HandoffAttempt",
-    "HandoffRefused",
-    "RefusedBy",
     "Target",
 ]
-
-LONGEST_REASON = 700  # characters of an error: it stays in the history and is paid for again
 
 CANCELLED = "it was cancelled before it was decided"
 
 Target = Agent[Any] | Handler
-
-RefusedBy = Literal["arguments", "limit", "loop"]
-"""The check that refused a handoff, if the run treats that differently from a target's refusal."""
-
-
-class HandoffRefused(Exception):
-    """A check refused the handoff; the text is the reason that the model is told.
-
-    Args:
-        why: the reason; it is cut to `LONGEST_REASON`.
-        by: the check, see `RefusedBy`; None for all others.
-        status: the status of the handoff from now on.
-        cause: the error of a callback, if one raised.
-    """
-
-    def __init__(
-        self,
-        why: str,
-        *,
-        by: RefusedBy | None = None,
-        status: HandoffStatus = HandoffStatus.REJECTED,
-        cause: BaseException | None = None,
-    ) -> None:
-        super().__init__(clip(why, LONGEST_REASON))
-        self.by: RefusedBy | None = by
-        self.status = status
-        self.cause = cause
 
 
 class HandoffAttempt:

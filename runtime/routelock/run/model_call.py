@@ -23,12 +23,13 @@ from routelock.handlers.events import (
     ToolCallDelta,
 )
 from routelock.handlers.function_handler import FunctionHandler
-from routelock.handlers.port import Handler, Request, ToolChoice, copy_of, family_of
+from routelock.handlers.port import Request, ToolChoice, family_of
 from routelock.handlers.replies import filtered_out, is_empty, reply_problem, was_cut_short, with_unique_ids
 from routelock.handlers.retry import attempts
 from routelock.history.messages import Message
 from routelock.run.call_events import prepared_events, unseen_events
 from routelock.run.compact import compact_view
+from routelock.run.copying_handler import CopyingHandler
 from routelock.run.emit import AgentBegins, ModelCallBegins, ModelCallEnds, emit, emit_now
 from routelock.run.events import RunEvent
 from routelock.run.failed_attempt import void_attempt
@@ -215,7 +216,7 @@ def _attempts(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
     """Return the events of the active handler, within ``turn_timeout`` and the deadlines of the callers."""
     handler = run.frame.handler if run.recorder is None else run.recorder.handler()
     if isinstance(run.frame.handler, FunctionHandler):
-        handler = _CopyingHandler(handler)
+        handler = CopyingHandler(handler)
     events = attempts(handler, request, run.config.retry, run.budget.begin_attempt)
     if (seconds := run.config.turn_timeout) is not None:
         late = ProviderTimeout(
@@ -227,22 +228,6 @@ def _attempts(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
         left, over = time_left(run.callers, run.active_name)
         events = events if isinf(left) else in_time(events, left, over)
     return events
-
-
-@dataclass(frozen=True, slots=True)
-class _CopyingHandler:
-    """A handler that gets a copy of each request, so that it cannot change the run."""
-
-    inner: Handler
-
-    @property
-    def name(self) -> str:
-        """Name of the handler."""
-        return self.inner.name
-
-    def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
-        """Return the events of the handler."""
-        return self.inner.stream(copy_of(request))
 
 
 def note_event(run: Run, event: HandlerEvent) -> bool:

@@ -1,4 +1,4 @@
-"""Records of a run: its handoffs, its model calls, and its problems."""
+"""Records of a run: its handoffs, its model calls, and its compactions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffSt
 from routelock.history.messages import Message
 from routelock.usage import NO_USAGE, Usage
 
-__all__ = ["Compaction", "HandoffRecord", "ModelCall", "Problem", "Shown", "StopReason"]
+__all__ = ["Compaction", "HandoffRecord", "ModelCall", "Shown", "StopReason"]
 
 
 StopReason = Literal["done", "requires_action", "limit", "error", "stopped", "unfinished"]
@@ -107,31 +107,6 @@ class HandoffRecord:
     def tokens(self) -> int | None:
         """The tokens of ``usage``; None while the target is active, or if it never was."""
         return None if self.usage is None else self.usage.total_tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """Something that went wrong without ending the run."""
-
-    kind: Literal[
-        "unknown_tool",
-        "bad_arguments",
-        "tool",
-        "handoff",
-        "hook",
-        "provider",
-        "fallback",
-        "output",
-        "refusal",
-        "loop",
-        "limit",
-        "session",
-    ]
-    agent: str
-    turn: int
-    message: str
-    call_id: str | None = None
-    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,9 @@ from routelock.run.config import RunConfig
 from routelock.run.frames import Frame, asking_caller
 from routelock.run.handoff_log import HandoffLog
 from routelock.run.limits import Budget
+from routelock.run.problem import Problem
 from routelock.run.progress import Progress
-from routelock.run.records import Compaction, ModelCall, Problem, Shown, StopReason
+from routelock.run.records import Compaction, ModelCall, Shown, StopReason
 from routelock.run.result import RunResult
 from routelock.run.store import RunStore
 from routelock.run.sub_run_accounts import with_sub_runs

@@ -180,8 +180,10 @@ def run_graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
     else:
         graph = checked_graph(agent, config.model, config.agents, config.external_tools, config.tool_search)
         users = [each for each in graph.values() if each.fixed_vendor_tools]
-    if wrong := [error for each in users if (error := vendor_tool_error(each, config)) is not None]:
-        raise combine_errors(wrong)
+    if users:
+        errors = [vendor_tool_error(each, config) for each in users]
+        if wrong := [error for error in errors if error is not None]:
+            raise combine_errors(wrong)
     return graph
 
 

@@ -132,6 +132,20 @@ class SubRun:
         except Exception as error:  # a validator of the app raised
             self.error = error
 
+    async def wait_turn(self) -> bool:
+        """Wait for the sub-run that has the same session; return False if that one waits for an approval."""
+        if self.after is None:
+            return True
+        if self.after.ended is not None:
+            await self.after.ended.wait()
+        self.is_waiting = self.after.is_waiting
+        return not self.is_waiting
+
+    def end_turn(self) -> None:
+        """Let the next sub-run with the same session begin; not called if this one raised and so ends all."""
+        if self.ended is not None:
+            self.ended.set()
+
     def prepare(self, share: int | None) -> None:
         """Create the inner run, or restore it if the outer run was resumed.
 

@@ -160,23 +160,16 @@ class ToolBatch:
                     yield event
         except GraceOver:
             await self._cut_off(one.call)
-        self._end_turn(one.call)
-
-    async def wait_turn(self, call: RoutedCall) -> bool:
-        """Wait for the sub-run that has the same session; return False if that one waits for an approval."""
-        one = self._sub_runs.get(call.id)
-        if one is None or one.after is None:
-            return True
-        if one.after.ended is not None:
-            await one.after.ended.wait()
-        one.is_waiting = one.after.is_waiting
-        return not one.is_waiting
+        one.end_turn()
 
     def _end_turn(self, call: RoutedCall) -> None:
-        """Let the next sub-run with the same session begin, unless this one raised and so ends all."""
-        one = self._sub_runs.get(call.id)
-        if one is not None and one.ended is not None:
-            one.ended.set()
+        if call.id in self._sub_runs:
+            self._sub_runs[call.id].end_turn()
+
+    async def wait_turn(self, call: RoutedCall) -> None:
+        """Wait for the sub-run before a call, if it is one of an agent and both have the same session."""
+        if call.id in self._sub_runs:
+            await self._sub_runs[call.id].wait_turn()
 
     def take(self, call: RoutedCall, outcome: ToolOutcome, stop: RoutelockError | None = None) -> None:
         """Take an outcome; if it ends the run, start the grace period of the other calls."""
@@ -219,7 +212,7 @@ class ToolBatch:
     async def _run_sub(self, one: SubRun) -> AsyncGenerator[RunEvent]:
         """Carry out a sub-run and take its outcome; there is none if it waits for an approval."""
         run, call = self.run, one.call
-        if not await self.wait_turn(call):
+        if not await one.wait_turn():
             run.budget.tool_calls -= 1  # it is counted when the run is resumed
             return
         context = context_of(run, call)

@@ -22,7 +22,8 @@ from routelock.handoffs.payload import sent_by
 from routelock.run.consent import Deadline, check_availability, check_consent
 from routelock.run.declared_handoffs import NOT_PERMITTED, check_declared
 from routelock.run.handler_selection import handler_for
-from routelock.run.handoff_attempt import CANCELLED, LONGEST_REASON, HandoffAttempt, HandoffRefused, Target
+from routelock.run.handoff_attempt import CANCELLED, HandoffAttempt, Target
+from routelock.run.handoff_refused import LONGEST_REASON, HandoffRefused
 from routelock.run.run import Run
 from routelock.scopes import permits
 from routelock.tools.failures import reason_of
