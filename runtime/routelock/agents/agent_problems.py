@@ -11,10 +11,7 @@ from routelock._callables import name_of, takes
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.errors import ConfigError, NoHandlerError
 from routelock.handlers.model_settings import settings_problems
-from routelock.handlers.port import (
-    OutputMode,
-    is_handler,
-)
+from routelock.handlers.port import OutputMode, is_handler
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.handoff_problems import is_list
 from routelock.history.compaction import Compact

@@ -16,15 +16,7 @@ from typing import Any, cast
 
 from routelock._json import json_line
 from routelock.history.marked import KIND
-from routelock.history.messages import (
-    NOTE,
-    Message,
-    RunItem,
-    ToolCall,
-    is_note,
-    is_of_user,
-    text_of,
-)
+from routelock.history.messages import NOTE, Message, RunItem, ToolCall, is_note, is_of_user, text_of
 from routelock.history.portable import portable
 
 __all__ = ["PREAMBLE", "Audience", "unforged", "with_notes", "with_notes_marked"]

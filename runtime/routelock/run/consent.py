@@ -16,9 +16,7 @@ from routelock._json import unshared
 from routelock.agents.agent import Agent
 from routelock.context import RunContext, scoped
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
-from routelock.handoffs.capabilities import (
-    CapabilityRouter,
-)
+from routelock.handoffs.capabilities import CapabilityRouter
 from routelock.handoffs.handoff import Handoff
 from routelock.run.emit import log
 from routelock.run.frames import earliest_deadline

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from routelock._callables import error_text
 from routelock._json import sendable
-from routelock.errors import (
-    ContentRefused,
-    HandlerError,
-    HandoffTimeout,
-    RoutelockError,
-)
-from routelock.handlers.port import (
-    written_name,
-)
-from routelock.handlers.replies import (
-    reply_problem,
-    with_unique_ids,
-)
+from routelock.errors import ContentRefused, HandlerError, HandoffTimeout, RoutelockError
+from routelock.handlers.port import written_name
+from routelock.handlers.replies import reply_problem, with_unique_ids
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.run.compact import compact_refused
-from routelock.run.emit import (
-    ModelCallEnds,
-    emit_now,
-)
+from routelock.run.emit import ModelCallEnds, emit_now
 from routelock.run.events import Compacted, HandlerFallback, RunEvent
 from routelock.run.failed_attempt import count_failed
 from routelock.run.handler_selection import next_handler

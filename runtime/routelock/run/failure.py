@@ -8,24 +8,13 @@ from typing import cast
 
 from routelock._callables import call_user_code, error_text
 from routelock._concurrency import in_time
-from routelock.errors import (
-    HandlerError,
-    HandoffTimeout,
-    LimitExceeded,
-    RoutelockError,
-    RunTimeout,
-)
+from routelock.errors import HandlerError, HandoffTimeout, LimitExceeded, RoutelockError, RunTimeout
 from routelock.handoff_request import HandoffStatus
 from routelock.history.unfinished_turn import left_over
 from routelock.run.emit import RunEnds, emit_now
 from routelock.run.events import HandoffFailed, RunDone, RunEvent
 from routelock.run.failed_call import keep_partial
-from routelock.run.frames import (
-    Frame,
-    answer_item,
-    asking_caller,
-    failure_of,
-)
+from routelock.run.frames import Frame, answer_item, asking_caller, failure_of
 from routelock.run.run import Run
 from routelock.tools.outcome import NoTextError, to_text
 

@@ -7,9 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 import anyio
 
 from routelock._concurrency import open_group
-from routelock.handlers.events import (
-    HandlerEvent,
-)
+from routelock.handlers.events import HandlerEvent
 from routelock.run.failed_attempt import count_failed
 from routelock.run.model_call import InputCheck, note_event
 from routelock.run.run import Run

@@ -28,12 +28,7 @@ from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, 
 from routelock.run.events import AgentUpdated, RunDone, RunEvent
 from routelock.run.failed_call import keep_partial, recover
 from routelock.run.failure import fail, fail_frame, in_run_time
-from routelock.run.frames import (
-    asking_caller,
-    drop_standbys,
-    is_for_caller,
-    return_answer,
-)
+from routelock.run.frames import asking_caller, drop_standbys, is_for_caller, return_answer
 from routelock.run.input_check import read_beside
 from routelock.run.model_call import call_events, note_event, prepare_call, take_reply
 from routelock.run.offered_tools import offered_tools

@@ -37,12 +37,7 @@ from routelock.run.frames import time_left
 from routelock.run.model_step import step_events
 from routelock.run.odd_reply import filter_error, warn_of_ignored_choice, without_usage
 from routelock.run.offered_tools import offered_tools
-from routelock.run.prompt import (
-    instructions,
-    payload_note,
-    prompt_with_handoff_instructions,
-    sections_of,
-)
+from routelock.run.prompt import instructions, payload_note, prompt_with_handoff_instructions, sections_of
 from routelock.run.records import ModelCall, Shown
 from routelock.run.run import Run
 from routelock.run.subrun import Events
@@ -313,7 +308,10 @@ def record_reply(run: Run, reply: MessageDone, repairs: Sequence[str]) -> None:
     run.count(reply.usage or Usage(requests=1, estimated=True))
     run.model_call.forget_reply()
     run.add("model", reply.message, origin=run.model_call.family)
-    run.progress.empty_replies = run.progress.empty_replies + 1 if is_empty(reply.message) else 0
+    made_calls = bool(reply.message.get("tool_calls"))
+    run.progress.empty_replies = (
+        0 if made_calls or not is_empty(reply.message) else run.progress.empty_replies + 1
+    )
 
 
 def end_call(run: Run, reply: MessageDone | None, error: BaseException | None = None) -> None:

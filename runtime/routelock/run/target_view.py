@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from routelock._callables import name_of
-from routelock.history.filters import (
-    HandoffInputData,
-    HandoffInputFilter,
-    apply_filter,
-    partition,
-)
+from routelock.history.filters import HandoffInputData, HandoffInputFilter, apply_filter, partition
 from routelock.history.messages import Message, RunItem
 from routelock.run.frames import answer_item
 from routelock.run.handoff_attempt import HandoffAttempt

@@ -11,12 +11,7 @@ from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.agents.checked_graph import find_agent
 from routelock.handoff_request import HandoffStatus
-from routelock.handoffs.capabilities import (
-    AT_MAXIMUM,
-    NONE_AVAILABLE,
-    NONE_CAPABLE,
-    missing_capability,
-)
+from routelock.handoffs.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, missing_capability
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import sent_by
 from routelock.run.consent import Deadline, check_availability, check_consent
