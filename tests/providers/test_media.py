@@ -18,8 +18,8 @@ from routelock.run.events import ToolOutput
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock.tools.outcome import ToolOutcome, ToolResult
-from routelock.tracing import otel as otel_words
 from routelock.tracing.file import TraceFile
+from routelock.tracing.otel_messages import RequestTexts
 from routelock_providers import OpenAICompatible
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
@@ -289,11 +289,16 @@ async def test_each_provider_gets_the_image_in_its_place(model: str, arrives: An
     assert (arrives if isinstance(arrives, str) else json.dumps(arrives)) in body
 
 
-async def test_a_span_says_that_there_was_one_and_does_not_hold_it() -> None:
+async def test_a_span_has_the_image_that_a_tool_returned() -> None:
     made = await Runner.run(Agent("A", model=ScriptedHandler([call("chart"), "Up."]), tools=[chart]), "Hi")
-    told = otel_words.RequestTexts().of(Request(messages=made.messages))["gen_ai.input.messages"]
-    assert PNG not in told
-    assert '{"type": "image_url"}' in told
+    request = Request(messages=made.messages)
+    told = RequestTexts(largest_media=100_000).of(request)["gen_ai.input.messages"]
+    assert {"type": "blob", "modality": "image", "mime_type": "image/png"}.items() <= _answer(told)[1].items()
+
+
+def _answer(told: str) -> Any:
+    """The parts of the answer to the tool call in the messages of a span."""
+    return next(one for one in json.loads(told) if one["role"] == "tool")["parts"][0]["response"]
 
 
 async def test_an_image_of_a_tool_survives_a_replay() -> None:

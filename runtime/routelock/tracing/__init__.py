@@ -14,6 +14,7 @@ from routelock._redaction import REDACTED, is_secret_name, redact, redact_text
 if TYPE_CHECKING:
     from routelock.tracing.file import *
     from routelock.tracing.otel import *
+    from routelock.tracing.otel_meters import *
     from routelock.tracing.reader import *
     from routelock.tracing.recorder import *
     from routelock.tracing.records import *
@@ -22,7 +23,8 @@ else:
         __name__,
         {
             "file": "TraceFile",
-            "otel": "Meters OpenTelemetry",
+            "otel": "OpenTelemetry",
+            "otel_meters": "Meters",
             "reader": "TraceLog TracedCall TracedRun TracedTool read_trace",
             "recorder": "Trace TraceWriter",
             "records": (

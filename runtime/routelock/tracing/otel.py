@@ -11,22 +11,43 @@ reader of a stream runs. So no context variable stays set after a stream was rea
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from routelock._json import sendable
-from routelock._json_document import decode
 from routelock._redaction import redact, redact_text
 from routelock.errors import MissingExtra
-from routelock.handlers.events import MessageDone
-from routelock.handlers.port import Request
-from routelock.history.messages import Message, calls_of
+from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
+from routelock.history.messages import calls_of
+from routelock.tracing.otel_attributes import (
+    AGENT,
+    ARGUMENTS,
+    CALL_ID,
+    CONVERSATION,
+    ERROR,
+    OPERATION,
+    REQUEST_MODEL,
+    TOOL,
+    TOOL_TYPE,
+    WORKFLOW,
+    Conventions,
+    check_conventions,
+    handoff_attributes,
+    reply_attributes,
+    request_attributes,
+    schema_url,
+    sendable_attributes,
+)
+from routelock.tracing.otel_messages import RequestTexts, messages_text, output_text, reply_text
+from routelock.tracing.otel_meters import Meters
 from routelock.tracing.recorder import TraceWriter
 from routelock.tracing.records import (
+    CompactedTraced,
     ErrorTraced,
     HandoffTraced,
+    ItemTraced,
     ModelEnded,
     ModelRetried,
     ModelStarted,
@@ -36,211 +57,12 @@ from routelock.tracing.records import (
     ToolStarted,
     TraceRecord,
 )
-from routelock.usage import Usage
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import Meter, MeterProvider
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-__all__ = ["Meters", "OpenTelemetry", "RequestTexts"]
-
-
-AGENT = "gen_ai.agent.name"
-
-CALL_ID = "gen_ai.tool.call.id"
-
-CONVERSATION = "gen_ai.conversation.id"
-
-ERROR = "error.type"
-
-OPERATION = "gen_ai.operation.name"
-
-PROVIDER = "gen_ai.provider.name"
-
-REQUEST_MODEL = "gen_ai.request.model"
-
-RESPONSE_MODEL = "gen_ai.response.model"
-
-TOOL = "gen_ai.tool.name"
-
-TOOL_TYPE = "gen_ai.tool.type"
-
-_PROVIDERS = {
-    "azure": "azure.ai.openai",
-    "azure_ai": "azure.ai.inference",
-    "bedrock": "aws.bedrock",
-    "gemini": "gcp.gemini",
-    "mistral": "mistral_ai",
-    "moonshot": "moonshot_ai",
-    "vertex_ai": "gcp.vertex_ai",
-    "watsonx": "ibm.watsonx.ai",
-    "xai": "x_ai",
-}
-"""The name in the conventions of each provider that LiteLLM calls differently."""
-
-_SETTINGS = {
-    "frequency_penalty": (int, float),
-    "max_tokens": (int,),
-    "presence_penalty": (int, float),
-    "seed": (int,),
-    "temperature": (int, float),
-    "top_k": (int, float),
-    "top_p": (int, float),
-}
-"""The settings with an attribute of their own, and the types that the attribute may have."""
-
-
-def _request_attributes(record: ModelStarted) -> dict[str, Any]:
-    provider = record.provider or "routelock"
-    found: dict[str, Any] = {
-        AGENT: record.agent,
-        PROVIDER: _PROVIDERS.get(provider, provider),
-        REQUEST_MODEL: (record.model or record.handler).removeprefix(f"{provider}/"),
-        "routelock.handler.name": record.handler,
-        "routelock.turn": record.turn,
-    }
-    for name, kinds in _SETTINGS.items():
-        value = record.settings.get(name)
-        if isinstance(value, kinds) and not isinstance(value, bool):
-            found[f"gen_ai.request.{name}"] = value
-    stop = record.settings.get("stop")
-    if stop and all(isinstance(each, str) for each in ([stop] if isinstance(stop, str) else stop)):
-        found["gen_ai.request.stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
-    if record.request is not None and record.request.stream:
-        found["gen_ai.request.stream"] = True
-    if record.output_schema is not None:
-        found["gen_ai.output.type"] = "json"
-    return found
-
-
-def _reply_attributes(record: ModelEnded) -> dict[str, Any]:
-    found = {
-        "gen_ai.response.id": record.response_id,
-        RESPONSE_MODEL: record.model,
-        "gen_ai.response.finish_reasons": None if record.finish_reason is None else [record.finish_reason],
-        **({} if record.usage is None else _usage_attributes(record.usage)),
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _usage_attributes(usage: Usage) -> dict[str, Any]:
-    return {
-        "gen_ai.usage.input_tokens": usage.input_tokens,
-        "gen_ai.usage.output_tokens": usage.output_tokens,
-        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
-        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
-        "routelock.usage.cost": usage.cost,
-        "routelock.usage.estimated": usage.estimated or None,
-    }
-
-
-def _handoff_attributes(record: HandoffTraced, *, content: bool) -> dict[str, Any]:
-    found = {
-        "routelock.handoff.id": record.id,
-        "routelock.handoff.source": record.source,
-        "routelock.handoff.target": record.target,
-        "routelock.handoff.status": record.status.lower(),
-        CALL_ID: record.call_id,
-    }
-    if content and record.reason:
-        found["routelock.handoff.reason"] = redact_text(record.reason)
-    return found
-
-
-# -- content: it is on spans only with OpenTelemetry(content=True) --
-
-
-class RequestTexts:
-    """The requests of a run as attributes; each message and each tool is converted to JSON once.
-
-    The span of each model call has all messages. Converting them again for each call would make the time
-    grow with the square of the number of turns.
-    """
-
-    __slots__ = ("_known", "_system")
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[object, str]] = {}
-        self._system: tuple[list[dict[str, Any]], str] = [], ""
-
-    def of(self, request: Request) -> dict[str, str]:
-        """Return the messages, instructions and tools of a request as attributes."""
-        messages = list(request.messages)
-        system: list[dict[str, Any]] = []
-        while messages and messages[0]["role"] == "system":
-            system += _parts(messages.pop(0))
-        found = {"gen_ai.input.messages": self._list(_message, messages)}
-        if system:
-            if system != self._system[0]:
-                self._system = system, _json(system)
-            found["gen_ai.system_instructions"] = self._system[1]
-        if request.tools:
-            found["gen_ai.tool.definitions"] = self._list(_definition, request.tools)
-        return found
-
-    def _list(self, convert: Callable[[Any], object], values: Iterable[object]) -> str:
-        return f"[{', '.join([self._text(convert, value) for value in values])}]"
-
-    def _text(self, convert: Callable[[Any], object], value: object) -> str:
-        known = self._known.get(id(value))
-        if known is None:  # the value is kept, so that no other object can get its id
-            known = self._known[id(value)] = value, _json(convert(value))
-        return known[1]
-
-
-def _output_messages(reply: MessageDone) -> str:
-    return _json([{**_message(reply.message), "finish_reason": reply.finish_reason or ""}])
-
-
-def _definition(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "function", **spec["function"]} if "function" in spec else dict(spec)
-
-
-def _message(message: Message) -> dict[str, Any]:
-    if message["role"] == "tool":
-        content = message.get("content")
-        response = [_part(part) for part in content] if isinstance(content, list) else content
-        answer = {"id": message.get("tool_call_id"), "response": response}
-        return {"role": "tool", "parts": [{"type": "tool_call_response", **answer}]}
-    return {"role": message["role"], "parts": _parts(message)}
-
-
-def _parts(message: Message) -> list[dict[str, Any]]:
-    content = message.get("content")
-    listed: Iterable[Mapping[str, Any]] = (
-        [{"type": "text", "text": content}] if isinstance(content, str) and content else content or ()
-    )
-    parts = [_part(part) for part in listed]
-    if refusal := message.get("refusal"):
-        parts.append({"type": "refusal", "content": refusal})
-    for call in calls_of(message):
-        function = call["function"]
-        parts.append(
-            {
-                "type": "tool_call",
-                "id": call.get("id"),
-                "name": function.get("name") or "",
-                "arguments": _parsed(function.get("arguments") or ""),
-            }
-        )
-    return parts
-
-
-def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    if part.get("type") == "text":
-        return {"type": "text", "content": str(part.get("text") or "")}
-    return {"type": str(part.get("type") or "unknown")}  # images and files are left out
-
-
-def _parsed(arguments: str) -> object:
-    try:
-        return decode(arguments.encode())
-    except ValueError:
-        return arguments
-
-
-def _json(value: object) -> str:
-    return json.dumps(redact(value), ensure_ascii=False, default=str)
+__all__ = ["OpenTelemetry"]
 
 
 _CUT_OFF = "routelock.cut_off"
@@ -253,17 +75,24 @@ class OpenTelemetry:
     """A trace that writes spans and metrics, for ``RunConfig(trace=...)``.
 
     A run is an ``invoke_workflow`` span. It contains an ``invoke_agent`` span for each period in which an
-    agent is active, and these contain ``chat``, ``execute_tool`` and ``handoff`` spans. The parent of a run's
-    span is the span that is current when the run starts; for an agent that is called as a tool it is the span
-    of that call. Only ``chat`` spans have tokens, so that sums count them once.
+    agent is active, and these contain ``chat`` and ``execute_tool`` spans. A handoff is an ``execute_tool``
+    span of its tool, and an event on the span of its source. The parent of a run's span is the span that is
+    current when the run starts; for an agent that is called as a tool it is the span of that call. Only
+    ``chat`` spans have tokens, so that sums count them once.
 
     Args:
         content: whether spans have messages, instructions, tools with their arguments and outputs, reasons
             and error texts. Secrets that `redact` finds are replaced.
+        conventions: whose names are written: ``"0.1"``, the first release of the conventions' own
+            repository; ``"1.41"``, the last one before it; or ``"both"``. Version 0.2 of routelock writes
+            those of 0.1 by default, and those of 1.41 no more.
+        largest_media: the longest image, recording or file in a message, in characters of base64. Of a
+            longer one only the type and the length are written. An address is always written.
         tracer_provider: None for that of the process.
         meter_provider: None for that of the process.
 
     Raises:
+        ConfigError: nothing is known of these ``conventions``.
         MissingExtra: OpenTelemetry's API is not installed.
     """
 
@@ -271,9 +100,12 @@ class OpenTelemetry:
         self,
         *,
         content: bool = False,
+        conventions: Literal["both", "0.1", "1.41"] = "both",
+        largest_media: int = 100_000,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
     ) -> None:
+        check_conventions(conventions)
         try:
             from opentelemetry import metrics, trace  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
@@ -281,9 +113,13 @@ class OpenTelemetry:
                 "OpenTelemetry spans need its API, which is not installed: pip install 'routelock[otel]'."
             ) from error
         self.content = content
+        self.conventions: Conventions = conventions
+        self.largest_media = largest_media
         self._api = trace
-        self._tracer = trace.get_tracer("routelock", tracer_provider=tracer_provider)
-        self.meters: Meters = Meters(metrics.get_meter("routelock", meter_provider=meter_provider))
+        names = schema_url(conventions)
+        self._tracer = trace.get_tracer("routelock", _version(), tracer_provider, names)
+        meter = metrics.get_meter("routelock", _version() or "", meter_provider, names)
+        self.meters: Meters = Meters(meter, conventions)
 
     def begin(self, start: RunStarted, parent: TraceWriter | None, /) -> TraceWriter:
         """Start the span of a run."""
@@ -298,7 +134,7 @@ class OpenTelemetry:
             sendable(name),
             context=None if parent is None else self._api.set_span_in_context(parent),
             kind=kinds.CLIENT if client else kinds.INTERNAL,
-            attributes=_sendable(attributes),
+            attributes=sendable_attributes(attributes),
         )
 
     def fail(self, span: Span, kind: str, message: str) -> None:
@@ -312,38 +148,40 @@ class OpenTelemetry:
         return self._api.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
-class Meters:
-    """The metrics: duration and tokens of model calls, and the number of transfers."""
+def _version() -> str | None:
+    """Return the version of routelock; None in a checkout that is not installed."""
+    try:
+        return version("routelock")
+    except PackageNotFoundError:
+        return None
 
-    def __init__(self, meter: Meter) -> None:
-        self._seconds = meter.create_histogram(
-            "gen_ai.client.operation.duration", unit="s", description="Duration of model calls."
-        )
-        self._tokens = meter.create_histogram(
-            "gen_ai.client.token.usage", unit="{token}", description="Tokens of model calls."
-        )
-        self._handoffs = meter.create_counter(
-            "routelock.handoffs", unit="{handoff}", description="Transfers, by how they ended."
-        )
 
-    def model_called(self, request: Mapping[str, Any], end: ModelEnded, seconds: float) -> None:
-        """Count a model call, which may have failed; ``request`` has the attributes of its request."""
-        named = {name: request[name] for name in (PROVIDER, REQUEST_MODEL)}
-        if end.model is not None:
-            named[RESPONSE_MODEL] = end.model
-        common = {OPERATION: "chat", **_sendable(named)}
-        if end.usage is not None:
-            for kind, count in (("input", end.usage.input_tokens), ("output", end.usage.output_tokens)):
-                self._tokens.record(count, {**common, "gen_ai.token.type": kind})
-        if end.error is not None:
-            common[ERROR] = end.error.type
-        self._seconds.record(max(0.0, seconds), common)
+class _Chunks:
+    """The times of the chunks of one model call."""
 
-    def handed_over(self, record: HandoffTraced) -> None:
-        """Count a transfer that has ended."""
-        handoff = {"source": record.source, "target": record.target, "status": record.status.lower()}
-        attributes = {f"routelock.handoff.{name}": value for name, value in handoff.items()}
-        self._handoffs.add(1, _sendable(attributes))
+    __slots__ = ("_latest", "gaps")
+
+    def __init__(self, start: float) -> None:
+        self._latest = start
+        self.gaps: list[float] = []
+        """The seconds until the first chunk, and from each chunk to the next."""
+
+    def add(self, time: float) -> None:
+        self.gaps.append(time - self._latest)
+        self._latest = time
+
+
+class _Period:
+    """A period in which an agent is active, or the run itself before the first one."""
+
+    __slots__ = ("model_calls", "name", "span", "started", "tool_calls")
+
+    def __init__(self, name: str, span: Span, started: float) -> None:
+        self.name = name
+        self.span = span
+        self.started = started
+        self.model_calls = 0
+        self.tool_calls = 0
 
 
 class _Spans:
@@ -351,20 +189,29 @@ class _Spans:
 
     def __init__(self, otel: OpenTelemetry, start: RunStarted, parent: _Spans | None) -> None:
         self._otel = otel
+        self._start_record = start
         self._agents = {agent.name: agent for agent in start.agents}
         self._common = {} if start.conversation_id is None else {CONVERSATION: start.conversation_id}
-        self._tools: dict[str, Span] = {}
+        self._tools: dict[str, tuple[Span, ToolStarted]] = {}
         self._model: Span | None = None
         self._request: ModelStarted | None = None
         """The start of the latest model call."""
-        self._request_texts = RequestTexts()
+        self._request_texts = RequestTexts(otel.largest_media)
+        self._input: list[Mapping[str, Any]] = []
+        """The messages of the input, until they are on the span of the run."""
         self._retries: list[str] = []
+        self._chunks: _Chunks | None = None
+        self._arguments: dict[str, str] = {}
+        """The arguments of the calls in the latest reply, by id; empty without content."""
+        self._compacted: set[str] = set()
+        """The agents whose view of the conversation was compacted."""
         self._decided: set[str] = set()
         """The ids of handoffs that have a span."""
-        attributes = {"gen_ai.workflow.name": start.default_agent, "routelock.run.id": start.run}
+        names = {"0.1": [AGENT], "1.41": [WORKFLOW], "both": [AGENT, WORKFLOW]}[otel.conventions]
+        attributes = {**dict.fromkeys(names, start.default_agent), "routelock.run.id": start.run}
         above = None if parent is None else parent.of_call(start.parent_call)
         self._run = self._start(above, "invoke_workflow", start.default_agent, attributes)
-        self._agent_name, self._agent = "", self._run
+        self._agent = _Period("", self._run, start.time)
 
     def write(self, record: TraceRecord, /) -> None:
         handle = _HANDLERS.get(type(record))
@@ -373,12 +220,21 @@ class _Spans:
 
     def inside(self, call_id: str | None, /) -> AbstractContextManager[object]:
         """Return a context manager in which the span of a tool call, or of the model call, is current."""
-        span = self._model if call_id is None else self._tools.get(call_id)
+        span = self._model if call_id is None else self._tool_span(call_id)
         return nullcontext() if span is None else self._otel.current(span)
+
+    def received(self, event: HandlerEvent, time: float, /) -> None:
+        """Keep the time of a chunk of a streamed reply."""
+        if self._chunks is not None and not isinstance(event, AttemptFailed | MessageDone):
+            self._chunks.add(time)
 
     def of_call(self, call_id: str | None) -> Span:
         """Return the span of a tool call, or that of the active agent."""
-        return self._tools.get(call_id or "", self._agent)
+        return self._tool_span(call_id or "") or self._agent.span
+
+    def _tool_span(self, call_id: str) -> Span | None:
+        found = self._tools.get(call_id)
+        return None if found is None else found[0]
 
     def _start(
         self, parent: Span | None, operation: str, name: str, more: Mapping[str, Any], *, client: bool = False
@@ -389,58 +245,104 @@ class _Spans:
     def _fail(self, span: Span, error: ErrorTraced) -> None:
         self._otel.fail(span, error.type, error.message)
 
+    def item(self, record: ItemTraced) -> None:
+        if self._otel.content and 0 <= record.id < self._start_record.input_count:
+            self._input.append(record.message)
+
+    def compacted(self, record: CompactedTraced) -> None:
+        self._compacted.add(record.agent)
+
     def model_started(self, record: ModelStarted) -> None:
-        if record.agent != self._agent_name:
-            self._next_agent(record.agent)
-        attributes = _request_attributes(record)
+        self._show_input()
+        if record.agent != self._agent.name:
+            self._next_agent(record.agent, record.time)
+        self._agent.model_calls += 1
+        attributes = request_attributes(record, self._otel.conventions)
+        if record.agent in self._compacted and self._otel.conventions != "1.41":
+            attributes["gen_ai.conversation.compacted"] = True
         if self._otel.content and record.request is not None:
             attributes |= self._request_texts.of(record.request)
         self._request, self._retries = record, []
-        self._model = self._start(self._agent, "chat", attributes[REQUEST_MODEL], attributes, client=True)
+        self._chunks = _Chunks(record.time) if "gen_ai.request.stream" in attributes else None
+        self._model = self._start(
+            self._agent.span, "chat", attributes[REQUEST_MODEL], attributes, client=True
+        )
 
-    def _next_agent(self, name: str) -> None:
-        if self._agent_name:
-            self._agent.end()
+    def _show_input(self) -> None:
+        if self._input:
+            text = messages_text(self._input, self._otel.largest_media)
+            self._run.set_attribute("gen_ai.input.messages", sendable(text))
+            self._input = []
+
+    def _next_agent(self, name: str, time: float) -> None:
+        self._end_agent(time)
         known, attributes = self._agents.get(name), {AGENT: name}
         if known is not None and known.description:
             attributes["gen_ai.agent.description"] = known.description
-        self._agent_name, self._agent = name, self._start(self._run, "invoke_agent", name, attributes)
+        self._agent = _Period(name, self._start(self._run, "invoke_agent", name, attributes), time)
+
+    def _end_agent(self, time: float, error: ErrorTraced | None = None) -> None:
+        ended = self._agent
+        if not ended.name:  # no agent was active yet
+            return
+        attributes = {OPERATION: "invoke_agent", AGENT: ended.name}
+        if error is not None:
+            attributes[ERROR] = error.type
+            self._fail(ended.span, error)
+        ended.span.end()
+        self._otel.meters.agent_ended(
+            attributes, time - ended.started, model_calls=ended.model_calls, tool_calls=ended.tool_calls
+        )
 
     def model_retried(self, record: ModelRetried) -> None:
         self._retries.append(record.error.type)
+        if self._chunks is not None and self._request is not None:
+            self._chunks = _Chunks(self._request.time)
 
     def model_ended(self, record: ModelEnded) -> None:
         span, self._model = self._model, None
         if span is None or self._request is None:
             return
-        span.set_attributes(_sendable(_reply_attributes(record)))
+        span.set_attributes(sendable_attributes(reply_attributes(record)))
         if self._otel.content and record.reply is not None:
-            span.set_attribute("gen_ai.output.messages", sendable(_output_messages(record.reply)))
+            calls = calls_of(record.reply.message)
+            self._arguments = {one["id"]: one["function"].get("arguments") or "" for one in calls}
+            text = reply_text(record.reply, self._otel.largest_media)
+            span.set_attribute("gen_ai.output.messages", sendable(text))
         if self._retries:
             span.set_attribute("routelock.retries", self._retries)
+        chunks = self._chunks.gaps if self._chunks is not None else []
+        if chunks:
+            span.set_attribute("gen_ai.response.time_to_first_chunk", max(0.0, chunks[0]))
         if record.error is not None:
             self._fail(span, record.error)
         elif record.item is None:
             span.set_attribute(_CUT_OFF, True)
         span.end()
-        seconds = record.time - self._request.time
-        self._otel.meters.model_called(_request_attributes(self._request), record, seconds)
+        request = request_attributes(self._request, self._otel.conventions)
+        self._otel.meters.model_called(request, record, record.time - self._request.time, chunks)
 
     def tool_started(self, record: ToolStarted) -> None:
+        self._agent.tool_calls += 1
         attributes = {TOOL: record.name, TOOL_TYPE: "function", CALL_ID: record.call_id, AGENT: record.agent}
         if self._otel.content:
-            attributes["gen_ai.tool.call.arguments"] = redact(record.arguments)
-        self._tools[record.call_id] = self._start(self._agent, "execute_tool", record.name, attributes)
+            attributes[ARGUMENTS] = redact(record.arguments)
+        span = self._start(self._agent.span, "execute_tool", record.name, attributes)
+        self._tools[record.call_id] = span, record
 
     def tool_ended(self, record: ToolEnded) -> None:
-        span = self._tools.pop(record.call_id, None)
-        if span is None:  # an executor has replayed the call
+        if record.call_id not in self._tools:  # an executor has replayed the call
             return
+        span, start = self._tools.pop(record.call_id)
         if self._otel.content:
             span.set_attribute("gen_ai.tool.call.result", sendable(redact(record.output)))
+        attributes = {OPERATION: "execute_tool", TOOL: start.name, TOOL_TYPE: "function", AGENT: start.agent}
         if record.failure is not None:
-            self._fail(span, record.error or ErrorTraced(type=record.failure, message=record.output))
+            error = record.error or ErrorTraced(type=record.failure, message=record.output)
+            self._fail(span, error)
+            attributes[ERROR] = error.type
         span.end()
+        self._otel.meters.tool_ended(attributes, record.time - start.time)
 
     def handed_over(self, record: HandoffTraced) -> None:
         if record.ended is not None:
@@ -448,33 +350,48 @@ class _Spans:
         if record.id in self._decided:
             return
         self._decided.add(record.id)
-        attributes = _handoff_attributes(record, content=self._otel.content)
-        self._start(self._agent, "handoff", record.target, attributes).end()
+        attributes = handoff_attributes(record, content=self._otel.content)
+        self._agent.span.add_event("routelock.handoff", sendable_attributes(attributes))
+        if record.requested_by == "tool":  # that tool has a span already
+            return
+        called = {
+            TOOL: record.tool_name,
+            TOOL_TYPE: "function",
+            CALL_ID: record.call_id,
+            AGENT: record.source,
+        }
+        if record.call_id in self._arguments:
+            called[ARGUMENTS] = redact(self._arguments[record.call_id])
+        self._start(self._agent.span, "execute_tool", record.tool_name, {**attributes, **called}).end()
 
     def ended(self, record: RunEnded) -> None:
-        for span in (*reversed(self._tools.values()), self._model):
+        self._show_input()
+        tools = [span for span, _ in self._tools.values()]
+        for span in (*reversed(tools), self._model):
             if span is not None:
                 span.set_attribute(_CUT_OFF, True)
                 span.end()
-        if self._agent_name:
-            self._agent.end()
+        self._end_agent(record.time, record.error)
         self._run.set_attribute("routelock.stop_reason", record.stop_reason)
+        if self._otel.content and record.output is not None:
+            text = output_text(record.output)
+            self._run.set_attribute("gen_ai.output.messages", sendable(text))
+        attributes = {OPERATION: "invoke_workflow", AGENT: self._start_record.default_agent}
         if record.error is not None:
             self._fail(self._run, record.error)
+            attributes[ERROR] = record.error.type
         self._run.end()
-
-
-def _sendable(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes that an exporter can send: half a surrogate pair in one stops the whole export."""
-    return sendable(dict(attributes))
+        self._otel.meters.run_ended(attributes, record.time - self._start_record.time)
 
 
 _HANDLERS: Mapping[type[Any], Callable[[_Spans, Any], None]] = {
-    ModelStarted: _Spans.model_started,
-    ModelRetried: _Spans.model_retried,
-    ModelEnded: _Spans.model_ended,
-    ToolStarted: _Spans.tool_started,
-    ToolEnded: _Spans.tool_ended,
+    CompactedTraced: _Spans.compacted,
     HandoffTraced: _Spans.handed_over,
+    ItemTraced: _Spans.item,
+    ModelEnded: _Spans.model_ended,
+    ModelRetried: _Spans.model_retried,
+    ModelStarted: _Spans.model_started,
     RunEnded: _Spans.ended,
+    ToolEnded: _Spans.tool_ended,
+    ToolStarted: _Spans.tool_started,
 }

@@ -90,6 +90,9 @@ class TraceWriter(Protocol):
     It may also have a method ``inside(call_id)`` that returns a context manager. The tool of that call runs
     in it. If the id is None, the handler does: it is entered for each step of the handler, and left before
     the step's event is yielded.
+
+    It may also have a method ``received(event, time)``. It is called with each event of the handler, and with
+    the time of ``RunConfig.clock``.
     """
 
     def write(self, record: TraceRecord, /) -> None:
@@ -129,21 +132,27 @@ class Recorder(Protocol):
         ...
 
     def handler(self) -> Handler:
-        """Return the active handler, wrapped in the writers' context managers if they have any."""
+        """Return the active handler, wrapped for the writers that want to be around it or see its events."""
         ...
 
 
 class ContextHandler:
-    """A handler whose steps each run in a context manager of a trace.
+    """A handler whose steps each run in a context manager of a trace, which is told of each event.
 
     The context manager is left before each event is yielded. Otherwise a reader could go on in another task,
     or never, and it would be left in another context than it was entered in.
     """
 
-    def __init__(self, inner: Handler, inside: Callable[[str | None], AbstractContextManager[None]]) -> None:
+    def __init__(
+        self,
+        inner: Handler,
+        inside: Callable[[str | None], AbstractContextManager[None]],
+        received: Callable[[HandlerEvent], None],
+    ) -> None:
         self.name: str = inner.name
         self._inner = inner
         self._inside = inside
+        self._received = received
 
     def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
         """Return the events of the handler."""
@@ -160,6 +169,7 @@ class ContextHandler:
                         event = await anext(steps)
                     except StopAsyncIteration:
                         return
+                self._received(event)
                 yield event
         finally:
             with self._inside(None):
@@ -457,8 +467,13 @@ class _RunRecorder:
 
     def handler(self) -> Handler:
         inner = self.run.frame.handler
-        has_contexts = any(hasattr(one, "inside") for one in self.writers)
-        return ContextHandler(inner, self.inside) if has_contexts else inner
+        is_wanted = any(hasattr(one, name) for one in self.writers for name in ("inside", "received"))
+        return ContextHandler(inner, self.inside, self._received) if is_wanted else inner
+
+    def _received(self, event: HandlerEvent) -> None:
+        for place, writer in enumerate(self.writers):
+            if (receive := getattr(writer, "received", None)) is not None:
+                self._safely(partial(receive, event, self._now()), place)
 
     def _handoff_made(self, made: HandoffMade) -> None:
         self._catch_up()
