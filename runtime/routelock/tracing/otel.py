@@ -196,6 +196,8 @@ class _Spans:
         self._model: Span | None = None
         self._request: ModelStarted | None = None
         """The start of the latest model call."""
+        self._asked: Mapping[str, Any] = {}
+        """The attributes of that call, without content."""
         self._request_texts = RequestTexts(otel.largest_media)
         self._input: list[Mapping[str, Any]] = []
         """The messages of the input, until they are on the span of the run."""
@@ -260,9 +262,9 @@ class _Spans:
         attributes = request_attributes(record, self._otel.conventions)
         if record.agent in self._compacted and self._otel.conventions != "1.41":
             attributes["gen_ai.conversation.compacted"] = True
+        self._request, self._asked, self._retries = record, attributes, []
         if self._otel.content and record.request is not None:
-            attributes |= self._request_texts.of(record.request)
-        self._request, self._retries = record, []
+            attributes = attributes | self._request_texts.of(record.request)
         self._chunks = _Chunks(record.time) if "gen_ai.request.stream" in attributes else None
         self._model = self._start(
             self._agent.span, "chat", attributes[REQUEST_MODEL], attributes, client=True
@@ -319,8 +321,7 @@ class _Spans:
         elif record.item is None:
             span.set_attribute(_CUT_OFF, True)
         span.end()
-        request = request_attributes(self._request, self._otel.conventions)
-        self._otel.meters.model_called(request, record, record.time - self._request.time, chunks)
+        self._otel.meters.model_called(self._asked, record, record.time - self._request.time, chunks)
 
     def tool_started(self, record: ToolStarted) -> None:
         self._agent.tool_calls += 1
