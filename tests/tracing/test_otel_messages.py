@@ -12,6 +12,7 @@ import pytest
 
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Request
+from routelock.history.vendor_calls import Citation, VendorCall
 from routelock.testing import call, reply
 from routelock.tracing.otel_messages import RequestTexts, messages_text, output_text, reply_text
 
@@ -73,6 +74,11 @@ PARTS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+SEARCH = VendorCall(
+    tool="web_search", id="s1", input={"query": "capital"}, sources=[Citation(url="https://example.com")]
+)
+
+
 class ReadCounted(dict[str, Any]):
     """A message that knows how often it was looked into."""
 
@@ -121,6 +127,23 @@ def test_reasoning_is_a_part() -> None:
     assert message["parts"][0] == {"type": "reasoning", "content": "3 and 4."}
 
 
+def test_tool_that_the_vendor_ran_is_a_call_and_a_response() -> None:
+    [message] = shown(reply("Oslo.", vendor_calls=[SEARCH]).message)
+    assert message["parts"][1:] == [
+        {
+            "type": "server_tool_call",
+            "id": "s1",
+            "name": "web_search",
+            "server_tool_call": {"type": "web_search", "input": {"query": "capital"}},
+        },
+        {
+            "type": "server_tool_call_response",
+            "id": "s1",
+            "server_tool_call_response": {"type": "web_search", "sources": ["https://example.com"]},
+        },
+    ]
+
+
 def test_message_is_converted_once() -> None:
     """It is on the span of each later call; to make it into text for each took ever longer."""
     texts = RequestTexts(LARGEST)
@@ -161,7 +184,7 @@ def test_texts_fit_the_schemas_of_the_conventions(name: str) -> None:
 
 def _texts() -> dict[str, str]:
     """The texts of a request and a reply, with each part that a message may have."""
-    replied = reply("See.", calls=[call("refund", {"order": 7})], reasoning="7 it is.", finish_reason="stop")
+    replied = reply("See.", calls=[call("refund", {"order": 7})], reasoning="7.", vendor_calls=[SEARCH])
     tools = [{"type": "function", "function": {"name": "refund", "parameters": {"type": "object"}}}]
     request = Request(
         messages=cast(

@@ -18,6 +18,7 @@ from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Request
 from routelock.history.content import chat_part
 from routelock.history.messages import Message, calls_of
+from routelock.history.vendor_calls import VendorCall, vendor_calls_of
 
 __all__ = ["RequestTexts", "messages_text", "output_text", "reply_text"]
 
@@ -113,7 +114,29 @@ def _parts(message: Message, largest_media: int) -> list[dict[str, Any]]:
     parts += [_part(part, largest_media) for part in listed]
     if refusal := message.get("refusal"):
         parts.append({"type": "refusal", "content": refusal})
+    parts += [part for call in vendor_calls_of(message) for part in _vendor_call(call)]
     return parts + [_call(call) for call in calls_of(message)]
+
+
+def _vendor_call(call: VendorCall) -> list[dict[str, Any]]:
+    """Return the parts of a tool that the vendor ran: its call, and its result."""
+    result = {"output": call.output, "error": call.error, "sources": [one.url for one in call.sources]}
+    return [
+        {
+            "type": "server_tool_call",
+            "id": call.id or None,
+            "name": call.tool,
+            "server_tool_call": {"type": call.tool, "input": dict(call.input)},
+        },
+        {
+            "type": "server_tool_call_response",
+            "id": call.id or None,
+            "server_tool_call_response": {
+                "type": call.tool,
+                **{name: value for name, value in result.items() if value},
+            },
+        },
+    ]
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
