@@ -14,10 +14,15 @@ from typing import Any
 
 import httpx
 import pytest
+from served_apps import served
 from terminals import environment
 from waiting import PATIENCE, eventually
 
+from routelock import Agent
 from routelock.cli.main import main
+from routelock.serving import ServeConfig
+from routelock.sessions import SQLiteSessions
+from routelock.testing import ScriptedHandler
 
 APP = """
 import anyio
@@ -91,6 +96,11 @@ def test_a_missing_key_is_an_error(
 def test_a_wrong_number_is_an_error(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", f"{folder}:agent", "--max-concurrent", "0"]) == 2
     assert "max_concurrent" in capsys.readouterr().err
+
+
+def test_a_store_of_responses_has_to_be_one(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", f"{folder}:agent", "--response-sessions", f"{folder}:shop"]) == 2
+    assert "response_sessions must be a store of sessions" in capsys.readouterr().err
 
 
 _WITHOUT = """
@@ -321,3 +331,21 @@ def test_an_allowed_host_is_answered_for(tmp_path: Path) -> None:
             for host in ("agents.example", "localhost", "evil.example")
         }
     assert statuses == {"agents.example": 200, "localhost": 200, "evil.example": 403}
+
+
+def test_responses_are_kept_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    with running(tmp_path, "app:agent", "--response-sessions", "kept.db") as (_, url):
+        made = httpx.post(f"{url}/v1/responses", json={"input": "Hi"}, timeout=PATIENCE).json()
+    config = ServeConfig(response_sessions=SQLiteSessions(tmp_path / "kept.db"))
+    with served(Agent("A", model=ScriptedHandler([])), config) as url:
+        shown = httpx.get(f"{url}/responses/{made['id']}", timeout=PATIENCE)
+    assert shown.json() == made
+
+
+def test_settings_of_clients_may_be_refused(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    body = {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
+    with running(tmp_path, "app:agent", "--client-settings", "refuse") as (_, url):
+        refused = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "temperature")

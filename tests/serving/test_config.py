@@ -23,6 +23,7 @@ from routelock.serving import A2A, ServeConfig
         ({"max_turns": 0}, "at least 1, or None"),
         ({"client_tools": "no"}, "True or False"),
         ({"client_settings": "ignore"}, "must be 'use', 'refuse' or None"),
+        ({"response_sessions": "kept.db"}, "such as SQLiteSessions, not 'kept.db'"),
         ({"a2a": True}, "must be an A2A"),
         ({"run_config": RunConfig(executor=InProcess())}, "has no executor without a2a"),
         ({"ping": 0}, "ping must be more than 0"),

@@ -1,4 +1,4 @@
-"""``routelock serve module:agent``: an endpoint that speaks OpenAI's chat completions."""
+"""``routelock serve module:agent``: an endpoint that speaks OpenAI's chat completions and Responses API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast, get_args
 
 from routelock._callables import MaybeAwaitable, takes
 from routelock.cli.command import Command
@@ -16,6 +16,8 @@ from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError, MissingExtra
 from routelock.serving import A2A, ServeConfig, ServedRequest, create_app
 from routelock.serving.auth import is_loopback
+from routelock.serving.config import ClientSettings
+from routelock.sessions import SessionStore, SQLiteSessions
 
 __all__ = ["serve_command"]
 
@@ -23,6 +25,16 @@ __all__ = ["serve_command"]
 _CONTEXT = (
     "the context of the runs, or a function that returns it: called once, or for each request if it takes an "
     "argument"
+)
+
+_SETTINGS = (
+    "what is done with temperature, max_tokens and other settings of clients (default: responses use them, "
+    "chat completions ignore them)"
+)
+
+_RESPONSES = (
+    "keep the responses that previous_response_id names in this SQLite file, or in the store of sessions at "
+    "module:object (default: in memory, for fifteen minutes)"
 )
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -38,6 +50,8 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("--insecure", action="store_true", help="serve other machines without a key")
     add("--a2a", action="store_true", help="serve the Agent2Agent protocol, too")
     add("--no-client-tools", action="store_true", help="refuse requests with tools that the client would run")
+    add("--client-settings", choices=get_args(ClientSettings), help=_SETTINGS)
+    add("--response-sessions", metavar="STORE", help=_RESPONSES)
     add("--allow-host", metavar="NAME", action="append", help="answer under this Host header too")
     add("--context", metavar="module:object", help=_CONTEXT)
     add("--config", metavar="module:object", help=CONFIG)
@@ -94,6 +108,8 @@ def _config(given: argparse.Namespace) -> ServeConfig:
         api_keys=None if key is None else [key],
         allowed_hosts=_hosts(given),
         client_tools=not given.no_client_tools,
+        client_settings=given.client_settings,
+        response_sessions=None if given.response_sessions is None else _store(given.response_sessions),
         max_turns=given.max_turns,
         max_concurrent=given.max_concurrent,
         max_body=given.max_body,
@@ -113,6 +129,14 @@ def _context(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
     return lambda request: shared
 
 
+def _store(place: str) -> SessionStore:
+    """Return the store of sessions in an SQLite file, or the one at ``module:object``."""
+    if ":" not in place:
+        return SQLiteSessions(place)
+    # ServeConfig checks that it is one
+    return cast("SessionStore", load_object(place, "app:store"))
+
+
 def _hosts(given: argparse.Namespace) -> Sequence[str] | None:
     if given.insecure:
         return ("*",)
@@ -129,7 +153,7 @@ def _key(variable: str | None) -> str | None:
 
 serve_command: Command = Command(
     name="serve",
-    help="Serve agents over HTTP to clients of OpenAI's chat completions.",
+    help="Serve agents over HTTP to clients of OpenAI's chat completions and Responses API.",
     declare=_declare,
     run=_serve,
     more="""examples:
@@ -137,5 +161,6 @@ serve_command: Command = Command(
   routelock serve app:team --port 9000           each agent of a list is a model
   routelock serve app:agent --context app:shop   with a context for tools and instructions
   routelock serve app:agent --a2a                for clients of the Agent2Agent protocol, too
+  routelock serve app:agent --response-sessions responses.db --client-settings refuse
   routelock serve app:agent --host 0.0.0.0 --api-key-env SHOP_KEY""",
 )

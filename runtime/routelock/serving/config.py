@@ -176,6 +176,11 @@ class ServeConfig:
                 self.client_settings in (None, *get_args(ClientSettings)),
                 f"client_settings must be 'use', 'refuse' or None, not {self.client_settings!r:.80}",
             ),
+            (
+                self.response_sessions is None or _is_store(self.response_sessions),
+                f"response_sessions must be a store of sessions, such as SQLiteSessions, not "
+                f"{self.response_sessions!r:.80}",
+            ),
             (isinstance(cast("object", self.a2a), A2A | None), "a2a must be an A2A, such as A2A()"),
             (
                 self.run_config.executor is None or self.a2a is not None,
@@ -191,6 +196,10 @@ def _are_tokens(keys: object) -> bool:
     return all(
         isinstance(key, str) and key and key == key.strip() for key in cast("Collection[object]", keys)
     )
+
+
+def _is_store(store: object) -> bool:
+    return all(callable(getattr(store, name, None)) for name in ("load", "append"))
 
 
 def _is_count(number: object, least: int) -> bool:
