@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from clients.cast import DESK, FORECAST, GREETING, POLYGLOT
+from clients.cast import DESK, FORECAST, GREETING, PAGE, POLYGLOT
 from clients.played import Played
 
 WAYS = ("plain", "raw", "helper")
@@ -49,6 +49,12 @@ def test_own_tools_and_transfers_stay_inside_and_the_text_is_whole(responses: Pl
 
 def test_reasoning_is_an_item_of_its_own(responses: Played) -> None:
     assert responses["reasoning"] == in_every_way("Yes.", reasoning=["Hm, hm."])
+
+
+def test_citations_are_annotations_of_their_texts(responses: Played) -> None:
+    pages = [f"{PAGE}/rains", f"{PAGE}/pours"]
+    seen = [["url_citation", url, passage] for url, passage in zip(pages, ("rains", "pours"), strict=True)]
+    assert responses["citations"] == {**dict.fromkeys(WAYS, seen), "events": pages}
 
 
 def test_no_letter_is_changed(responses: Played) -> None:

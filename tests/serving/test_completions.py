@@ -19,7 +19,8 @@ from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
 from routelock.handlers.port import Request
 from routelock.history import Citation
 from routelock.run.events import RunDone
-from routelock.serving.completions import Completion, DeltaWriter, usage_body
+from routelock.serving.completions import ChatReply, Completion, DeltaWriter, usage_body
+from routelock.serving.served_run import RunEnd
 from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio
@@ -119,11 +120,16 @@ async def test_citations_of_later_texts_are_placed_in_the_message() -> None:
     assert passages(made) == ["rains", "pours"]
 
 
-async def test_all_annotations_are_in_one_delta() -> None:
+async def test_all_annotations_are_in_one_chunk() -> None:
     """The openai package cannot append to a list whose entries have no index."""
     looks = reply("It rains?", calls=[call("look_up", {"order": 1})], citations=[RAIN])
     made = await said(agent(looks, reply("It rains.", citations=[RAIN]), tools=[look_up]))
-    assert len([delta for delta in made.deltas if "annotations" in delta]) == 1
+    form = ChatReply(COMPLETION, include_usage=False)
+    result = await Runner.run(agent("x"), "Hi")
+    end = RunEnd(deltas=made.deltas[-1:], finish="stop", result=result, waiting=None)
+    chunks: list[Any] = [*form.take(made.deltas[:-1], ends=True), *form.finish(end)]
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk != "[DONE]"]
+    assert [len(delta["annotations"]) for delta in deltas if "annotations" in delta] == [2]
 
 
 async def test_a_citation_without_a_passage_stands_at_the_end() -> None:

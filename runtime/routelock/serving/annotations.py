@@ -1,6 +1,6 @@
-"""Citations of a run's replies, as annotations of the one message that a client of chat completions sees.
+"""Citations of a run's replies, as annotations of the one text that a client sees.
 
-OpenAI's format has one kind, ``url_citation``, with an address, a title and a passage, and some clients
+Chat completions have one kind, ``url_citation``, with an address, a title and a passage, and some clients
 refuse a reply with any other. So a citation of a file is left out, and one without a passage stands at the
 end of its text.
 """
@@ -50,10 +50,9 @@ class MessageAnnotations:
                 return
 
     def deltas(self) -> list[dict[str, Any]]:
-        """Return one delta with all annotations: some clients cannot append to a list. None if there are
-        none.
-        """
-        return [{"annotations": self._annotations}] if self._annotations else []
+        """Return one delta with the annotations since the last call; no delta if there are none."""
+        added, self._annotations = self._annotations, []
+        return [{"annotations": added}] if added else []
 
 
 def _pages(reply: Message) -> Sequence[Citation]:

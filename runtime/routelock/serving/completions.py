@@ -233,6 +233,7 @@ class DeltaWriter:
             self._annotations.hold(message)
         elif self._text.open:
             self._annotations.add(message, self._text.start, self._text.length)
+            deltas += self._annotations.deltas()
         return deltas + self._next_reply()
 
     def _next_reply(self) -> list[Delta]:
@@ -349,18 +350,24 @@ class ChatReply:
 
     def __init__(self, completion: Completion, *, include_usage: bool) -> None:
         self._completion, self._include_usage = completion, include_usage
+        self._annotations: list[Any] = []
 
     def begin(self) -> Sequence[Mapping[str, Any]]:
         """Return the chunk with the role."""
         return [self._completion.chunk(_OPENING)]
 
     def take(self, deltas: Sequence[Delta], *, ends: bool) -> Sequence[Mapping[str, Any]]:
-        """Return a chunk for each delta."""
-        return [self._completion.chunk(delta) for delta in deltas]
+        """Return a chunk for each delta. Annotations come at the end, all in one chunk: some clients cannot
+        append to a list.
+        """
+        self._annotations += [each for delta in deltas for each in delta.get("annotations", ())]
+        return [self._completion.chunk(delta) for delta in deltas if "annotations" not in delta]
 
     def finish(self, end: RunEnd) -> Sequence[Mapping[str, Any] | str]:
         """Return the last chunks, and ``[DONE]``."""
-        chunks = [self._completion.chunk(delta) for delta in end.deltas]
+        chunks = [*self.take(end.deltas, ends=True)]
+        if self._annotations:
+            chunks.append(self._completion.chunk({"annotations": self._annotations}))
         chunks.append(self._completion.chunk({}, end.finish))
         if self._include_usage:
             chunks.append(self._completion.usage_chunk(end.result.usage))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -67,6 +67,57 @@ async def test_thoughts_between_texts_keep_their_place() -> None:
 async def test_a_reply_ends_its_item() -> None:
     body = ResponseReply({}).whole([[{"content": "One."}], [{"content": "\n\nTwo."}]], await ended())
     assert [each["content"][0]["text"] for each in body["output"]] == ["One.", "\n\nTwo."]
+
+
+def cited(start: int, end: int) -> dict[str, Any]:
+    """The delta of one citation."""
+    fields = {"url": "https://a.example", "title": "A", "start_index": start, "end_index": end}
+    return {"annotations": [{"type": "url_citation", "url_citation": fields}]}
+
+
+def passages(body: Mapping[str, Any]) -> list[list[str]]:
+    """The cited passages of each item."""
+    parts = [part for each in body["output"] for part in each["content"]]
+    spans = [
+        [(note["start_index"], note["end_index"]) for note in part.get("annotations", ())] for part in parts
+    ]
+    return [[part["text"][a:b] for a, b in span] for part, span in zip(parts, spans, strict=True)]
+
+
+async def test_a_citation_has_an_event_before_its_text_is_done() -> None:
+    made = ResponseReply({})
+    events = made.take([{"content": "It rains."}, cited(3, 8)], ends=True)
+    assert kinds(events)[-5:-2] == ["output_text.delta", "output_text.annotation.added", "output_text.done"]
+    assert events[-4]["annotation"] == {
+        "type": "url_citation",
+        "url": "https://a.example",
+        "title": "A",
+        "start_index": 3,
+        "end_index": 8,
+    }
+    assert events[-2]["part"]["annotations"] == [events[-4]["annotation"]]
+
+
+async def test_citations_of_a_text_are_numbered() -> None:
+    events = ResponseReply({}).take([{"content": "It rains."}, cited(0, 2), cited(3, 8)], ends=True)
+    numbers = [event["annotation_index"] for event in events if "annotation_index" in event]
+    assert numbers == [0, 1]
+
+
+async def test_a_citation_is_placed_in_the_text_of_its_item() -> None:
+    replies = [[{"content": "It rains?"}, cited(3, 8)], [{"content": "\n\nIt pours."}, cited(14, 19)]]
+    assert passages(ResponseReply({}).whole(replies, await ended())) == [["rains"], ["pours"]]
+
+
+async def test_a_citation_of_a_text_before_thoughts_is_in_the_item_of_that_text() -> None:
+    made = ResponseReply({})
+    texts = [{"content": "It rains."}, {"reasoning_content": "Hm."}, {"content": " It pours."}]
+    events = made.take([*texts, cited(3, 8), cited(13, 18)], ends=True)
+    late = [event["output_index"] for event in events if "annotation_index" in event]
+    [*_, last, _] = made.finish(await ended())
+    assert late == [0, 2]
+    assert not isinstance(last, str)
+    assert passages(last["response"]) == [["rains"], [], ["pours"]]
 
 
 async def test_a_refusal_has_events_of_its_own() -> None:

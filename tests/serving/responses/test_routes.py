@@ -23,6 +23,7 @@ from routelock import (
     tool,
 )
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.history import Citation
 from routelock.serving import ServeConfig
 from routelock.sessions import InMemorySessions
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
@@ -119,6 +120,16 @@ def test_a_streamed_response_is_the_same_as_a_whole_one() -> None:
 def test_texts_are_items_that_say_together_what_a_chat_completion_says() -> None:
     with served(agent(LOOKS, "It is here.", tools=[look_up])) as url:
         assert texts_of(body_of(post(url))) == ["One moment.", "\n\nIt is here."]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_citations_are_annotations_of_the_text(stream: bool) -> None:
+    source = Citation(url="https://a.example/rain", title="Rain", start=3, end=8)
+    with served(agent(reply("It rains.", citations=[source]))) as url:
+        response = post(url, stream=stream)
+        body = events_of(response)[-1]["response"] if stream else body_of(response)
+    place = {"url": source.url, "title": "Rain", "start_index": 3, "end_index": 8}
+    assert body["output"][0]["content"][0]["annotations"] == [{"type": "url_citation", **place}]
 
 
 def test_items_name_their_agents() -> None:

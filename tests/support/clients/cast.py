@@ -13,6 +13,7 @@ import anyio
 from routelock import Agent, ProviderError, function_tool, handoff
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import Request
+from routelock.history import Citation
 from routelock.history.messages import last_user_text
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.testing.scripted import Reply
@@ -29,6 +30,7 @@ POLYGLOT = (
 )
 """Letters that some line splitter, some escaper or some cutter of bytes has got wrong before."""
 BEATS = 12
+PAGE = "https://weather.example"
 
 
 @dataclass
@@ -183,9 +185,25 @@ def thinker() -> Agent[Any]:
     return Agent("thinker", "Think.", model=Plays("thinker", lambda _: reply("Yes.", reasoning="Hm, hm.")))
 
 
+def reporter() -> Agent[Any]:
+    """It cites a page in each of its two texts."""
+
+    @function_tool
+    def wait() -> str:
+        return "over"
+
+    def part(request: Request) -> Reply:
+        if answered(request):
+            return reply("It pours.", citations=[Citation(url=f"{PAGE}/pours", title="Now", start=3, end=8)])
+        source = Citation(url=f"{PAGE}/rains", title="Before", start=3, end=8)
+        return reply("It rains.", calls=[call("wait")], citations=[source])
+
+    return Agent("reporter", "Report.", model=Plays("reporter", part), tools=[wait])
+
+
 def everyone(log: Log) -> list[Agent[Any]]:
     """All agents that the scenes ask."""
     return [
         greeter(), desk(log), forecaster(log), broken(), endless(log), slow(), polyglot(), duet(),
-        bookkeeper(), thinker(),
+        bookkeeper(), thinker(), reporter(),
     ]  # fmt: skip

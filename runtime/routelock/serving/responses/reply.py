@@ -66,7 +66,19 @@ class _OpenItem:
     kind: _Kind
     id: str
     place: int
+    start: int
+    """Where its text begins in the texts of all messages, one after the other."""
     texts: list[str] = field(default_factory=lambda: [])
+    annotations: list[Mapping[str, Any]] = field(default_factory=lambda: [])
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    @property
+    def part(self) -> dict[str, Any]:
+        part = self.kind.part_of(self.text)
+        return {**part, "annotations": [*self.annotations]} if self.annotations else part
 
 
 class ResponseReply:
@@ -83,6 +95,8 @@ class ResponseReply:
         self._end: RunEnd | None = None
         self._output: list[dict[str, Any]] = []
         self._open: _OpenItem | None = None
+        self._texts: list[_OpenItem] = []
+        """The items with the texts of messages, closed ones as well."""
         self._speaker: Mapping[str, Any] | None = None
         self._count = 0
         self._body: Mapping[str, Any] = {}
@@ -101,6 +115,7 @@ class ResponseReply:
             for key, text in delta.items():
                 if text and key in _KINDS:
                     events += self._add(_KINDS[key], text)
+            events += self._annotate(delta.get("annotations", ()))
         return events + self._close() if ends else events
 
     def finish(self, end: RunEnd) -> Sequence[Mapping[str, Any] | str]:
@@ -156,9 +171,28 @@ class ResponseReply:
             events.append(self._part_event(item, f"{kind.event}.delta", {"delta": text, **kind.event_extra}))
         return events
 
+    def _annotate(self, annotations: Iterable[Mapping[str, Any]]) -> list[_Event]:
+        """Give the citations of a reply to the items that have their passages."""
+        events: list[_Event] = []
+        for each in annotations:
+            cited = each["url_citation"]
+            first, last = cited["start_index"], cited["end_index"]
+            if (item := next((one for one in reversed(self._texts) if one.start <= first), None)) is None:
+                continue
+            span = {"start_index": first - item.start, "end_index": min(last - item.start, len(item.text))}
+            item.annotations.append({**cited, **span, "type": "url_citation"})
+            told = {"annotation_index": len(item.annotations) - 1, "annotation": item.annotations[-1]}
+            events.append(self._part_event(item, "response.output_text.annotation.added", told))
+            if item is not self._open:  # thoughts came after it in the same reply
+                self._output[item.place] = self._item(item, "completed")
+        return events
+
     def _opened(self, kind: _Kind) -> list[_Event]:
         events = self._opening()
-        item = self._open = _OpenItem(kind, f"{kind.prefix}_{uuid.uuid4().hex}", len(self._output))
+        start = self._texts[-1].start + len(self._texts[-1].text) if self._texts else 0
+        item = self._open = _OpenItem(kind, f"{kind.prefix}_{uuid.uuid4().hex}", len(self._output), start)
+        if kind is _KINDS["content"]:
+            self._texts.append(item)
         empty: dict[str, Any] = {**self._item(item, "in_progress"), "content": []}
         events.append(self._event("response.output_item.added", {"output_index": item.place, "item": empty}))
         events.append(self._part_event(item, "response.content_part.added", {"part": kind.part_of("")}))
@@ -168,11 +202,11 @@ class ResponseReply:
         if (item := self._open) is None:
             return []
         self._open = None
-        kind, text, whole = item.kind, "".join(item.texts), self._item(item, "completed")
+        kind, whole = item.kind, self._item(item, "completed")
         self._output.append(whole)
         return [
-            self._part_event(item, f"{kind.event}.done", {kind.key: text, **kind.event_extra}),
-            self._part_event(item, "response.content_part.done", {"part": kind.part_of(text)}),
+            self._part_event(item, f"{kind.event}.done", {kind.key: item.text, **kind.event_extra}),
+            self._part_event(item, "response.content_part.done", {"part": item.part}),
             self._event("response.output_item.done", {"output_index": item.place, "item": {**whole}}),
         ]
 
@@ -204,10 +238,8 @@ class ResponseReply:
 
     def _item(self, item: _OpenItem, status: str) -> dict[str, Any]:
         own: dict[str, Any] = {"role": "assistant"} if item.kind.item == "message" else {"summary": []}
-        content = [item.kind.part_of("".join(item.texts))]
-        return {
-            "type": item.kind.item, "id": item.id, "status": status, **own, "content": content, **self._by()
-        }  # fmt: skip
+        named = {"type": item.kind.item, "id": item.id, "status": status}
+        return {**named, **own, "content": [item.part], **self._by()}
 
     def _by(self) -> dict[str, Any]:
         return {} if self._speaker is None else {"x_agent": self._speaker}

@@ -80,6 +80,19 @@ const scenes = {
   greeting: (client) => inEveryWay(client, asked("greeter", "Hello?", { instructions: "Be short.", store: false })),
   transfer: (client) => inEveryWay(client, asked("desk")),
   reasoning: (client) => inEveryWay(client, asked("thinker")),
+  async citations(client) {
+    const found = {};
+    for (const [name, way] of Object.entries(ways)) {
+      const parts = items(await way(client, asked("reporter")), "message").flatMap((item) => item.content);
+      found[name] = parts.flatMap(({ annotations, text }) =>
+        annotations.map((note) => [note.type, note.url, text.slice(note.start_index, note.end_index)]),
+      );
+    }
+    found.events = [];
+    for await (const event of await client.responses.create({ ...asked("reporter"), stream: true }))
+      if (event.type === "response.output_text.annotation.added") found.events.push(event.annotation.url);
+    return found;
+  },
   unicode: (client) => inEveryWay(client, asked("polyglot")),
   async own_tool(client) {
     const found = {};

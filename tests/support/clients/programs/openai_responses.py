@@ -140,6 +140,25 @@ async def reasoning(client: openai.AsyncOpenAI) -> Facts:
     return await in_every_way(client, asked("thinker"))
 
 
+async def citations(client: openai.AsyncOpenAI) -> Facts:
+    """The pages that each way shows, each with the passage that it stands behind."""
+    found: Facts = {}
+    for name, way in WAYS.items():
+        response = await way(client, asked("reporter"))
+        parts = [part for item in response.output if item.type == "message" for part in item.content]
+        found[name] = [
+            [note.type, note.url, part.text[note.start_index : note.end_index]]
+            for part in parts
+            for note in part.annotations
+        ]
+    told: list[Any] = []
+    async for event in await client.responses.create(**asked("reporter"), stream=True):
+        if event.type == "response.output_text.annotation.added":
+            note: Any = event.annotation
+            told.append(note["url"] if isinstance(note, dict) else note.url)
+    return {**found, "events": told}
+
+
 async def unicode(client: openai.AsyncOpenAI) -> Facts:
     return await in_every_way(client, asked("polyglot"))
 
@@ -222,7 +241,7 @@ async def broken(client: openai.AsyncOpenAI) -> Facts:
 
 
 SCENES: list[Callable[[openai.AsyncOpenAI], Awaitable[Facts]]] = [
-    greeting, blocking, transfer, reasoning, unicode, parsed, own_tool, kept, errors, broken,
+    greeting, blocking, transfer, reasoning, citations, unicode, parsed, own_tool, kept, errors, broken,
 ]  # fmt: skip
 
 
