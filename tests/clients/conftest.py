@@ -26,6 +26,7 @@ def _commands() -> dict[str, Any]:
         "responses, openai 2": lambda: python_client("openai2", "openai_responses.py"),
         "responses, openai 3": lambda: python_client("openai3", "openai_responses.py"),
         "responses, openai js": lambda: node_client("openai_responses.mjs"),
+        "open responses": lambda: python_client("openresponses", "open_responses.py"),
         "ai sdk": lambda: node_client("ai_sdk.mjs"),
     }
 
@@ -48,6 +49,12 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def responses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """The scenes of the Responses API, played once by each of the openai clients."""
     return _played(f"responses, {request.param}", tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def open_responses(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """The scenarios of Open Responses, played once."""
+    return _played("open responses", tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")

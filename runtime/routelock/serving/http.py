@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -23,7 +23,16 @@ from routelock.serving.auth import AccessControl, Principal
 from routelock.serving.config import ServedRequest
 from routelock.serving.errors import Refusal, closing, log_refusal, out_of_time, refusal_for
 
-__all__ = ["AsciiJSON", "Endpoint", "EventStream", "Incoming", "attended", "event_text", "read_body"]
+__all__ = [
+    "AsciiJSON",
+    "Endpoint",
+    "EventStream",
+    "Incoming",
+    "attended",
+    "event_text",
+    "events_text",
+    "read_body",
+]
 
 
 T = TypeVar("T")
@@ -135,6 +144,13 @@ def event_text(event: Mapping[str, Any] | str, name: str = "") -> str:
     return f"event: {name}\ndata: {data}\n\n" if name else f"data: {data}\n\n"
 
 
+def events_text(events: Iterable[Mapping[str, Any] | str], named_by: str) -> str:
+    """Return several events; the name of each is under the key ``named_by``, if it has one."""
+    return "".join(
+        event_text(event, "" if isinstance(event, str) else event.get(named_by, "")) for event in events
+    )
+
+
 class EventStream(StreamingResponse):
     """A response of server-sent events, made by a function while the client reads them.
 
@@ -180,10 +196,12 @@ class EventStream(StreamingResponse):
         """Send events, and wait while the client is slow; see `event_text`."""
         if events:
             self._events += 1
-            await self._put.send("".join(event_text(each, name or self._name_of(each)) for each in events))
-
-    def _name_of(self, event: Mapping[str, Any] | str) -> str:
-        return event.get(self._named_by, "") if self._named_by and not isinstance(event, str) else ""
+            text = (
+                "".join(event_text(event, name) for event in events)
+                if name
+                else events_text(events, self._named_by)
+            )
+            await self._put.send(text)
 
     def send_nowait(self, event: Mapping[str, Any] | str) -> None:
         """Send an event without waiting. This needs an infinite ``buffered``."""

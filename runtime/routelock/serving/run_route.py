@@ -17,7 +17,7 @@ from routelock.serving.auth import AccessControl
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time
-from routelock.serving.http import AsciiJSON, EventStream, Incoming, attended, event_text, read_body
+from routelock.serving.http import AsciiJSON, EventStream, Incoming, attended, events_text, read_body
 from routelock.serving.requests import ClientRequest
 from routelock.serving.served_run import ReplyForm, ServedRun
 
@@ -89,5 +89,4 @@ class RunRoute(Generic[_Asked]):
 
     def _failure(self, request_id: str, reply: ReplyForm, refusal: Refusal) -> str:
         log_refusal(request_id, refusal)
-        events = reply.fail(refusal, request_id)
-        return "".join(event_text(event, event.get(self.named_by, "")) for event in events)
+        return events_text(reply.fail(refusal, request_id), self.named_by)

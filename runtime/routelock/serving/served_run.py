@@ -76,7 +76,7 @@ class ReplyForm(Protocol):
         """Keep what later requests need of a finished reply. The client is sent its end after that."""
         ...
 
-    def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any]]:
+    def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any] | str]:
         """Return the events that end a stream that failed."""
         ...
 

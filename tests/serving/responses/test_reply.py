@@ -166,6 +166,9 @@ def test_a_failure_has_the_items_so_far() -> None:
     made = ResponseReply({})
     made.take([{"content": "One."}], ends=True)
     made.take([{"content": "Ha"}], ends=False)
-    error, failed = made.fail(Refusal(502, "No.", "upstream_error"), "req_1")
+    error, failed, done = made.fail(Refusal(502, "No.", "upstream_error"), "req_1")
+    assert not isinstance(error, str)
+    assert not isinstance(failed, str)
+    assert done == "[DONE]"
     assert (error["message"], error["error"]["request_id"]) == ("No.", "req_1")
     assert [each["status"] for each in failed["response"]["output"]] == ["completed", "incomplete"]

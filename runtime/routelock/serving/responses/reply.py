@@ -150,8 +150,8 @@ class ResponseReply:
         if self._keeper is not None and self._end is not None:
             await self._keeper(self._body, self._end)
 
-    def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any]]:
-        """Return the events that end a stream that failed. Clients raise on the first of them."""
+    def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any] | str]:
+        """Return the events that end a stream that failed. OpenAI's clients raise on the first of them."""
         opening = self._opening()
         if (item := self._open) is not None:
             self._output.append(self._item(item, "incomplete"))
@@ -160,7 +160,7 @@ class ResponseReply:
         # OpenAI's clients raise on the nested form, and others read the flat one
         event = self._event("error", {"error": error, **flat})
         body = {**self._snapshot("failed"), "error": {"code": error["code"], "message": error["message"]}}
-        return [*opening, event, self._event("response.failed", {"response": body})]
+        return [*opening, event, self._event("response.failed", {"response": body}), "[DONE]"]
 
     def _add(self, kind: _Kind, text: str) -> list[_Event]:
         events: list[_Event] = []
