@@ -1,11 +1,14 @@
 """What routelock costs on top of the least that can be: CPU time of the client, and its ratio to a floor.
 
     python benchmarks/measure_speed.py [--rounds N] [--turns N] [--quick] [--only NAME ...] [--peers PYTHON]
+    python benchmarks/measure_speed.py --load [--rounds N] [--crowd N] [--litellm PYTHON]
 
 A floor is the same conversation written by hand. Other frameworks are measured where they are installed: for
 this Python, or for those that ``--peers`` names. Each contender runs in an interpreter of its own; a round
 visits them there and back, and a ratio is the median of the ratios of the visits, so a busy machine spoils
 less. The model is a small server of our own in a process of its own, whose time does not count.
+
+``--load`` measures served agents instead: requests by many clients at once, see `speed.load`.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from speed.load import about_load, measured_load, shown_load  # noqa: E402
 from speed.long_run import long_runs  # noqa: E402
 from speed.scale_tables import scale_tables  # noqa: E402
 from speed.scene import ANSWER  # noqa: E402
@@ -258,7 +262,11 @@ def main(arguments: list[str]) -> Any:
     parser.add_argument(
         "--peers", nargs="*", default=[], metavar="PYTHON", help="interpreters that have other frameworks"
     )
+    parser.add_argument("--load", action="store_true", help="served agents, asked by many clients at once")
+    parser.add_argument("--litellm", default="", metavar="PYTHON", help="of LiteLLM's proxy, for --load")
     given = parser.parse_args(arguments)
+    if given.load:
+        return _measure_load(given)
     pythons = dict.fromkeys(CONTENDERS, sys.executable) | peers_in([sys.executable, *given.peers])
     if given.only:
         pythons = {name: python for name, python in pythons.items() if name in given.only}
@@ -272,6 +280,19 @@ def main(arguments: list[str]) -> Any:
         tables = scale_tables(pythons, 20 if given.quick else 1000, packages)
         print(f"\nCPU per turn of a long run and CPU of a run with a thousand tools, over HTTP:\n\n{tables}")
     return table
+
+
+def _measure_load(given: argparse.Namespace) -> Any:
+    clients = 10 if given.quick else given.crowd
+    with serving() as url:
+        seen = measured_load(url, clients=clients, rounds=given.rounds, litellm=given.litellm)
+    versions = _packages(sys.executable, "starlette", "uvicorn", "aiohttp", "a2a-sdk")
+    print(f"{datetime.now(UTC):%Y-%m-%d}; Python {platform.python_version()}, {versions};")
+    if given.litellm:
+        print(f"LiteLLM's proxy: {_packages(given.litellm, 'litellm', 'uvicorn', 'uvloop')};")
+    print(f"{about_load(clients, given.rounds)}\n")
+    print(shown_load(seen))
+    return seen
 
 
 if __name__ == "__main__":

@@ -46,18 +46,21 @@ class _Model:
     def __init__(self) -> None:
         self.seen = {"requests": 0, "refused": 0, "longest": 0, "called": 0}
 
-    def answer(self, body: bytes) -> tuple[bytes, float]:
-        """Return the answer to a request."""
+    def answer(self, body: bytes) -> tuple[tuple[bytes, ...], float, float]:
+        """Return the answer to a request, in one piece and at once."""
+        return (self._said(body),), 0.0, 0.0
+
+    def _said(self, body: bytes) -> bytes:
         if not body:
-            return as_json(self.seen), 0.0
+            return as_json(self.seen)
         tokens = len(body) // 4
         if tokens > WINDOW and not _FIND.search(body):
             self.seen["refused"] += 1
-            return as_json({"error": _TOO_LONG}, "400 Bad Request"), 0.0
+            return as_json({"error": _TOO_LONG}, "400 Bad Request")
         self.seen["requests"] += 1
         self.seen["longest"] = max(self.seen["longest"], len(body))
         usage = {"prompt_tokens": tokens, "completion_tokens": 20, "total_tokens": tokens + 20}
-        return whole(self._message(body, json.loads(body)), usage), 0.0
+        return whole(self._message(body, json.loads(body)), usage)
 
     def _message(self, body: bytes, asked: dict[str, Any]) -> dict[str, Any]:
         offered = {

@@ -6,7 +6,8 @@ It keeps nothing between requests. What it answers depends on the body alone:
 * ``lookup`` is offered and was called less often than the marker says: a call of it;
 * else text, in as many chunks as the marker says when a stream is asked for.
 
-The marker stands in the user's text: ``[turns=3 chunks=100 wait=50]``, with ``wait`` in milliseconds.
+The marker stands in the user's text: ``[turns=3 chunks=100 wait=50 pace=5]``, with ``wait`` in milliseconds,
+and ``pace``, which may be left out, in milliseconds between two chunks.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-Answer = Callable[[bytes], tuple[bytes, float]]
-"""Gives the bytes of the answer to a body, and after how many seconds they are sent."""
+Answer = Callable[[bytes], tuple[tuple[bytes, ...], float, float]]
+"""Gives the pieces of the answer to a body, and the seconds before them and between them."""
 
-_MARKER = re.compile(rb"\[turns=(\d+) chunks=(\d+) wait=(\d+)\]")
+_MARKER = re.compile(rb"\[turns=(\d+) chunks=(\d+) wait=(\d+)(?: pace=(\d+))?\]")
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _LOOKUP = re.compile(rb'"name": ?"lookup"')
 _STREAM = re.compile(rb'"stream": ?true')
@@ -33,15 +34,16 @@ _USAGE = {"prompt_tokens": 50, "completion_tokens": 10, "total_tokens": 60}
 _HEAD = {"id": "chatcmpl-0123456789abcdef", "created": 1_700_000_000, "model": "gpt-4o-mini-2024-07-18"}
 
 
-def marker(turns: int = 1, chunks: int = 1, wait: int = 0) -> str:
+def marker(turns: int = 1, chunks: int = 1, wait: int = 0, pace: int = 0) -> str:
     """Return the text that tells the server what to do."""
-    return f"[turns={turns} chunks={chunks} wait={wait}] What is the answer?"
+    paced = f" pace={pace}" if pace else ""
+    return f"[turns={turns} chunks={chunks} wait={wait}{paced}] What is the answer?"
 
 
-def answer(body: bytes) -> tuple[bytes, float]:
-    """Return the bytes of the answer to a request, and after how many seconds they are sent."""
+def answer(body: bytes) -> tuple[tuple[bytes, ...], float, float]:
+    """Return the pieces of the answer to a request, and the seconds before them and between them."""
     found = _MARKER.search(body)
-    turns, chunks, wait = map(int, found.groups()) if found else (1, 10, 0)
+    turns, chunks, wait, pace = (int(each or 0) for each in found.groups()) if found else (1, 10, 0, 0)
     transfer = _transfer_in(body)
     looked_up = len(_LOOKUP.findall(body)) - 1  # the tool's own spec says the name once
     message: dict[str, Any] = {"role": "assistant", "content": "The answer is 42."}
@@ -50,8 +52,8 @@ def answer(body: bytes) -> tuple[bytes, float]:
         function = {"name": name, "arguments": arguments}
         call = {"id": f"call_{max(0, looked_up)}_{name}", "type": "function", "function": function}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    said = _streamed(message, chunks) if _STREAM.search(body) else whole(message)
-    return said, wait / 1000
+    said = _streamed(message, chunks) if _STREAM.search(body) else (whole(message),)
+    return said if pace else (b"".join(said),), wait / 1000, pace / 1000
 
 
 def _transfer_in(body: bytes) -> tuple[str, str] | None:
@@ -79,28 +81,28 @@ def as_json(said: Any, status: str = "200 OK") -> bytes:
     return head.encode() + body
 
 
-def _streamed(message: dict[str, Any], chunks: int) -> bytes:
+def _streamed(message: dict[str, Any], chunks: int) -> tuple[bytes, ...]:
     if "tool_calls" in message:
         return _events([{**message, "tool_calls": [{"index": 0, **message["tool_calls"][0]}]}], "tool_calls")
     return _text(chunks)
 
 
 @lru_cache
-def _text(chunks: int) -> bytes:
+def _text(chunks: int) -> tuple[bytes, ...]:
     texts = [f"tok{number % 10} " for number in range(chunks)] if chunks > 1 else ["The answer is 42."]
     pieces = ({"content": text} for text in texts)
     return _events([{"role": "assistant", "content": ""}, *pieces], "stop")
 
 
-def _events(deltas: list[dict[str, Any]], finish: str) -> bytes:
+def _events(deltas: list[dict[str, Any]], finish: str) -> tuple[bytes, ...]:
     chunks = [
         _chunk([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}]) for delta in deltas
     ]
     chunks.append(_chunk([{"index": 0, "delta": {}, "logprobs": None, "finish_reason": finish}]))
     chunks.append(_chunk([], usage=_USAGE))
-    lines = b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in (*chunks, b"data: [DONE]\n\n"))
+    first, *lines = [b"%x\r\n%s\r\n" % (len(each), each) for each in (*chunks, b"data: [DONE]\n\n")]
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    return head + lines + b"0\r\n\r\n"
+    return (head + first, *lines[:-1], lines[-1] + b"0\r\n\r\n")
 
 
 def _chunk(choices: list[Any], usage: Any = None) -> bytes:
@@ -132,11 +134,13 @@ class _Connection(asyncio.Protocol):
             return
         self._received.clear()
         self._wanted = 0
-        said, wait = self._answer(body)
-        if wait:
-            asyncio.get_running_loop().call_later(wait, self._transport.write, said)
-        else:
-            self._transport.write(said)
+        pieces, wait, pace = self._answer(body)
+        if not wait and not pace:
+            self._transport.write(pieces[0])
+            return
+        loop = asyncio.get_running_loop()
+        for place, piece in enumerate(pieces):
+            loop.call_later(wait + place * pace, self._transport.write, piece)
 
 
 async def serve(how: Answer = answer) -> None:

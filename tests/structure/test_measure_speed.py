@@ -35,6 +35,19 @@ def test_it_prints_a_table_of_figures_and_ratios() -> None:
     assert re.match(r"\d{4}-\d\d-\d\d; Python 3\.\d+\.\d+, aiohttp \d", said), "when, and with what"
 
 
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="the CPU time of a server is read from /proc"
+)
+def test_served_agents_are_measured_under_load() -> None:
+    command = [sys.executable, str(SCRIPT), "--load", "--quick", "--rounds", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if "|" in line][2:]
+    assert [row[0].strip() for row in rows] == ["bare starlette", "chat completions", "responses", "A2A"]
+    for row in rows:
+        assert all(re.fullmatch(r" [\d.]+( ms)?( \([\d.]+\))? ", cell) for cell in row[1:]), row
+
+
 def test_what_is_kept_and_told_is_measured_too() -> None:
     command = [sys.executable, str(SCRIPT.parent / "measure_extras.py"), "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
