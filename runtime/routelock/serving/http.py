@@ -10,15 +10,17 @@ import json
 import logging
 import math
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import AsyncContentStream, JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from routelock._concurrency import open_group
 from routelock.serving.auth import AccessControl, Principal
 from routelock.serving.config import ServedRequest
 from routelock.serving.errors import Refusal, closing, log_refusal, out_of_time, refusal_for
@@ -48,9 +50,6 @@ _DRAIN_SECONDS = 2.0
 
 _PATIENCE = 5.0
 """Seconds that a client has to take the error that ends its stream."""
-
-_BUFFERED_EVENTS = 16
-"""The number of events that may wait for a slow client."""
 
 _PING = ": ping\n\n"
 
@@ -113,20 +112,35 @@ async def attended(request: Request, work: Callable[[], Awaitable[T]]) -> T:
     Raises:
         ClientDisconnect: the client has left.
     """
-    done: list[T] = []
-    failed: list[Exception] = []
-    async with anyio.create_task_group() as group:
-        group.start_soon(_cancel_on_disconnect, request.receive, group.cancel_scope)
+    with anyio.CancelScope() as scope:
+        async with _beside(partial(_cancel_on_disconnect, request.receive, scope)):
+            return await work()
+    raise ClientDisconnect
+
+
+@asynccontextmanager
+async def _beside(*jobs: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None]:
+    """Run jobs while the block lasts, and cancel them at its end."""
+    if _is_asyncio():  # a task group, and the cancellation of its scope, would take ten times as long
+        tasks = [asyncio.create_task(job()) for job in jobs]
         try:
-            done.append(await work())
-        except Exception as error:  # here, because the group would wrap it
-            failed.append(error)
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+        return
+    async with open_group() as group:
+        for job in jobs:
+            group.start_soon(job)
+        yield
         group.cancel_scope.cancel()
-    if failed:
-        raise failed[0]
-    if not done:
-        raise ClientDisconnect
-    return done[0]
+
+
+def _is_asyncio() -> bool:
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:  # another event loop than asyncio's runs
+        return False
 
 
 async def _cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
@@ -164,10 +178,7 @@ class EventStream(StreamingResponse):
         timeout: seconds that the function may take.
         last: returns the text of the last events, for an error after the response has begun.
         named_by: the key of an event that has its name, in protocols whose events have names.
-        buffered: the number of events that may wait for the client; then `send` waits.
     """
-
-    body_iterator: AsyncContentStream
 
     media_type = "text/event-stream"
 
@@ -179,34 +190,38 @@ class EventStream(StreamingResponse):
         timeout: float = math.inf,
         last: Callable[[Refusal], str] = lambda _: "",
         named_by: str = "",
-        buffered: float = _BUFFERED_EVENTS,
     ) -> None:
         self._named_by = named_by
         self._work, self._ping, self._timeout, self._last = work, ping, timeout, last
-        self._put, self._take = anyio.create_memory_object_stream[str](buffered)
-        self._working, self._delivering = anyio.CancelScope(), anyio.CancelScope()
         self._refusal: Refusal | None = None
         self._events = 0
+        self._send: Send
+        self._is_writing = False
+        """Whether the server has a message that it has not taken yet."""
+        self._pinging: anyio.Event | None = None
         self.has_begun: bool = False
         # nginx would collect the events otherwise
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-        super().__init__(self._texts(), headers=headers)
+        super().__init__((), headers=headers)
 
     async def send(self, *events: Mapping[str, Any] | str, name: str = "") -> None:
         """Send events, and wait while the client is slow; see `event_text`."""
         if events:
-            self._events += 1
-            text = (
-                "".join(event_text(event, name) for event in events)
-                if name
-                else events_text(events, self._named_by)
-            )
-            await self._put.send(text)
+            named = "".join(event_text(event, name) for event in events) if name else ""
+            text = named or events_text(events, self._named_by)
+            if self._pinging is not None:
+                await self._pinging.wait()
+            await self._write(text)
 
-    def send_nowait(self, event: Mapping[str, Any] | str) -> None:
-        """Send an event without waiting. This needs an infinite ``buffered``."""
+    async def _write(self, text: str, *, more: bool = True) -> None:
         self._events += 1
-        self._put.send_nowait(event_text(event))
+        self._is_writing = True
+        if not self.has_begun:
+            self.has_begun = True
+            head = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            await self._send(head)
+        await self._send({"type": "http.response.body", "body": text.encode(), "more_body": more})
+        self._is_writing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI app does.
@@ -215,78 +230,56 @@ class EventStream(StreamingResponse):
             Refusal: there is nothing to send, because the work failed.
             ClientDisconnect: the client has left.
         """
-        over = anyio.Event()
-        with self._put, self._take:
-            async with anyio.create_task_group() as group:
-                group.start_soon(_cancel_on_disconnect, receive, group.cancel_scope)
-                group.start_soon(self._produce, group.cancel_scope)
-                group.start_soon(self._deliver, send, over)
-                try:
-                    await over.wait()
-                except asyncio.CancelledError:  # servers on asyncio cancel running requests when they end
-                    if group.cancel_scope.cancel_called or (task := asyncio.current_task()) is None:
-                        raise
-                    task.uncancel()
-                    self._refusal = closing()
-                    self._working.cancel()
-                    with anyio.move_on_after(_PATIENCE, shield=True):
-                        await over.wait()
-                group.cancel_scope.cancel()
-        if not over.is_set():
+        self._send = send
+        has_ended = False
+        with anyio.CancelScope() as connected:
+            async with _beside(partial(_cancel_on_disconnect, receive, connected), self._keep_alive):
+                await self._worked(connected)
+                await self._end()
+                has_ended = True  # servers tell of the end of a response as of a client that leaves
+        if not has_ended:
             raise ClientDisconnect
+
+    async def _worked(self, connected: anyio.CancelScope) -> None:
+        """Do the work, and keep the refusal if it fails."""
+        try:
+            with anyio.move_on_after(self._timeout) as working:
+                await self._work(self)
+            if working.cancelled_caught:
+                self._refusal = out_of_time(self._timeout)
+        except asyncio.CancelledError:  # servers on asyncio cancel running requests when they end
+            if connected.cancel_called or (task := asyncio.current_task()) is None:
+                raise
+            task.uncancel()
+            self._refusal = closing()
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            self._refusal = refusal_for(error)
+
+    async def _end(self) -> None:
+        """Send the end of the response. A client that did not take the last event is cut off."""
         if self._refusal is not None and not self.has_begun:
             raise self._refusal
-
-    async def _produce(self, response: anyio.CancelScope) -> None:
-        self._working.deadline = anyio.current_time() + self._timeout
-        self._delivering.deadline = self._working.deadline + _PATIENCE
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._keep_alive)
-            try:
-                with self._working:
-                    await self._work(self)
-                if self._working.cancelled_caught and self._refusal is None:
-                    self._refusal = out_of_time(self._timeout)
-            except ClientDisconnect:
-                response.cancel()
-            except Exception as error:
-                self._refusal = self._refusal or refusal_for(error)
-            group.cancel_scope.cancel()
-        self._put.close()
-        if self._refusal is not None:
-            self._delivering.deadline = anyio.current_time() + _PATIENCE
+        if self._is_writing:
+            return
+        with anyio.move_on_after(_PATIENCE, shield=True):
+            if self._refusal is not None:
+                await self._write(self._last(self._refusal))
+            await self._write("", more=False)
 
     async def _keep_alive(self) -> None:
         """Send a comment after every so many seconds of silence."""
         while True:
             before = self._events
             await anyio.sleep(self._ping)
-            if self._events == before:
-                await self._put.send(_PING)
-
-    async def _deliver(self, send: Send, over: anyio.Event) -> None:
-        async with aclosing(self._texts()) as texts:
-            with self._delivering:
-                first = await anext(texts, None)
-                if first is not None or self._refusal is None:
-                    self.has_begun = True
-                    self.body_iterator = _with_first(first, texts)
-                    await self.stream_response(send)
-        over.set()
-
-    async def _texts(self) -> AsyncGenerator[str]:
-        """Yield the events, and the error at the end."""
-        async for text in self._take:
-            yield text
-        if self.has_begun and self._refusal is not None:
-            yield self._last(self._refusal)
-
-
-async def _with_first(first: str | None, rest: AsyncIterator[str]) -> AsyncIterator[str]:
-    if first is not None:
-        yield first
-    async for text in rest:
-        yield text
+            if self._events == before and not self._is_writing:
+                self._pinging = pinging = anyio.Event()
+                try:
+                    await self._write(_PING)
+                finally:
+                    self._pinging = None
+                    pinging.set()
 
 
 class Incoming:

@@ -309,9 +309,24 @@ class DevRoutes:
         said = _said(await _posted(request))
 
         async def work(stream: EventStream) -> None:
-            await self._conversations.answer(conversation, said, stream.send_nowait)
+            put, events = anyio.create_memory_object_stream[Mapping[str, Any]](math.inf)
+            failed: list[Exception] = []
 
-        return EventStream(work, ping=_PING, buffered=math.inf)
+            async def answer() -> None:
+                with put:
+                    try:
+                        await self._conversations.answer(conversation, said, put.send_nowait)
+                    except Exception as error:  # raised below, when all events are sent
+                        failed.append(error)
+
+            async with events, anyio.create_task_group() as group:
+                group.start_soon(answer)
+                async for event in events:
+                    await stream.send(event)
+            if failed:
+                raise failed[0]
+
+        return EventStream(work, ping=_PING)
 
     async def _stop(self, request: Request) -> Response:
         """Stop the run of a conversation, if one is running."""
