@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,7 +20,6 @@ V = TypeVar("V")
 class _Entry(Generic[V]):
     value: V
     size: int
-    until: float
 
 
 class BoundedStore(Generic[K, V]):
@@ -44,6 +44,9 @@ class BoundedStore(Generic[K, V]):
     ) -> None:
         self._most, self._size, self._ttl, self._clock, self._is_used = most, size, ttl, clock, is_used
         self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
+        """Least recently used first."""
+        self._ends: dict[K, float] = {}
+        """When each value expires, the next one first: all are kept for the same time."""
         self._used = 0
 
     def __len__(self) -> int:
@@ -60,7 +63,8 @@ class BoundedStore(Generic[K, V]):
     def put(self, key: K, value: V, size: int) -> list[tuple[K, V]]:
         """Keep a value of so many bytes, and return what is dropped for it."""
         self.remove(key)
-        self._entries[key] = _Entry(value, size, self._clock() + self._ttl)
+        self._entries[key] = _Entry(value, size)
+        self._ends[key] = self._clock() + self._ttl
         self._used += size
         return self.drop()
 
@@ -68,14 +72,21 @@ class BoundedStore(Generic[K, V]):
         """Remove a value, if it is there."""
         if (entry := self._entries.pop(key, None)) is not None:
             self._used -= entry.size
+            del self._ends[key]
 
     def drop(self) -> list[tuple[K, V]]:
         """Drop and return expired values, and then the least recently used ones until all bounds hold."""
-        now, dropped = self._clock(), list[tuple[K, V]]()
-        for expired in (True, False):
-            for key, entry in list(self._entries.items()):
-                over = len(self._entries) > self._most or self._used > self._size
-                if (entry.until <= now if expired else over) and not self._is_used(entry.value):
-                    self.remove(key)
-                    dropped.append((key, entry.value))
+        now = self._clock()
+        expired = list(itertools.takewhile(lambda key: self._ends[key] <= now, self._ends))
+        dropped = [self._dropped(key) for key in expired if not self._is_used(self._entries[key].value)]
+        while len(self._entries) > self._most or self._used > self._size:
+            unused = (key for key, entry in self._entries.items() if not self._is_used(entry.value))
+            if (key := next(unused, None)) is None:
+                break
+            dropped.append(self._dropped(key))
         return dropped
+
+    def _dropped(self, key: K) -> tuple[K, V]:
+        value = self._entries[key].value
+        self.remove(key)
+        return key, value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from routelock._tool_names import transfer_tool_name
@@ -26,6 +26,8 @@ class ServedAgent:
     graph: Mapping[str, Agent[Any]]
     has_output_type: bool
     """Whether any agent of the graph has an output type."""
+    run_config: RunConfig
+    """The settings of its runs; a request may add to them."""
     taken: frozenset[str]
     """The names of the graph's tools and handoffs, including those that some callers are not offered."""
 
@@ -108,6 +110,8 @@ def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
     return ServedAgent(
         agent=agent,
         graph=graph,
+        # chunks that were sent cannot be taken back
+        run_config=replace(config, run_id=None, retry=replace(config.retry, mid_stream=False)),
         has_output_type=any(member.output is not None for member in graph.values()),
         taken=frozenset(handoffs | handlers | tools),
     )

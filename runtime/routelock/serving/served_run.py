@@ -193,7 +193,7 @@ def served_run(
     Raises:
         Refusal: 400, a setting of the client is one of the agents'.
     """
-    settings = _settings(served, asked, about, config.run_config)
+    settings = _settings(served, asked, about)
     agent, messages = served.agent, asked.messages
     found = found or pending.find(about.principal, about.model, messages)
     if found is not None:
@@ -224,20 +224,26 @@ def _can_start_at(handler: str, agent: Agent[Any], settings: RunConfig) -> bool:
     return True
 
 
-def _settings(served: ServedAgent, asked: ClientRequest, about: ServedRequest, base: RunConfig) -> RunConfig:
+def _settings(served: ServedAgent, asked: ClientRequest, about: ServedRequest) -> RunConfig:
     """Return the settings of the app with those of this request."""
-    choice: ModelSettings = {"tool_choice": asked.tool_choice} if asked.tool_choice else {}
-    chosen = cast("ModelSettings", _chosen(served, asked, base))
-    memory = {"handoff_origin": dict(about.handoff_context)} if about.handoff_context else {}
-    return replace(
-        base,
-        run_id=None,
-        scopes=about.scopes,
-        external_tools=(*asked.tools, *base.external_tools),
-        model_settings={**base.model_settings, **chosen, **choice},
-        shared_memory={**base.shared_memory, **memory},
-        retry=replace(base.retry, mid_stream=False),  # chunks that were sent cannot be taken back
-    )
+    base = served.run_config
+    own: dict[str, Any] = {
+        "scopes": about.scopes,
+        "external_tools": (*asked.tools, *base.external_tools),
+        "model_settings": {**base.model_settings, **_chosen(served, asked, base), **_choice(asked)},
+        "shared_memory": {**base.shared_memory, **_origin(about)},
+    }
+    changed = {name: value for name, value in own.items() if value != getattr(base, name)}
+    # most requests change nothing, and to check the settings anew takes longer than to read the request
+    return replace(base, **changed) if changed else base
+
+
+def _choice(asked: ClientRequest) -> ModelSettings:
+    return {"tool_choice": asked.tool_choice} if asked.tool_choice else {}
+
+
+def _origin(about: ServedRequest) -> Mapping[str, Any]:
+    return {"handoff_origin": dict(about.handoff_context)} if about.handoff_context else {}
 
 
 _ONE_LIMIT = frozenset(("max_tokens", "max_completion_tokens"))
