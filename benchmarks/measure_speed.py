@@ -286,10 +286,10 @@ def _measure_load(given: argparse.Namespace) -> Any:
     clients = 10 if given.quick else given.crowd
     with serving() as url:
         seen = measured_load(url, clients=clients, rounds=given.rounds, litellm=given.litellm)
-    versions = _packages(sys.executable, "starlette", "uvicorn", "aiohttp", "a2a-sdk")
+    versions = packages(sys.executable, "starlette", "uvicorn", "aiohttp", "a2a-sdk")
     print(f"{datetime.now(UTC):%Y-%m-%d}; Python {platform.python_version()}, {versions};")
     if given.litellm:
-        print(f"LiteLLM's proxy: {_packages(given.litellm, 'litellm', 'uvicorn', 'uvloop')};")
+        print(f"LiteLLM's proxy: {packages(given.litellm, 'litellm', 'uvicorn', 'uvloop')};")
     print(f"{about_load(clients, given.rounds)}\n")
     print(shown_load(seen))
     return seen
