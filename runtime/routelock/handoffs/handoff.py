@@ -15,11 +15,12 @@ from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, takes
 from routelock._json import sendable
-from routelock._tool_names import capable_name, frozen_list, transfer_tool_name
+from routelock._tool_names import frozen_list, transfer_tool_name
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.handlers.port import Handler, is_handler
-from routelock.handoffs.handoff_problems import is_list, problems_of_handoff, target_name
+from routelock.handoffs.handoff_defaults import default_name_of, description_of, schema_of
+from routelock.handoffs.handoff_problems import is_list, problems_of_handoff
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.filters import HandoffInputFilter
 from routelock.scopes import Scope, checked_scope
@@ -33,8 +34,6 @@ __all__ = ["Handoff", "fill_in"]
 
 
 T = TypeVar("T", default=Any)
-
-_ASK_REASON = "The reason for handing off to this agent"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,14 +108,14 @@ class Handoff:
             raise ConfigError(
                 f"Handoff: input_type must be a JsonType; write JsonType({self.input_type!r:.80})."
             )
-        found = _default_name(self)
+        found = default_name_of(self)
         fill_in(self, "agent_name", self.agent_name or found)
         fill_in(self, "tool_name", self.tool_name or transfer_tool_name(self.agent_name))
-        fill_in(self, "tool_description", self.tool_description or _description(self))
+        fill_in(self, "tool_description", self.tool_description or description_of(self))
         scope: object = getattr(self.target, "scope", "all") if self.scope is None else self.scope
         fill_in(self, "scope", checked_scope(scope, f"Handoff to {self.agent_name!r}"))
         if self.input_json_schema is None:
-            schema, strict = _handoff_schema(self)
+            schema, strict = schema_of(self)
             fill_in(self, "input_json_schema", schema)
             fill_in(self, "strict_json_schema", self.strict_json_schema and strict)
         elif self.strict_json_schema:
@@ -152,7 +151,7 @@ class Handoff:
 
     def described(self, graph: Mapping[str, Agent[Any]]) -> Handoff:
         """Return the handoff with the named agent's description, unless it has a description of its own."""
-        if not isinstance(self.target, str) or self.tool_description != _description(self):
+        if not isinstance(self.target, str) or self.tool_description != description_of(self):
             return self
         return replace(self, target=graph.get(self.target, self.target), tool_description="")
 
@@ -176,39 +175,6 @@ class Handoff:
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _default_name(declared: Handoff) -> str:
-    """Return the name of the target, or one made from the capabilities if the target is chosen later."""
-    if declared.target is None and declared.on_invoke_handoff is not None and declared.agent_name:
-        return declared.agent_name
-    if declared.target is None and declared.capabilities_required:
-        if not is_list(declared.capabilities_required):
-            raise ConfigError("Handoff: capabilities_required must be a list of names, not one text.")
-        return capable_name(declared.capabilities_required)
-    return target_name(declared.target)
-
-
 def fill_in(declaration: object, name: str, value: object) -> None:
     """Set a field of a frozen declaration in its ``__post_init__``."""
     object.__setattr__(declaration, name, value)
-
-
-def _description(declared: Handoff) -> str:
-    field_of = "prompt" if is_handler(declared.target) else "handoff_description"
-    about = cast("str | None", getattr(declared.target, field_of, None))
-    found_later = declared.target is None and bool(declared.capabilities_required)
-    to = f"an {declared.agent_name}" if found_later else f"the {declared.agent_name} agent"
-    parts = [f"Handoff to {to} to handle the request.", about, declared.reason]
-    return " ".join(part for part in parts if part)
-
-
-def _handoff_schema(declared: Handoff) -> tuple[Mapping[str, Any], bool]:
-    if declared.input_type is not None:
-        return declared.input_type.schema, declared.input_type.strict
-    reason = {"reason": {"type": "string", "description": _ASK_REASON}} if declared.ask_reason else {}
-    schema = {
-        "additionalProperties": False,
-        "type": "object",
-        "properties": reason,
-        "required": list(reason),
-    }
-    return schema, True

@@ -66,15 +66,11 @@ class Budget:
         """Note that an attempt of a model call is in flight, see `routelock.handlers.retry`."""
         self.in_flight = True
 
-    def count(self, usage: Usage, agent: str) -> str | None:
-        """Add usage to the run and to an agent; return why a limit has no effect from now on, or None."""
-        total, before = self.usage + usage, self.usage_by_agent.get(agent, NO_USAGE)
-        # many runs have one agent, whose usage is that of the run, so the sum is made once
-        self.usage_by_agent[agent] = total if before is self.usage else before + usage
-        self.usage = total
+    def warning_of(self, usage: Usage, agent: str) -> str | None:
+        """Return why a limit has no effect after a call of this usage, or None."""
         if (limits := self.limits) is None:
             return None
-        if limits.cost is not None and total.cost is None and total.requests:
+        if limits.cost is not None and self.usage.cost is None and self.usage.requests:
             return NO_PRICE
         if limits.tokens is not None and usage.estimated and usage.requests and not usage.total_tokens:
             return NO_TOKENS.format(agent=agent)

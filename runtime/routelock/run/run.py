@@ -35,7 +35,7 @@ from routelock.run.result import RunResult
 from routelock.run.store import RunStore
 from routelock.run.sub_run_accounts import with_sub_runs
 from routelock.tools.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
-from routelock.usage import Usage
+from routelock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from routelock.state.document import RunDocument
@@ -435,17 +435,21 @@ class Run:
         self.first_of_turn = len(self.transcript.items)
 
     def count(self, usage: Usage, agent: str | None = None) -> None:
-        """Add usage to the run and to an agent: the active one, if none is named."""
-        name, by_agent = agent or self.frame.agent.name, self.budget.usage_by_agent
-        before = by_agent.get(name)
-        warning = self.budget.count(usage, name)
+        """Add usage to the run, to an agent (the active one, if none is named), and to the open handoff."""
+        budget, name = self.budget, agent or self.frame.agent.name
+        total, before = budget.usage + usage, budget.usage_by_agent.get(name, NO_USAGE)
+        # many runs have one agent, whose usage is that of the run, so the sum is made once
+        after = total if before is budget.usage else before + usage
+        budget.usage, budget.usage_by_agent[name] = total, after
         if (handoff_id := self.frame.handoff_id) is not None:
             spent = self.handoffs.spent[handoff_id]
             # an agent that took over once has consumed what its handoff has, so the sum is made once
-            self.handoffs.spent[handoff_id] = by_agent[name] if spent is before else spent + usage
+            self.handoffs.spent[handoff_id] = after if spent is before else spent + usage
         self.current_context = None
-        if warning is not None and warning not in self.report.warnings:
-            self.warn(warning)
+        if budget.limits is not None:
+            warning = budget.warning_of(usage, name)
+            if warning is not None and warning not in self.report.warnings:
+                self.warn(warning)
 
     def stop_after_turn(self) -> None:
         """End the run after its turn, or before the first; a turn that ends the run anyway does so."""
