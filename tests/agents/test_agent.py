@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from typing_extensions import TypedDict
 
 from routelock import (
     Agent,
@@ -37,7 +36,6 @@ from routelock.errors import NoHandlerError, SkillInitError
 from routelock.history.filters import HandoffInputData, remove_all_tools
 from routelock.run.start import run_graph
 from routelock.testing import ScriptedHandler, call
-from routelock.tools.schema import JsonType
 
 pytestmark = pytest.mark.anyio
 
@@ -59,44 +57,7 @@ class Ticket(BaseModel):
     reason: str
 
 
-@dataclasses.dataclass
-class TicketData:
-    reason: str
-
-
-class TicketDict(TypedDict):
-    reason: str
-
-
 # -- what a handoff is offered as --
-
-
-def test_a_handoff_is_named_after_its_target() -> None:
-    edge = handoff(Agent("Refund Agent"))
-    assert (edge.tool_name, edge.agent_name) == ("transfer_to_refund_agent", "Refund Agent")
-
-
-def test_default_description_names_the_target() -> None:
-    """There is no trailing blank without a handoff_description."""
-    assert handoff(Agent("B")).tool_description == "Handoff to the B agent to handle the request."
-
-
-def test_description_has_the_targets_purpose() -> None:
-    assert handoff(B, reason="Questions about money.").tool_description == (
-        "Handoff to the B agent to handle the request. Knows about bills. Questions about money."
-    )
-
-
-def test_the_spec_takes_no_arguments() -> None:
-    assert handoff(B).spec == {
-        "type": "function",
-        "function": {
-            "name": "transfer_to_b",
-            "description": "Handoff to the B agent to handle the request. Knows about bills.",
-            "parameters": {"additionalProperties": False, "type": "object", "properties": {}, "required": []},
-            "strict": True,
-        },
-    }
 
 
 def test_agent_in_handoffs_becomes_a_handoff() -> None:
@@ -107,14 +68,6 @@ def test_agent_in_handoffs_becomes_a_handoff() -> None:
 def test_handoff_object_is_used_as_it_is() -> None:
     edge = handoff(B)
     assert Agent("A", handoffs=[edge]).edges[0] is edge
-
-
-@pytest.mark.parametrize("input_type", [Ticket, TicketData, TicketDict])
-def test_an_input_type_gives_the_schema(input_type: type[Any]) -> None:
-    parameters = handoff(B, input_type=input_type).spec["function"]["parameters"]
-    assert parameters["properties"] == {"reason": {"type": "string"}}
-    assert parameters["required"] == ["reason"]
-    assert parameters["additionalProperties"] is False
 
 
 def test_input_type_that_is_not_an_object_is_wrapped() -> None:
@@ -133,17 +86,6 @@ def test_schema_without_a_strict_form_is_offered_as_loose() -> None:
 def test_custom_schema_is_offered_unchanged() -> None:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
     assert Handoff(target=B, input_json_schema=schema).spec["function"]["parameters"] is schema
-
-
-def test_asking_for_a_reason_makes_it_a_required_argument() -> None:
-    assert handoff(B, ask_reason=True).spec["function"]["parameters"] == {
-        "additionalProperties": False,
-        "type": "object",
-        "properties": {
-            "reason": {"type": "string", "description": "The reason for handing off to this agent"}
-        },
-        "required": ["reason"],
-    }
 
 
 def test_specs_are_json() -> None:
@@ -174,35 +116,6 @@ def test_the_defaults_of_a_handoff() -> None:
 def test_a_handoff_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         handoff(B).reason = "x"  # type: ignore[misc]
-
-
-def test_every_option_has_its_field() -> None:
-    def called(context: Any, value: Any) -> None: ...
-    def enabled(context: Any, agent: Any) -> bool:
-        return True
-
-    edge = handoff(
-        B,
-        tool_name_override="escalate",
-        tool_description_override="Escalate.",
-        on_handoff=called,
-        input_type=Ticket,
-        input_filter=remove_all_tools,
-        nest_handoff_history=True,
-        is_enabled=enabled,
-        reason="why",
-        transfer_system_message=True,
-    )
-    assert (edge.tool_name, edge.tool_description, edge.on_handoff) == ("escalate", "Escalate.", called)
-    assert isinstance(edge.input_type, JsonType)
-    assert edge.input_type.of is Ticket
-    assert (edge.input_filter, edge.nest_handoff_history, edge.is_enabled) == (
-        remove_all_tools,
-        True,
-        enabled,
-    )
-    assert (edge.reason, edge.transfer_system_message) == ("why", True)
-    assert handoff(B, preserve_context=False, ask_reason=True).preserve_context is False
 
 
 def test_handoff_to_is_the_short_form() -> None:
@@ -245,25 +158,6 @@ def test_a_handoff_without_a_target_needs_a_name() -> None:
 def nothing() -> None: ...
 def one(context: Any) -> None: ...
 def two(context: Any, value: Any) -> None: ...
-def either(context: Any, value: Any = None) -> None: ...
-def anything(*args: Any) -> None: ...
-
-
-class Callback:
-    async def __call__(self, context: Any) -> None: ...
-
-
-@pytest.mark.parametrize("called", [one, either, anything, Callback(), functools.partial(two, value=1)])
-def test_without_input_a_callback_takes_the_context(called: Callable[..., Any]) -> None:
-    assert handoff(B, on_handoff=called).on_handoff is called
-
-
-@pytest.mark.parametrize("called", [two, either, anything, functools.partial(two)])
-def test_on_handoff_with_input_takes_context_and_input(called: Callable[..., Any]) -> None:
-    assert handoff(B, on_handoff=called, input_type=Ticket).on_handoff_takes_input
-    assert handoff(B, on_handoff=called, ask_reason=True).on_handoff_takes_input
-
-
 @pytest.mark.parametrize(
     ("called", "options", "wrong"),
     [
@@ -594,12 +488,6 @@ def test_deep_copy_after_a_run_calls_its_own_tools() -> None:
     Runner.run_sync(agent, "Hi")
     Runner.run_sync(copy.deepcopy(agent), "Hi")
     assert counter.calls == 1
-
-
-def test_runs_with_any_handler_share_an_offer() -> None:
-    """Else each handler that an app makes for a run would stay in memory with the agent."""
-    first, second = B.fixed_offers.of("first"), B.fixed_offers.of("second")
-    assert first is second is not None
 
 
 def test_an_agent_can_be_a_key() -> None:

@@ -13,7 +13,7 @@ from scenes import SCENES, Scene, Stage, facts
 from scripted_agents import answers_of
 from stress.journal import Journal
 
-from routelock import Agent, RunConfig, Runner, function_handler, function_tool, tool
+from routelock import Agent, RunConfig, Runner, function_tool, tool
 from routelock.errors import (
     ConfigError,
     HandlerError,
@@ -25,7 +25,6 @@ from routelock.errors import (
 )
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.port import Request
-from routelock.handlers.retry import Retry
 from routelock.history.messages import Message
 from routelock.run.executor import Call, Executor, InProcess, Outcome
 from routelock.testing import ScriptedHandler, call
@@ -111,30 +110,6 @@ async def test_a_run_from_a_state_brings_its_id_to_the_executor() -> None:
     assert [step.run_id for step in recording.calls] == ["one"]
 
 
-async def test_arguments_of_a_model_step_have_the_whole_request() -> None:
-    recording = Recording()
-    agent = Agent("A", "Be brief.", model=ScriptedHandler(["Hi"], name="h"), model_settings={"seed": 7})
-    await Runner.run(agent, "Hello", run_config=RunConfig(executor=recording, run_id="r"))
-    assert json.loads(json.dumps(recording.calls[0].args)) == {
-        "agent": "A",
-        "handler": "h",
-        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
-        "tools": [],
-        "tool_choice": None,
-        "settings": {"seed": 7},
-        "output_schema": None,
-    }
-
-
-async def test_a_model_step_carries_the_schema_of_the_output() -> None:
-    """An engine that cannot carry a closure has all that a handler is given."""
-    recording = Recording()
-    await play(SCENES["structured"], recording, Stage())
-    schema = json.loads(json.dumps(recording.calls[0].args["output_schema"]))
-    assert (schema["name"], schema["strict"]) == ("final_output", True)
-    assert schema["schema"]["required"] == ["city", "degrees"]
-
-
 async def test_replayed_failure_of_a_tool_leaves_the_same_agent_calls() -> None:
     """A step that is replayed takes no time, so its outcome is there before an agent is called."""
     recording = Recording()
@@ -158,25 +133,6 @@ async def test_replayed_failure_of_a_tool_leaves_the_same_agent_calls() -> None:
         results.append(caught.value.result)
     assert "none is left for tool 'helper'" in answers_of(results[0])[1]
     assert answers_of(results[1]) == answers_of(results[0])
-
-
-async def test_failed_attempts_of_a_replayed_model_call_are_counted_again() -> None:
-    """The last attempt failed as well, so no reply counts for it."""
-
-    async def fail(request: Request) -> str:
-        raise RateLimited("busy", status=429, retryable=True)
-
-    journal, usages = Journal(), list[Usage]()
-    retry = Retry(attempts=3, sleep=anyio.sleep, first_delay=0)
-    for _ in range(2):
-        helper = Agent("helper", model=function_handler(fail)).as_tool()
-        agent = Agent(
-            "A", model=ScriptedHandler([call("helper", {"input": "Go"}, id="h"), "Sorry."]), tools=[helper]
-        )
-        config = RunConfig(executor=journal, run_id="r", retry=retry)
-        usages.append((await Runner.run(agent, "Hi", run_config=config)).usage)
-    assert usages[0].requests == 5
-    assert usages[1] == usages[0]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from routelock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner, function_handler
+from routelock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner
 from routelock.errors import BudgetExceeded, HandlerError, ProviderTimeout, ServerFailed
-from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.run.config import Limits
-from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
 
@@ -61,14 +60,6 @@ async def test_a_delta_of_nothing_says_nothing() -> None:
     assert result.final_output == "Hi."
 
 
-async def test_a_reply_is_kept_though_its_usage_is_none() -> None:
-    done = MessageDone(message=DONE.message, usage=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    result = await Runner.run(Agent("A", model=Yields(done)), "Hi")
-    assert result.final_output == "Hi."
-    (warning,) = result.warnings
-    assert "not a routelock.Usage" in warning
-
-
 @pytest.mark.every_loop
 @pytest.mark.virtual_time
 async def test_late_reply_keeps_its_partial_text() -> None:
@@ -78,15 +69,6 @@ async def test_late_reply_keeps_its_partial_text() -> None:
     assert handler.closed
     assert caught.value.result is not None
     assert caught.value.result.items[-1].message.get("content") == "Half a "
-
-
-async def test_a_function_of_the_apps_edits_a_copy() -> None:
-    async def rude(request: Request) -> str:
-        request.messages[-1]["content"] = "Bye"
-        return "Hi."
-
-    result = await Runner.run(Agent("A", model=function_handler(rude)), "Hello")
-    assert result.items[0].message.get("content") == "Hello"
 
 
 async def test_both_failed_attempts_beside_a_guardrail_are_counted() -> None:
@@ -164,46 +146,3 @@ async def test_no_attempt_over_the_limit_beside_a_guardrail() -> None:
     with pytest.raises(BudgetExceeded):
         await Runner.run(agent, "Hi", run_config=config)
     assert len(attempts) == 1
-
-
-@pytest.mark.parametrize("fallback", [False, True])
-async def test_last_attempt_of_a_handler_that_retries_is_counted(fallback: bool) -> None:
-    class Retries:
-        name = "retries"
-
-        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-            yield AttemptFailed(error=ServerFailed("busy", status=503), attempt=1, delay=0.0)
-            raise ServerFailed("gone", status=503)
-
-    agent = Agent("A", model=Retries())
-    with pytest.raises(ServerFailed) as caught:
-        await Runner.run(agent, "Hi", run_config=RunConfig(retry=Retry(attempts=1), fallback=fallback))
-    assert caught.value.result.usage.requests == 2
-
-
-async def test_error_between_two_attempts_is_no_attempt() -> None:
-    class Fails:
-        name = "fails"
-
-        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-            raise ServerFailed("busy", status=503)
-            yield DONE
-
-    async def broken(seconds: float) -> None:
-        raise KeyError("sleep")
-
-    agent = Agent("A", model=Fails(), handlers=[ScriptedHandler(["Hi."], name="second")])
-    config = RunConfig(retry=Retry(sleep=broken), fallback=True)
-    result = await Runner.run(agent, "Hi", run_config=config)
-    assert (result.final_output, result.usage.requests) == ("Hi.", 2)
-
-
-async def test_failed_attempt_is_noted_though_its_error_has_no_text() -> None:
-    class Mute(Exception):
-        def __str__(self) -> str:
-            raise KeyError("text")
-
-    failed = AttemptFailed(error=Mute(), attempt=1, delay=0.0)
-    result = await Runner.run(Agent("A", model=Yields(failed, DONE)), "Hi")
-    assert result.final_output == "Hi."
-    assert [each.kind for each in result.errors] == ["provider"]

@@ -161,17 +161,6 @@ async def test_nothing_nested_is_read_ahead_of_the_reader() -> None:
                 assert len(made) == seen
 
 
-async def test_partial_result_has_the_sub_run_so_far() -> None:
-    helper = agent("helper", call("look_up", {"order": 1}), "42", tools=[look_up])
-    async with Runner.run_streamed(manager(ask(id="c"), "Ok.", helper=helper), "Hi") as stream:
-        async for event in stream:
-            if isinstance(event, NestedEvent) and isinstance(event.event, ToolOutput):
-                now = stream.result
-                assert now.nested["c"].stop_reason == "unfinished"
-                assert (now.usage.requests, now.usage_by_agent["helper"].requests) == (2, 1)
-    assert stream.result.usage.requests == 4
-
-
 # -- at the same time --
 
 
@@ -278,13 +267,6 @@ async def test_arguments_that_do_not_fit_take_no_share() -> None:
     assert [len(each.calls) for each in result.nested.values()] == [4]
 
 
-async def test_what_is_not_used_stays_with_the_outer_run() -> None:
-    replies = [ask(text="1"), ask(text="2"), ask(text="3"), "Ok."]
-    ended = await both(lambda: manager(*replies, helper=agent("helper", "a", "b", "c")), max_turns=7)
-    assert ended.error is None
-    assert ended.result.usage.requests == 7
-
-
 async def test_sub_run_is_not_started_without_a_turn_left() -> None:
     def make() -> Agent[Any]:
         return manager(ask(), "So I must say myself.", helper=agent("helper"))
@@ -350,15 +332,6 @@ async def test_closed_stream_closes_and_keeps_the_sub_run() -> None:
     assert (result.stop_reason, result.usage.requests) == ("unfinished", 3)
     assert inner(result, ("x", "y")).messages[-1] == {"role": "assistant", "content": "Hel"}
     assert_valid(result.to_input_list())
-
-
-async def test_sub_runs_that_never_started_are_not_in_the_result() -> None:
-    made = manager([ask("a", id="x"), ask("b", id="y")], a=agent("A", "one two"), b=agent("B"))
-    async with Runner.run_streamed(made, "Hi") as stream:
-        async for event in stream:
-            if isinstance(event, NestedEvent) and isinstance(event.event, TextDelta):
-                break
-    assert list(stream.result.nested) == ["x"]
 
 
 @dataclass

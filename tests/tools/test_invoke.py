@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from routelock._callables import is_spurious_cancel
 from routelock.errors import ConfigError
-from routelock.tools.failures import reason_of
 from routelock.tools.outcome import NoTextError, to_text
 from routelock.tools.signature import is_async
 
@@ -112,30 +111,6 @@ def test_data_becomes_json_that_can_be_sent(value: Any) -> None:
     text = to_text([value])
     text.encode()
     json.loads(text)
-
-
-def test_a_reason_is_the_class_and_the_message() -> None:
-    assert reason_of(ValueError("no such key")) == "ValueError: no such key"
-    assert reason_of(KeyError()) == "KeyError"
-
-
-def test_reason_of_a_group_lists_its_members() -> None:
-    group = ExceptionGroup("g", [ValueError("a"), ExceptionGroup("h", [KeyError("b")])])
-    assert reason_of(group) == "ValueError: a; KeyError: 'b'"
-    many = ExceptionGroup("g", [ValueError(str(n)) for n in range(9)])
-    assert reason_of(many).endswith("ValueError: 2; and 6 more")
-
-
-def test_a_reason_is_bounded() -> None:
-    assert len(reason_of(ValueError("x" * 10_000))) < 600
-
-
-def test_error_without_a_message_is_still_reported() -> None:
-    class Broken(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError
-
-    assert reason_of(Broken()) == "Broken: its message raised RuntimeError"
 
 
 class AsyncObject:

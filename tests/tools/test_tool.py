@@ -340,30 +340,6 @@ async def test_a_validator_that_breaks_is_the_tools_failure() -> None:
 # -- a schema and a callable --
 
 
-async def test_raw_tool_gets_the_text_unchanged() -> None:
-    made = raw_tool(params_json_schema={"type": "object", "required": ["b"]}, strict=False)
-    assert (await answer(made, '{"b":  1,"a":2}')).output == '{"b":  1,"a":2}'
-    assert made.spec["function"]["parameters"] == {"type": "object", "required": ["b"]}
-
-
-@pytest.mark.parametrize("arguments", ["", "null", " ", "{}"])
-async def test_raw_tool_gets_an_empty_object_for_no_arguments(arguments: str) -> None:
-    assert (await answer(raw_tool(), arguments)).output == "{}"
-
-
-async def test_a_raw_tool_that_misses_arguments_is_not_called() -> None:
-    outcome = await answer(RAW, '{"numbers": []}')
-    assert "Required and missing: key." in outcome.output
-
-
-async def test_sync_raw_tool_has_arguments_in_its_context() -> None:
-    def call(context: ToolContext[Any], text: str) -> Any:
-        return [threading.current_thread() is threading.main_thread(), context.arguments]
-
-    made = Tool(name="raw", on_invoke_tool=call)
-    assert (await answer(made, '{"a": 1}')).output == '[false,{"a":1}]'
-
-
 def test_a_raw_schema_becomes_strict_where_it_can() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     assert raw_tool(params_json_schema=schema).params_json_schema == {**schema, "additionalProperties": False}

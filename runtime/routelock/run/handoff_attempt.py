@@ -94,7 +94,6 @@ class HandoffAttempt:
         self.target: Target | None = None
         """The target once it has accepted; None as long as the handoff is not made."""
         self.handler: Handler | None = None
-        """The handler that answers for the target."""
         self.returns: bool = False
         """Whether the source waits for the target's output, which answers its call."""
         self.keeps_source: bool = False
@@ -109,7 +108,6 @@ class HandoffAttempt:
         self.tried: bool = True
         """False if the checks were not run."""
         self.answer: str = ""
-        """The text that answers the call."""
         self.error: str | None = None
         """Why the handoff is not made."""
         self.refused_by: RefusedBy | None = None

@@ -1,0 +1,77 @@
+"""A model call as a step of the app's executor."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from executors import Recording
+from scenes import SCENES, Scene, Stage, facts
+from stress.journal import Journal
+
+from routelock import Agent, RunConfig, Runner, function_handler
+from routelock.errors import (
+    RateLimited,
+    RoutelockError,
+)
+from routelock.handlers.port import Request
+from routelock.handlers.retry import Retry
+from routelock.run.executor import Executor
+from routelock.testing import ScriptedHandler, call
+from routelock.usage import Usage
+
+pytestmark = pytest.mark.anyio
+
+
+async def play(scene: Scene, executor: Executor, stage: Stage) -> tuple[dict[str, Any], str]:
+    settings = scene.settings(executor=executor)
+    try:
+        result = await Runner.run(scene.agent(stage), "Hi", max_turns=scene.max_turns, run_config=settings)
+    except RoutelockError as error:
+        return facts(error.result), repr(error)
+    return facts(result), ""
+
+
+async def test_arguments_of_a_model_step_have_the_whole_request() -> None:
+    recording = Recording()
+    agent = Agent("A", "Be brief.", model=ScriptedHandler(["Hi"], name="h"), model_settings={"seed": 7})
+    await Runner.run(agent, "Hello", run_config=RunConfig(executor=recording, run_id="r"))
+    assert json.loads(json.dumps(recording.calls[0].args)) == {
+        "agent": "A",
+        "handler": "h",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
+        "tools": [],
+        "tool_choice": None,
+        "settings": {"seed": 7},
+        "output_schema": None,
+    }
+
+
+async def test_a_model_step_carries_the_schema_of_the_output() -> None:
+    """An engine that cannot carry a closure has all that a handler is given."""
+    recording = Recording()
+    await play(SCENES["structured"], recording, Stage())
+    schema = json.loads(json.dumps(recording.calls[0].args["output_schema"]))
+    assert (schema["name"], schema["strict"]) == ("final_output", True)
+    assert schema["schema"]["required"] == ["city", "degrees"]
+
+
+async def test_failed_attempts_of_a_replayed_model_call_are_counted_again() -> None:
+    """The last attempt failed as well, so no reply counts for it."""
+
+    async def fail(request: Request) -> str:
+        raise RateLimited("busy", status=429, retryable=True)
+
+    journal, usages = Journal(), list[Usage]()
+    retry = Retry(attempts=3, sleep=anyio.sleep, first_delay=0)
+    for _ in range(2):
+        helper = Agent("helper", model=function_handler(fail)).as_tool()
+        agent = Agent(
+            "A", model=ScriptedHandler([call("helper", {"input": "Go"}, id="h"), "Sorry."]), tools=[helper]
+        )
+        config = RunConfig(executor=journal, run_id="r", retry=retry)
+        usages.append((await Runner.run(agent, "Hi", run_config=config)).usage)
+    assert usages[0].requests == 5
+    assert usages[1] == usages[0]
