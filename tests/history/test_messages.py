@@ -1,4 +1,4 @@
-"""Messages: what a run may start from, and what of a message every provider can read."""
+"""Messages and items: their calls, their text and their copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CALL: Any = {"id": "a", "type": "function", "function": {"name": "f", "arguments
 # -- to_messages --
 
 
-# -- item_of, detached --
+# -- detached --
 
 
 def test_detached_message_shares_no_container() -> None:
@@ -68,9 +68,6 @@ def test_the_ids_of_calls_and_of_answers_are_found() -> None:
     answer: Message = {"role": "tool", "tool_call_id": "b", "content": "42"}
     assert call_ids([USER, asks, answer]) == {"a", "b"}
     assert call_ids([]) == set()
-
-
-# -- portable --
 
 
 # -- RunItem --

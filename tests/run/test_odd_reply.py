@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator
 
-import anyio
-import anyio.lowlevel
 import pytest
 
 from routelock import Agent, Request, Runner
@@ -19,23 +16,15 @@ DONE = MessageDone(message={"role": "assistant", "content": "Hi."})
 
 
 class Yields:
-    """Yields what it is told to, and then waits for ever if it is to."""
+    """A handler that yields one event."""
 
     name = "yields"
 
-    def __init__(self, *events: Any, hangs: bool = False) -> None:
-        self.events: Sequence[Any] = events
-        self.hangs = hangs
-        self.closed = False
+    def __init__(self, event: HandlerEvent) -> None:
+        self.event = event
 
     async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        try:
-            for event in self.events:
-                yield event
-            if self.hangs:
-                await anyio.sleep_forever()
-        finally:
-            self.closed = True
+        yield self.event
 
 
 async def test_a_reply_is_kept_though_its_usage_is_none() -> None:
