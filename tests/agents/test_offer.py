@@ -113,6 +113,16 @@ async def test_all_runs_are_offered_the_same_tuple_of_tools() -> None:
     assert first.tools is second.tools
 
 
+async def test_runs_with_models_of_their_own_share_an_offer() -> None:
+    """Else each model that an app makes for a run would stay in memory with the agent."""
+    agent = Agent("A", tools=[tool("one")])
+    models = [ScriptedHandler(["Done."], name=name) for name in ("first", "second")]
+    for model in models:
+        await Runner.run(agent, "Hi", run_config=RunConfig(model=model))
+    first, second = (model.requests[0] for model in models)
+    assert first.tools is second.tools
+
+
 async def test_target_that_is_named_has_the_description_of_the_run() -> None:
     model = ScriptedHandler(["One.", "Two."])
     agent = Agent("A", model=model, handoffs=["B"])

@@ -27,8 +27,8 @@ from routelock.agents.agent_problems import (
 from routelock.agents.agent_tool import UsableAsTool
 from routelock.agents.checked_graph import checked_graph
 from routelock.agents.deferral import Deferrals
-from routelock.agents.fixed_offers import FixedOffers
 from routelock.agents.hooks import AgentHooks
+from routelock.agents.offer import OfferedTools, fixed_offer
 from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect, register
 from routelock.agents.skill import Skill, register_all
 from routelock.context import RunContext
@@ -280,9 +280,14 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
         return None if isinstance(first, str) else first
 
     @cached_property
-    def fixed_offers(self) -> FixedOffers:
-        """What every run without scopes and external tools is offered."""
-        return FixedOffers(self)
+    def fixed_offers(self) -> Mapping[str, OfferedTools | None]:
+        """What every run without scopes and external tools is offered, by the name of the active handler.
+
+        No handoff to that handler is offered. All handlers that no handoff leads to have the offer of ``""``.
+        All runs are given the same objects, because providers recognise the tools that they have encoded.
+        """
+        targets = {edge.to_handler.name for edge in self.edges if edge.to_handler is not None}
+        return {handler: fixed_offer(self, handler) for handler in ("", *targets)}
 
     @cached_property
     def output(self) -> JsonType[Any] | None:

@@ -37,7 +37,7 @@ async def _offered_at_first(run: Run) -> OfferedTools:
     # the setting of the agent wins over that of the run
     is_own = run.config.tool_search is None or agent.tool_search is not None
     if is_own and not (run.scopes or external):
-        fixed = agent.fixed_offers.of(handler)
+        fixed = agent.fixed_offers.get(handler, agent.fixed_offers[""])
         if fixed is not None:
             return fixed
     deferral = agent.deferrals.own if is_own and not external else _deferral(run)
