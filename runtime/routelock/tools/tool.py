@@ -55,8 +55,7 @@ class Tool(Generic[Context]):
 
     Make one from a function with `tool` or `function_tool`. If you have the schema already, make one
     directly: the sync or async ``on_invoke_tool`` gets the context and the arguments as JSON text, which is
-        an object
-    with all required keys.
+    an object with all required keys.
 
     Raises:
         ConfigError: providers refuse the name, or another field is invalid.
