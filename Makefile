@@ -8,6 +8,7 @@
 #   make profile       where the CPU time of a run goes; PROFILE_ARGS="OpenAICompatible s1"
 #   make docs          the site, into site/
 #   make stress        thousands of random runs, at once and one after another; STRESS_ARGS="fuzz --fuzz 500"
+#   make conformance   the suites that others wrote, and unmodified clients; CONFORMANCE_ARGS="--a2a-kit PATH"
 #   make format        ruff's fixes and formatting
 #   make check         all that has to pass before a merge: lint, types, tests with coverage
 #   make test-lowest   the tests with the lowest versions of all dependencies; test-newest has the newest ones, and
@@ -25,6 +26,7 @@ BENCH_ARGS ?=
 COUNT_ARGS ?=
 PROFILE_ARGS ?=
 STRESS_ARGS ?=
+CONFORMANCE_ARGS ?=
 EXTRAS_ARGS ?=
 RELEASE_ARGS ?=
 export PYTHON
@@ -32,7 +34,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo durable-demo test record lint format types mypy pyright typed check bench count extras profile docs
-.PHONY: test-lowest test-newest test-prereleases release-check stress clean help
+.PHONY: test-lowest test-newest test-prereleases release-check stress conformance clean help
 
 demo: $(VENV)/.ready-run
 	@echo 'A customer asks four questions. Triage hands over to Refunds (structured input, an input filter that hides the'
@@ -80,6 +82,10 @@ docs: .venv-docs/.ready-docs
 # With seeds of its own, which it prints: half an hour and more, mostly litellm's
 stress: $(VENV)/.ready-test
 	PYTHONPATH=tests/support $(BIN)/python -m stress $(STRESS_ARGS)
+
+# What a suite needs is installed beside the clients, so a first run asks the package indexes
+conformance: $(VENV)/.ready-test $(VENV)/clients/.ready
+	PYTHONPATH=tests/support $(BIN)/python -m conformance $(CONFORMANCE_ARGS)
 
 lint: $(VENV)/.ready-lint
 	$(BIN)/ruff check
