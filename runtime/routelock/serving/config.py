@@ -11,6 +11,7 @@ from routelock._callables import MaybeAwaitable
 from routelock.agents.hooks import RunHooks
 from routelock.errors import ConfigError
 from routelock.run.config import RunConfig
+from routelock.run.result import RunResult
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.sessions.stores import SessionStore
 
@@ -40,8 +41,23 @@ class A2A:
     """The version of the agents in their cards, for people."""
     approvals: bool = False
     """Whether the caller of an agent may approve its calls. If not, calls that need approval are not made."""
+    is_question: Callable[[RunResult[Any]], bool] | None = None
+    """Whether the answer of a run is a question to the caller. Its task then waits for a message with its
+    id, which goes on with the conversation, instead of being completed. None: no answer is one."""
+    tasks: bool | Callable[[ServedRequest], bool] = True
+    """Whether a request begins a task, or a function that says so of each request. If not, the answer is a
+    message, which is sent whole, and of which the server keeps nothing but the conversation. A run that fails
+    or that waits for its caller is a task all the same."""
+    versions: Collection[Literal["1.0", "0.3"]] = ("1.0", "0.3")
+    """The versions of the protocol. ``("1.0",)`` refuses clients of version 0.3, and leaves the fields for
+    them out of the cards."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.versions, str) or set(self.versions) not in ({"1.0"}, {"1.0", "0.3"}):
+            raise ConfigError(
+                f"A2A: versions must be ('1.0', '0.3') or ('1.0',), not {self.versions!r:.80}: there is no "
+                "server for version 0.3 alone."
+            )
         if self.url is not None and not re.match(r"https?://[^/?#\s]+[^?#\s]*$", self.url):
             raise ConfigError(
                 f"A2A: url must be the URL of the app, such as 'https://agents.example.com', not "

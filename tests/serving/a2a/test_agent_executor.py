@@ -1,4 +1,4 @@
-"""Tasks of A2A: messages to a running task, silence, streams without a reader, and pieces of text."""
+"""Tasks of A2A: messages to a running task, questions, silence, streams without a reader, and messages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
-from a2a_calls import SERVED, ask, task_of, text_of, told
+from a2a_calls import SERVED, ask, post, rpc, task_of, text_of, told
 from asgi_client import Exchange, asked, in_virtual_time
-from clients.a2a_cast import payer
+from clients.a2a_cast import parrot, payer
+from scripted_agents import agent, shown
 from served_apps import listening
 
-from routelock import Agent, Request, handler
+from routelock import Agent, Request, RunResult, handler
+from routelock.history.messages import text_of as text_of_message
 from routelock.serving import A2A, create_app
-from routelock.serving.a2a.agent_executor import TextBatches
+from routelock.testing import ScriptedReply
 
 pytest.importorskip("a2a")
 
@@ -100,45 +102,138 @@ def test_a_stream_without_a_reader_is_cut_off() -> None:
     assert "TASK_STATE_COMPLETED" not in answer.text, "cut off before that"
 
 
-# -- pieces --
+# -- questions --
 
 
-@pytest.mark.anyio
-async def test_pieces_are_sent_at_once_and_completely() -> None:
-    sent: list[str] = []
-    first = anyio.Event()
-
-    async def send(text: str) -> None:
-        await anyio.lowlevel.checkpoint()
-        sent.append(text)
-        first.set()
-
-    pieces = TextBatches(send)
-
-    async def work() -> None:
-        pieces.add("one ")
-        await first.wait()
-        for word in ("two ", "", "three ", "four"):
-            pieces.add(word)
-            await anyio.lowlevel.checkpoint()
-
-    await pieces.send_during(work)
-    assert (sent[0], "".join(sent)) == ("one ", "one two three four")
+ASKING = replace(SERVED, a2a=A2A(is_question=lambda result: str(result.final_output).endswith("?")))
 
 
-@pytest.mark.anyio
-async def test_pieces_before_an_error_are_sent() -> None:
-    sent: list[str] = []
+def test_a_question_leaves_its_task_open_for_the_answer() -> None:
+    mine = agent("A", "Which one?", "The red one it is.")
+    with listening(create_app(mine, ASKING)) as base:
+        asking = task_of(ask(f"{base}/a2a/A", "A lamp."))
+        done = task_of(ask(f"{base}/a2a/A", "Red.", taskId=asking["id"], messageId="m2"))
+    assert (told(asking)[0], told(asking)[2]) == ("INPUT_REQUIRED", "Which one?")
+    assert (told(done)[0], done["id"]) == ("COMPLETED", asking["id"])
+    assert [part["text"] for each in done["history"] for part in each["parts"]] == [
+        "A lamp.",
+        "Which one?",
+        "Red.",
+    ]
+    assert [text_of_message(each) for each in shown(mine, 1)] == ["A lamp.", "Which one?", "Red."]
 
-    async def send(text: str) -> None:
-        sent.append(text)
 
-    pieces = TextBatches(send)
+def test_a_task_may_ask_again() -> None:
+    with listening(create_app(agent("A", "Which one?", "Sure?", "Fine."), ASKING)) as base:
+        url = f"{base}/a2a/A"
+        first = task_of(ask(url))
+        second = task_of(ask(url, "Red.", taskId=first["id"]))
+        third = task_of(ask(url, "Yes.", taskId=first["id"]))
+    assert [told(each)[0] for each in (first, second, third)] == [
+        "INPUT_REQUIRED",
+        "INPUT_REQUIRED",
+        "COMPLETED",
+    ]
 
-    async def work() -> None:
-        pieces.add("Half an ")
-        raise ValueError("gone")
 
-    with pytest.raises(ValueError, match="gone"):
-        await pieces.send_during(work)
-    assert sent == ["Half an "]
+def test_each_run_of_a_task_has_an_id_of_its_own() -> None:
+    """An engine would take a second run of the same id for the first one."""
+    ids: list[str] = []
+
+    @handler
+    async def curious(request: Request) -> str:
+        assert request.context is not None
+        ids.append(request.context.run_id)
+        return "Which one?" if len(ids) < 3 else "Fine."
+
+    with listening(create_app(Agent("A", model=curious), ASKING)) as base:
+        task = task_of(ask(f"{base}/a2a/A"))
+        for _ in range(2):
+            ask(f"{base}/a2a/A", taskId=task["id"])
+    assert ids == [task["id"], f"{task['id']}-2", f"{task['id']}-3"]
+
+
+def test_a_task_that_asked_can_be_cancelled() -> None:
+    with listening(create_app(agent("A", "Which one?"), ASKING)) as base:
+        task = task_of(ask(f"{base}/a2a/A"))
+        done = rpc(f"{base}/a2a/A", {"method": "CancelTask", "params": {"id": task["id"]}})
+        late = ask(f"{base}/a2a/A", "Red.", taskId=task["id"])
+    assert done["result"]["status"]["state"] == "TASK_STATE_CANCELED"
+    assert late["error"]["code"] == -32004
+
+
+def test_a_failing_look_at_the_answer_fails_the_task() -> None:
+    def fails(result: RunResult[Any]) -> bool:
+        raise ValueError("secret")
+
+    with listening(create_app(agent("A", "Hi."), replace(SERVED, a2a=A2A(is_question=fails)))) as base:
+        answer = ask(f"{base}/a2a/A")
+    assert told(task_of(answer))[0] == "FAILED"
+    assert "secret" not in json.dumps(answer)
+
+
+# -- messages in place of tasks --
+
+
+NO_TASKS = replace(SERVED, a2a=A2A(tasks=False, approvals=True))
+
+
+def test_an_answer_may_be_a_message() -> None:
+    with listening(create_app(parrot(), NO_TASKS)) as base:
+        url = f"{base}/a2a/parrot"
+        first = ask(url, "one")["result"]["message"]
+        second = ask(url, "two", contextId=first["contextId"])["result"]["message"]
+        kept = rpc(url, {"method": "ListTasks", "params": {}})["result"]["tasks"]
+    assert (first["role"], first["parts"]) == ("ROLE_AGENT", [{"text": "one"}])
+    assert (first["metadata"]["agent"], "taskId" in first) == ("parrot", False)
+    assert second["parts"] == [{"text": "one|two"}], "the conversation is kept"
+    assert kept == []
+
+
+def test_a_stream_may_be_one_message() -> None:
+    app = create_app(agent("A", "Hi."), NO_TASKS)
+    [event] = asked(app, "/a2a/A", said("Hi"), headers={"a2a-version": "1.0"}).text.split("\n\n")[:-1]
+    assert json.loads(event.removeprefix("data: "))["result"]["message"]["parts"] == [{"text": "Hi."}]
+
+
+def test_an_empty_answer_is_a_message_too() -> None:
+    with listening(create_app(agent("A", ""), NO_TASKS)) as base:
+        assert ask(f"{base}/a2a/A")["result"]["message"]["parts"] == [{"text": ""}]
+
+
+def test_a_run_that_fails_is_a_task_all_the_same() -> None:
+    with listening(create_app(agent("A", ValueError("secret")), NO_TASKS)) as base:
+        assert told(task_of(ask(f"{base}/a2a/A")))[:2] == ("FAILED", "handler_failed")
+
+
+def test_a_run_that_waits_for_its_caller_is_a_task_all_the_same() -> None:
+    paid: list[int] = []
+    with listening(create_app(payer(paid), NO_TASKS)) as base:
+        waiting = task_of(ask(f"{base}/a2a/payer"))
+        done = task_of(ask(f"{base}/a2a/payer", "yes", taskId=waiting["id"]))
+    assert waiting["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert (told(done)[0], len(paid)) == ("COMPLETED", 1)
+
+
+def test_a_function_says_which_requests_begin_a_task() -> None:
+    settings = A2A(tasks=lambda about: "x-long" in about.headers)
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    with listening(create_app(agent("A", "Hi.", "Hi."), replace(SERVED, a2a=settings))) as base:
+        sent = partial(post, f"{base}/a2a/A", json.dumps(body).encode())
+        found = [list(sent(**headers).json()["result"]) for headers in ({}, {"x-long": "1"})]
+    assert found == [["message"], ["task"]]
+
+
+# -- files --
+
+
+def test_an_answer_has_the_files_of_its_own_run_only() -> None:
+    file = {"type": "file", "file": {"filename": "a.txt", "file_data": "data:text/plain;base64,aGk="}}
+    drawn = ScriptedReply(message=cast("Any", {"role": "assistant", "content": [file]}))
+    with listening(create_app(agent("A", drawn, "That was it."), SERVED)) as base:
+        first = task_of(ask(f"{base}/a2a/A"))
+        second = task_of(ask(f"{base}/a2a/A", contextId=first["contextId"]))
+    sent = {"raw": "aGk=", "filename": "a.txt", "mediaType": "text/plain"}
+    assert [each["parts"] for each in first["artifacts"]] == [[sent]]
+    assert [each["parts"] for each in second["artifacts"]] == [[{"text": "That was it."}]]

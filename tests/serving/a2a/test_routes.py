@@ -173,6 +173,35 @@ def test_a_card_may_be_kept_for_a_while() -> None:
 
 
 @pytest.mark.parametrize(
+    ("header", "told", "status"),
+    [
+        ("if-none-match", "{etag}", 304),
+        ("if-none-match", '"other", W/{etag}', 304),
+        ("if-none-match", "*", 304),
+        ("if-none-match", '"other"', 200),
+        ("if-modified-since", "{last-modified}", 304),
+        ("if-modified-since", "Sat, 01 Jan 2000 00:00:00 GMT", 200),
+        ("if-modified-since", "yesterday", 200),
+    ],
+)
+def test_a_card_that_a_client_has_is_not_sent_again(header: str, told: str, status: int) -> None:
+    with listening(create_app(agent("A"), SERVED)) as url:
+        first = httpx.get(url + CARD, timeout=PATIENCE)
+        sent = {header: told.format(**first.headers)}
+        second = httpx.get(url + CARD, headers=sent, timeout=PATIENCE)
+    assert (second.status_code, bool(second.content)) == (status, status == 200)
+    assert second.headers["etag"] == first.headers["etag"]
+    assert second.headers["cache-control"] == first.headers["cache-control"]
+
+
+def test_a_changed_tag_counts_more_than_the_time() -> None:
+    with listening(create_app(agent("A"), SERVED)) as url:
+        since = httpx.get(url + CARD, timeout=PATIENCE).headers["last-modified"]
+        sent = {"if-none-match": '"other"', "if-modified-since": since}
+        assert httpx.get(url + CARD, headers=sent, timeout=PATIENCE).status_code == 200
+
+
+@pytest.mark.parametrize(
     "url", ["agents.example.com", "ftp://x", "//x", "https://", "", "https:///x", "http://x y", "https://x?y"]
 )
 def test_the_address_of_an_app_is_a_whole_one(url: str) -> None:
@@ -392,6 +421,24 @@ def test_a_failing_store_leaks_no_text() -> None:
 
 
 # -- version 0.3 --
+
+
+def test_an_app_may_speak_the_newest_version_only() -> None:
+    """A client that checks cards by the schema of 1.0 refuses the fields of 0.3."""
+    with listening(create_app(parrot(), replace(SERVED, a2a=A2A(versions=("1.0",))))) as url:
+        card = httpx.get(url + CARD, timeout=PATIENCE).json()
+        old = rpc(f"{url}/a2a/parrot", {"method": "message/send", "params": {}}, version="0.3")
+        new = ask(f"{url}/a2a/parrot")
+    assert [each["protocolVersion"] for each in card["supportedInterfaces"]] == ["1.0"]
+    assert card.keys().isdisjoint({"url", "protocolVersion", "preferredTransport"})
+    assert "error" in old
+    assert text_of(task_of(new)) == "Hi"
+
+
+@pytest.mark.parametrize("versions", [(), ("0.3",), ("2.0", "1.0"), "1.0"])
+def test_other_versions_are_an_error(versions: Any) -> None:
+    with pytest.raises(ConfigError, match="versions must be"):
+        A2A(versions=versions)
 
 
 def test_clients_of_version_0_3_are_answered_too() -> None:

@@ -7,14 +7,17 @@ artifact is the output of a run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import mimetypes
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
 from routelock._json import integral
 from routelock.agents.agent import Agent
+from routelock.history.content import media_of
 from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.serving.errors import Refusal
@@ -37,12 +40,15 @@ _PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32700, -32600,
 
 _CONTENT_TYPE_NOT_SUPPORTED = -32005
 """An error code of A2A, see https://a2a-protocol.org/v1.0.0/specification/#54-error-code-mappings."""
+_DATA_URL = re.compile(r"data:(?P<kind>[^;,]*)(?:;[^;,]*)*;base64,(?P<bytes>.*)", re.DOTALL)
 
-_VERSIONS = ("1.0", "0.3")
-"""The versions of the protocol, the newest first: clients take the first one that they know."""
+_ADDRESSES = ("url", "file_data", "file_url", "file_id")
+"""The keys of a media part that may hold its bytes, as a data URL, or its address."""
 
 
-def card_body(agent: Agent[Any], *, url: str, version: str, keyed: bool) -> dict[str, Any]:
+def card_body(
+    agent: Agent[Any], *, url: str, version: str, keyed: bool, protocols: Collection[str] = ("1.0", "0.3")
+) -> dict[str, Any]:
     """Return the card of an agent: its name, description, address and capabilities.
 
     Args:
@@ -50,6 +56,7 @@ def card_body(agent: Agent[Any], *, url: str, version: str, keyed: bool) -> dict
         url: the address for requests.
         version: the version of the agent, for people.
         keyed: whether requests need a bearer token.
+        protocols: the versions of the protocol.
     """
     about = agent.handoff_description or f"The agent {agent.name}."
     modes = ["text/plain"] if agent.output is None else ["application/json", "text/plain"]
@@ -58,7 +65,9 @@ def card_body(agent: Agent[Any], *, url: str, version: str, keyed: bool) -> dict
         "description": about,
         "version": version,
         "supportedInterfaces": [
-            {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": each} for each in _VERSIONS
+            # the newest first: clients take the first one that they know
+            {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": each}
+            for each in sorted(protocols, reverse=True)
         ],
         "capabilities": {"streaming": True, "pushNotifications": False},
         "defaultInputModes": ["text/plain", "application/json", "image/*", "application/octet-stream"],
@@ -134,7 +143,7 @@ def _content(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer_parts(result: RunResult[Any], text: str) -> list[dict[str, Any]]:
-    """Return the parts of the answer: the output as data if it has a type, and otherwise the text.
+    """Return the parts of the answer: the output as data if it has a type, and otherwise text and files.
 
     Args:
         result: the result of the run.
@@ -146,7 +155,31 @@ def answer_parts(result: RunResult[Any], text: str) -> list[dict[str, Any]]:
         # clients of version 0.3 accept objects only
         data = plain if isinstance(plain, dict) else {"response": plain}
         return [{"data": data, "mediaType": "application/json"}]
-    return [{"text": text}] if text else []
+    return [*([{"text": text}] if text else []), *_files(result)]
+
+
+def _files(result: RunResult[Any]) -> Iterator[dict[str, Any]]:
+    """Yield a part for each image and file that models made in a run."""
+    for item in result.items[result.input_count :]:
+        if item.message["role"] == "assistant":
+            made = cast("list[dict[str, Any]]", item.message.get("images") or [])
+            parts = (_file(media) for media in (*made, *media_of(item.message.get("content"))))
+            yield from (part for part in parts if part is not None)
+
+
+def _file(media: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the part for an image or a file: its bytes, or its address; None for what has neither."""
+    about: Mapping[str, Any] = media.get(str(media.get("type"))) or {}
+    where = next((text for key in _ADDRESSES if isinstance(text := about.get(key), str)), "")
+    name = about.get("filename") or ""
+    kind = about.get("format") or mimetypes.guess_type(name or where.partition("?")[0])[0]
+    if (data := _DATA_URL.match(where)) is not None:
+        return _named({"raw": data["bytes"]}, name, data["kind"] or kind)
+    return _named({"url": where}, name, kind) if where.startswith(("https://", "http://")) else None
+
+
+def _named(part: dict[str, Any], name: str, kind: str | None) -> dict[str, Any]:
+    return {**part, **({"filename": name} if name else {}), "mediaType": kind or "application/octet-stream"}
 
 
 def question_parts(calls: Iterable[Interruption]) -> list[dict[str, Any]]:

@@ -9,12 +9,16 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Mapping
+from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import anyio
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive
 
@@ -67,6 +71,7 @@ class A2ARoutes:
 
     def __init__(self, catalog: Catalog, settings: A2A, config: ServeConfig, access: AccessControl) -> None:
         self._catalog, self._settings, self._config, self._access = catalog, settings, config, access
+        self._since = datetime.now(UTC).replace(microsecond=0)  # HTTP tells whole seconds
         try:
             self._dispatchers = {name: self._dispatcher(catalog.find(name)) for name in catalog.names}
         except ModuleNotFoundError as error:
@@ -95,7 +100,13 @@ class A2ARoutes:
         card = self._card(served, base.rstrip("/") + _PATH + quote(served.agent.name, safe=""))
         body = agent_card_to_dict(ParseDict(card, AgentCard()))
         digest = hashlib.sha256(json.dumps(body).encode()).hexdigest()[:32]
-        headers = {"cache-control": _CARD_CACHING, "etag": f'"{digest}"'}
+        headers = {
+            "cache-control": _CARD_CACHING,
+            "etag": f'"{digest}"',
+            "last-modified": format_datetime(self._since, usegmt=True),
+        }
+        if _is_known(incoming.request.headers, digest, self._since):
+            return await incoming.respond(Response(status_code=304, headers=headers))
         await incoming.respond(AsciiJSON(body, headers=headers))
 
     async def _answer(self, incoming: Incoming) -> None:
@@ -148,7 +159,13 @@ class A2ARoutes:
 
     def _card(self, served: ServedAgent, url: str) -> dict[str, Any]:
         keyed = self._config.api_keys is not None
-        return card_body(served.agent, url=url, version=self._settings.version, keyed=keyed)
+        return card_body(
+            served.agent,
+            url=url,
+            version=self._settings.version,
+            keyed=keyed,
+            protocols=self._settings.versions,
+        )
 
     def _dispatcher(self, served: ServedAgent) -> tuple[JsonRpcDispatcher, DefaultRequestHandler]:
         from a2a.server.request_handlers import DefaultRequestHandler  # noqa: PLC0415
@@ -167,7 +184,8 @@ class A2ARoutes:
             interrupted_task_timeout=self._config.pending_ttl,
         )
         contexts: Any = _CallContexts()
-        return JsonRpcDispatcher(handler, contexts, enable_v0_3_compat=True), handler
+        compat = "0.3" in self._settings.versions
+        return JsonRpcDispatcher(handler, contexts, enable_v0_3_compat=compat), handler
 
 
 class _CallContexts:
@@ -183,6 +201,17 @@ class _CallContexts:
         # of the headers, the SDK reads the protocol's version
         state = {"headers": dict(about.headers), "about": about}
         return ServerCallContext(user=StarletteUser(SimpleUser(about.principal)), state=state)
+
+
+def _is_known(headers: Headers, digest: str, since: datetime) -> bool:
+    """Whether a client says that it has this card, see https://www.rfc-editor.org/rfc/rfc9110#section-13."""
+    if (tags := headers.get("if-none-match")) is not None:
+        known = {tag.strip().removeprefix("W/").strip('"') for tag in tags.split(",")}
+        return not known.isdisjoint((digest, "*"))
+    try:
+        return parsedate_to_datetime(headers.get("if-modified-since", "")) >= since
+    except (ValueError, TypeError):  # it is no date, or one without a zone: RFC 9110 says to ignore it
+        return False
 
 
 def _pass_cancellation_on() -> None:

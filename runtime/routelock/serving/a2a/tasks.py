@@ -39,6 +39,8 @@ class OpenContext:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     waiting: dict[str, RunState] = field(default_factory=lambda: {})
     """The state of the run that waits for approval, by its task: none or one."""
+    questions: dict[str, int] = field(default_factory=lambda: {})
+    """The number of the next run of each task that has asked its client, by task."""
     users: int = 0
 
 
@@ -100,7 +102,8 @@ class Contexts:
 async def _measured(conversation: OpenContext) -> int:
     kept = await conversation.memory.load(conversation.session.name) if conversation.memory else ()
     states = (json.dumps(write_document(state.document)) for state in conversation.waiting.values())
-    return sum(len(text) for _, text in kept) + sum(map(len, states))
+    asking = sum(map(len, conversation.questions))
+    return sum(len(text) for _, text in kept) + sum(map(len, states)) + asking
 
 
 class Tasks:

@@ -1,0 +1,207 @@
+"""What the clients of a task are sent: its states, its artifact, or a message in place of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
+
+from routelock._json import sendable
+
+if TYPE_CHECKING:
+    from a2a.server.agent_execution import RequestContext
+    from a2a.server.events import EventQueue
+    from a2a.types import Message as A2AMessage
+
+__all__ = ["MessageReply", "TaskUpdates", "TextBatches", "Updates"]
+
+
+_PIECE_SECONDS = 0.05
+"""Seconds between two pieces of text: the cost of each grows with the size of the task."""
+
+
+class Updates(Protocol):
+    """Tells the clients of a request how its run goes on."""
+
+    async def piece(self, text: str) -> None:
+        """Take a piece of the answer."""
+        ...
+
+    async def answer(self, parts: Sequence[Mapping[str, Any]]) -> None:
+        """Take the whole answer, which replaces its pieces."""
+        ...
+
+    async def settle(self) -> None:
+        """Take the pieces as the answer, if no whole answer follows."""
+        ...
+
+    async def send_state(
+        self, state: str, parts: Sequence[Mapping[str, Any]] = (), about: Mapping[str, Any] | None = None
+    ) -> None:
+        """Take a state, such as ``"WORKING"``, with the parts of a message and metadata."""
+        ...
+
+
+class TaskUpdates:
+    """Sends the updates of one task to its clients.
+
+    Args:
+        queue: the SDK's queue of events.
+        context: the task.
+    """
+
+    def __init__(self, queue: EventQueue, context: RequestContext) -> None:
+        from a2a.server.tasks import TaskUpdater  # noqa: PLC0415 - an extra
+
+        self._queue = queue
+        task = context.current_task
+        self._ids = (context.task_id or "", (task.context_id if task else context.context_id) or "")
+        self._updater = TaskUpdater(queue, *self._ids)
+        earlier = len(task.artifacts) if task else 0
+        self._artifact = f"answer-{earlier + 1}" if earlier else "answer"
+        self._pieces: list[str] = []
+
+    async def begin(self, message: A2AMessage) -> None:
+        """Send the new task."""
+        from a2a.helpers import new_task  # noqa: PLC0415 - an extra
+        from a2a.types import TaskState  # noqa: PLC0415 - an extra
+
+        state = TaskState.TASK_STATE_SUBMITTED
+        await self._queue.enqueue_event(new_task(*self._ids, state, history=[message]))
+
+    async def piece(self, text: str) -> None:
+        """Send a piece of the answer."""
+        await self._send_artifact([{"text": text}], append=bool(self._pieces), last=False)
+        self._pieces.append(text)
+
+    async def answer(self, parts: Sequence[Mapping[str, Any]]) -> None:
+        """Send the whole answer, which replaces its pieces."""
+        await self._send_artifact(parts, append=False, last=True)
+
+    async def settle(self) -> None:
+        """Send the pieces as one answer, if no whole answer follows."""
+        if self._pieces:
+            await self.answer([{"text": "".join(self._pieces)}])
+
+    async def send_state(
+        self, state: str, parts: Sequence[Mapping[str, Any]] = (), about: Mapping[str, Any] | None = None
+    ) -> None:
+        """Send a state of the task.
+
+        Args:
+            state: such as ``"WORKING"``.
+            parts: the parts of a message with it, if any.
+            about: metadata.
+        """
+        from a2a.types import TaskState  # noqa: PLC0415 - an extra
+
+        message = self._updater.new_agent_message(_parts(parts)) if parts else None
+        metadata = dict(about) if about else None
+        number: Any = TaskState.Value(f"TASK_STATE_{state}")
+        await self._updater.update_status(number, message=message, metadata=metadata)
+
+    async def send_message(self, parts: Sequence[Mapping[str, Any]], about: Mapping[str, Any] | None) -> None:
+        """Send a message in place of the task, which must not have begun."""
+        metadata = dict(about) if about else None
+        message = self._updater.new_agent_message(_parts(parts), metadata)
+        message.ClearField("task_id")  # there is no task by which a client could come back
+        await self._queue.enqueue_event(message)
+
+    async def _send_artifact(self, parts: Sequence[Mapping[str, Any]], *, append: bool, last: bool) -> None:
+        await self._updater.add_artifact(
+            _parts(parts), artifact_id=self._artifact, name="answer", append=append, last_chunk=last
+        )
+
+
+class MessageReply:
+    """Answers with a message, and begins the task only when the run does not just complete.
+
+    Args:
+        updates: those of the task.
+        message: the message of the client.
+    """
+
+    def __init__(self, updates: TaskUpdates, message: A2AMessage) -> None:
+        self._updates, self._message = updates, message
+        self._answer: Sequence[Mapping[str, Any]] = ({"text": ""},)
+        """A message has at least one part."""
+
+    async def begin(self) -> TaskUpdates:
+        """Begin the task after all, and return its updates."""
+        await self._updates.begin(self._message)
+        return self._updates
+
+    async def piece(self, text: str) -> None:
+        """Leave a piece out: a message is whole."""
+
+    async def answer(self, parts: Sequence[Mapping[str, Any]]) -> None:
+        """Take the answer for the message."""
+        self._answer = parts
+
+    async def settle(self) -> None:
+        """Do nothing: no piece was sent."""
+
+    async def send_state(
+        self, state: str, parts: Sequence[Mapping[str, Any]] = (), about: Mapping[str, Any] | None = None
+    ) -> None:
+        """Send the message if the run is completed. Any other end is the state of a task."""
+        if state == "COMPLETED":
+            await self._updates.send_message(self._answer, about)
+        elif state != "WORKING":
+            await (await self.begin()).send_state(state, parts, about)
+
+
+def _parts(bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+    from a2a.types import Part  # noqa: PLC0415 - an extra
+    from google.protobuf.json_format import ParseDict  # noqa: PLC0415 - an extra
+
+    return [ParseDict(body, Part()) for body in sendable([dict(body) for body in bodies])]
+
+
+class TextBatches:
+    """Sends pieces of text at once, but not more often than every twentieth of a second.
+
+    Args:
+        send: is given a text that is not empty.
+    """
+
+    def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
+        self._send = send
+        self._text = ""
+        self._added = anyio.Event()
+
+    def add(self, text: str) -> None:
+        """Add a text, which may be empty."""
+        self._text += text
+        if text:
+            self._added.set()
+
+    async def send_during(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work, and send the texts that it adds. An error of the work is raised after all texts are
+        sent.
+        """
+        failed: list[Exception] = []
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._send_batches)
+            try:
+                await work()
+            except Exception as error:  # here, because the group would wrap it
+                failed.append(error)
+            group.cancel_scope.cancel()
+        await self._flush()
+        if failed:
+            raise failed[0]
+
+    async def _send_batches(self) -> None:
+        while True:
+            await self._added.wait()
+            with anyio.CancelScope(shield=True):  # or a text could be taken and not sent
+                await self._flush()
+            await anyio.sleep(_PIECE_SECONDS)
+
+    async def _flush(self) -> None:
+        self._added = anyio.Event()
+        text, self._text = self._text, ""
+        if text:
+            await self._send(text)
