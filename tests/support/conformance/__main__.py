@@ -10,12 +10,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from conformance.a2a_kit import a2a_kit
 from conformance.suite import A2A_REF, NotRun, Result, Settings, Suite
 from conformance.table import reasons, table
 
 HOME = Path(sys.prefix) / "conformance"
 
-SUITES: Mapping[str, Suite] = {}
+SUITES: Mapping[str, Suite] = {"a2a-kit": a2a_kit}
 
 
 def main() -> int:
