@@ -423,6 +423,21 @@ def test_a_failing_store_leaks_no_text() -> None:
 # -- version 0.3 --
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"method": "message/send", "params": {"message": {"parts": []}}}, -32602),
+        ({"method": "message/send"}, -32602),
+        ({"method": "message/send", "params": {}, "id": {}}, -32600),
+        ({"method": "message/send", "params": {}, "jsonrpc": "1.0"}, -32600),
+        ({"method": "message/nothing", "params": {}}, -32601),
+    ],
+)
+def test_an_invalid_request_of_version_0_3_has_the_code_of_its_fault(body: dict[str, Any], code: int) -> None:
+    with listening(create_app(agent("A"), SERVED)) as url:
+        assert rpc(f"{url}/a2a/A", body, version="0.3")["error"]["code"] == code
+
+
 def test_an_app_may_speak_the_newest_version_only() -> None:
     """A client that checks cards by the schema of 1.0 refuses the fields of 0.3."""
     with listening(create_app(parrot(), replace(SERVED, a2a=A2A(versions=("1.0",))))) as url:

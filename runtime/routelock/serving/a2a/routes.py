@@ -51,7 +51,7 @@ _PATH = "/a2a/"
 _ABOUT = "routelock.about"
 """The key of the `ServedRequest` in the ASGI scope."""
 
-_INTERNAL_ERROR = -32603
+_INVALID_REQUEST, _INVALID_PARAMS, _INTERNAL_ERROR = -32600, -32602, -32603
 
 _PARTING_SECONDS = 2.0
 
@@ -130,6 +130,7 @@ class A2ARoutes:
             response = EventStream(partial(self._pass_on, events), ping=self._config.ping, last=last)
         else:
             _pass_cancellation_on()  # the SDK may answer with an unfinished task, which is not the result
+            response = _with_invalid_params(said, response)
         await incoming.respond(response)
 
     def _named(self, incoming: Incoming) -> ServedAgent:
@@ -212,6 +213,24 @@ def _is_known(headers: Headers, digest: str, since: datetime) -> bool:
         return parsedate_to_datetime(headers.get("if-modified-since", "")) >= since
     except (ValueError, TypeError):  # it is no date, or one without a zone: RFC 9110 says to ignore it
         return False
+
+
+def _with_invalid_params(said: object, response: Response) -> Response:
+    """Return the response with the code of invalid parameters where nothing else is wrong.
+
+    For version 0.3, whose methods have names such as ``message/send``, the SDK answers invalid parameters
+    with the code of an invalid request.
+    """
+    match said:
+        case {"jsonrpc": "2.0", "method": str(method), **more} if "/" in method:
+            body = json.loads(bytes(response.body))
+        case _:
+            return response
+    is_request = isinstance(more.get("id"), str | int | None)
+    if not is_request or body.get("error", {}).get("code") != _INVALID_REQUEST:
+        return response
+    error = {**body["error"], "code": _INVALID_PARAMS, "message": "Invalid params"}
+    return AsciiJSON({**body, "error": error})
 
 
 def _pass_cancellation_on() -> None:
