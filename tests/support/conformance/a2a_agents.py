@@ -61,6 +61,12 @@ def kit_app() -> Any:
     return _WithMessageId(create_app(desk, ServeConfig(context=_message_id, a2a=settings)))
 
 
+def old_kit_app() -> Any:
+    """Return the app for the kit of version 0.3, which goes on with each of its tasks, or cancels it."""
+    desk = Agent("desk", "Serve.", model=Plays("desk", lambda _: HELLO))
+    return create_app(desk, ServeConfig(a2a=A2A(is_question=lambda _: True)))
+
+
 def _part(request: Request) -> Reply:
     """Return what the scenario of the request asks for."""
     scenario = str(request.context.context) if request.context is not None else ""

@@ -35,17 +35,29 @@ def checkout(source: Path, ref: str, folder: Path) -> str:
 
     Args:
         source: a checkout or a git directory. It is not changed.
-        ref: a branch, a tag or a commit; a checkout without such a name is taken as it is.
+        ref: a branch, a tag or a commit.
         folder: emptied before.
+
+    Raises:
+        NotRun: there is no such commit.
     """
-    commit = run(["git", "-C", source, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"]).strip()
+    commit = _commit(source, ref)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    archive = folder.with_suffix(".tar")
-    run(["git", "-C", source, "archive", "--output", archive.absolute(), commit])
-    run(["tar", "--extract", "--file", archive.absolute(), "--directory", folder])
+    archive = folder.with_suffix(".tar").absolute()
+    run(["git", "-C", source, "archive", "--output", archive, commit])
+    run(["tar", "--extract", "--file", archive, "--directory", folder])
     archive.unlink()
     return commit[:12]
+
+
+def _commit(source: Path, ref: str) -> str:
+    for name in (ref, f"origin/{ref}"):  # a clone has the branches of its origin under that name
+        command = ["git", "-C", str(source), "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"]
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=PATIENCE)
+        if done.returncode == 0:
+            return done.stdout.strip()
+    raise NotRun(f"the repository has no branch, tag or commit {ref}")
 
 
 def python_environment(folder: Path, requirements: Sequence[str | Path]) -> Path:

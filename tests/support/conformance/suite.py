@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-A2A_REF = "1.0-dev"
-"""The branch of A2A's kit that tests version 1.0 of the protocol."""
+A2A_REF, A2A_OLD_REF = "1.0-dev", "0.3.x"
+"""The branches of A2A's kit that test versions 1.0 and 0.3 of the protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +17,14 @@ class Settings:
     Args:
         home: a folder for what the suites install; it stays for the next time.
         a2a_kit: a checkout or a git directory of A2A's conformance kit.
-        a2a_ref: the branch, tag or commit of it.
+        a2a_ref: the branch, tag or commit of it for version 1.0.
+        a2a_old_ref: the same for version 0.3.
     """
 
     home: Path
     a2a_kit: Path | None = None
     a2a_ref: str = A2A_REF
+    a2a_old_ref: str = A2A_OLD_REF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,7 @@ class Result:
         passed: how many cases passed.
         failed: the reason, by the case that failed.
         not_applicable: the reason, by the case that does not apply, or the group of such cases.
+        known: the failed cases that the page docs/conformance.md explains.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Result:
     passed: int = 0
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
     not_applicable: Mapping[str, str] = field(default_factory=dict[str, str])
+    known: Collection[str] = ()
 
 
 class NotRun(Exception):

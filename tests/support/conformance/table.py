@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from conformance.suite import Result
 
 HEAD = "| suite | version | passed | failed | not applicable |\n|---|---|---:|---:|---:|"
 MOST = 220
-"""Characters of a reason that are shown."""
+"""Characters of a reason, or of a list of cases, that are shown."""
 
 
 def table(results: Iterable[Result]) -> str:
@@ -17,9 +17,12 @@ def table(results: Iterable[Result]) -> str:
 
 
 def reasons(result: Result) -> Iterator[str]:
-    """Return one line for each case that failed or does not apply."""
-    for title, cases in (("failed", result.failed), ("not applicable", result.not_applicable)):
-        yield from _lines(title, cases)
+    """Return one line for each case that failed, and one for each reason why cases do not apply."""
+    for case, reason in result.failed.items():
+        yield f"{'known' if case in result.known else 'failed'}: {case}: {_short(reason)}"
+    for reason in dict.fromkeys(result.not_applicable.values()):
+        cases = [case for case, why in result.not_applicable.items() if why == reason]
+        yield f"not applicable: {_short(reason)}: {_short(', '.join(cases))} ({len(cases)})"
 
 
 def _row(result: Result) -> str:
@@ -27,7 +30,6 @@ def _row(result: Result) -> str:
     return f"| {result.name} | {result.version} | {' | '.join(map(str, counts))} |"
 
 
-def _lines(title: str, cases: Mapping[str, str]) -> Iterator[str]:
-    for case, reason in cases.items():
-        shown = " ".join(reason.split())
-        yield f"{title}: {case}: {shown if len(shown) <= MOST else shown[:MOST] + '...'}"
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MOST else line[:MOST] + "..."

@@ -1,0 +1,120 @@
+"""The clients that others wrote, unmodified: tests/clients plays scenes with each over real sockets.
+
+A case is one fact about one scene, so a client that sees a scene differently fails.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+
+from clients.served import clients
+from conformance.junit import run_pytest
+from conformance.suite import NotRun, Result, Settings, Suite
+from paths import REPO
+
+_TESTS = ("-n0", "--no-cov")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A client and the tests that are played with it.
+
+    Args:
+        name: the client, as the table has it.
+        version: returns its version.
+        files: the files of tests, in tests/clients.
+        parameter: the parameter of the tests that names the client; empty if they are all its own.
+    """
+
+    name: str
+    version: Callable[[], str]
+    files: Sequence[str]
+    parameter: str = ""
+
+
+def _python(folder: str, package: str) -> str:
+    """Return the version of a package that scripts/clients has put into a folder of its own."""
+    found = next((clients() / folder).glob(f"{package}-*.dist-info"), None)
+    if found is None:
+        raise NotRun(f"{folder} is not in {clients().name}/; scripts/clients installs it")
+    return found.name.removeprefix(f"{package}-").removesuffix(".dist-info")
+
+
+def _node(package: str) -> str:
+    """Return the version of an npm package that scripts/clients has installed."""
+    about = clients() / "js" / "node_modules" / package / "package.json"
+    if not about.exists():
+        raise NotRun(f"{package} is not in {clients().name}/js; scripts/clients installs it")
+    return json.loads(about.read_text())["version"]
+
+
+_OPENAI = ("test_openai_clients.py", "test_openai_responses.py")
+
+CLIENTS = {
+    "openai2": Client(
+        name="openai for Python, major 2",
+        version=partial(_python, "openai2", "openai"),
+        files=_OPENAI,
+        parameter="openai 2",
+    ),
+    "openai3": Client(
+        name="openai for Python, major 3",
+        version=partial(_python, "openai3", "openai"),
+        files=_OPENAI,
+        parameter="openai 3",
+    ),
+    "openai-js": Client(
+        name="openai for JavaScript", version=partial(_node, "openai"), files=_OPENAI, parameter="openai js"
+    ),
+    "ai-sdk": Client(name="AI SDK", version=partial(_node, "ai"), files=["test_ai_sdk.py"]),
+    "litellm": Client(
+        name="LiteLLM as a client", version=partial(version, "litellm"), files=["test_litellm_caller.py"]
+    ),
+    "a2a-python": Client(
+        name="a2a-sdk for Python",
+        version=partial(version, "a2a-sdk"),
+        files=["test_a2a_clients.py"],
+        parameter="python",
+    ),
+    "a2a-js": Client(
+        name="@a2a-js/sdk",
+        version=partial(_node, "@a2a-js/sdk"),
+        files=["test_a2a_clients.py"],
+        parameter="js",
+    ),
+}
+
+
+def suite_of(name: str) -> Suite:
+    """Return the suite of a client."""
+    return partial(_judged, name, CLIENTS[name])
+
+
+def _judged(name: str, client: Client, settings: Settings) -> Result:
+    cases = run_pytest([*_TESTS, *_cases_of(client)], settings.home / "clients" / f"{name}.xml", folder=REPO)
+    return Result(
+        name=client.name,
+        version=client.version(),
+        passed=len(cases.passed),
+        failed=cases.failed,
+        not_applicable=cases.skipped,
+    )
+
+
+def _cases_of(client: Client) -> list[str]:
+    """Return the ids of the tests that are played with a client."""
+    files = [f"tests/clients/{file}" for file in client.files]
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", *_TESTS, *files]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, encoding="utf-8", timeout=120)
+    named = re.compile(rf"\[{re.escape(client.parameter)}(-|\])") if client.parameter else re.compile("::")
+    found = [line for line in done.stdout.splitlines() if line.startswith("tests/") and named.search(line)]
+    if not found:
+        raise NotRun(f"no test is played with it: {done.stdout[-300:]}{done.stderr[-300:]}")
+    return found
