@@ -49,6 +49,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("--api-key-env", metavar="NAME", help="environment variable with the required bearer token")
     add("--insecure", action="store_true", help="serve other machines without a key")
     add("--a2a", action="store_true", help="serve the Agent2Agent protocol, too")
+    add("--a2a-versions", default="1.0,0.3", metavar="LIST", help="its versions (default: %(default)s)")
     add("--no-client-tools", action="store_true", help="refuse requests with tools that the client would run")
     add("--client-settings", choices=get_args(ClientSettings), help=_SETTINGS)
     add("--response-sessions", metavar="STORE", help=_RESPONSES)
@@ -114,7 +115,7 @@ def _config(given: argparse.Namespace) -> ServeConfig:
         max_concurrent=given.max_concurrent,
         max_body=given.max_body,
         timeout=given.timeout,
-        a2a=A2A() if given.a2a else None,
+        a2a=A2A(versions=given.a2a_versions.split(",")) if given.a2a else None,
         run_config=config_of(given),
         context=None if given.context is None else _context(given.context),
     )
