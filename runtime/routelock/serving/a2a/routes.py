@@ -221,13 +221,14 @@ def _with_invalid_params(said: object, response: Response) -> Response:
     For version 0.3, whose methods have names such as ``message/send``, the SDK answers invalid parameters
     with the code of an invalid request.
     """
-    match said:
-        case {"jsonrpc": "2.0", "method": str(method), **more} if "/" in method:
-            body = json.loads(bytes(response.body))
-        case _:
-            return response
-    is_request = isinstance(more.get("id"), str | int | None)
-    if not is_request or body.get("error", {}).get("code") != _INVALID_REQUEST:
+    if not isinstance(said, dict):
+        return response
+    call = cast("Mapping[str, object]", said)
+    is_request = call.get("jsonrpc") == "2.0" and isinstance(call.get("id"), str | int | None)
+    if not is_request or "/" not in str(call.get("method")):
+        return response
+    body = json.loads(bytes(response.body))
+    if body.get("error", {}).get("code") != _INVALID_REQUEST:
         return response
     error = {**body["error"], "code": _INVALID_PARAMS, "message": "Invalid params"}
     return AsciiJSON({**body, "error": error})
