@@ -83,6 +83,11 @@ CLIENTS = {
         files=["test_a2a_clients.py"],
         parameter="python",
     ),
+    "a2a-python-0.3": Client(
+        name="a2a-sdk for Python, 0.3",
+        version=partial(_python, "a2a03", "a2a_sdk"),
+        files=["test_a2a_old_client.py"],
+    ),
     "a2a-js": Client(
         name="@a2a-js/sdk",
         version=partial(_node, "@a2a-js/sdk"),
