@@ -13,12 +13,12 @@ import pytest
 from a2a_calls import SERVED, ask, post, rpc, task_of, text_of, told
 from asgi_client import Exchange, asked, in_virtual_time
 from clients.a2a_cast import parrot, payer
-from scripted_agents import agent, shown
+from scripted_agents import agent, requests, shown
 from served_apps import listening
 
 from routelock import Agent, Request, RunResult, handler
 from routelock.history.messages import text_of as text_of_message
-from routelock.serving import A2A, create_app
+from routelock.serving import A2A, ServedRequest, create_app
 from routelock.testing import ScriptedReply
 
 pytest.importorskip("a2a")
@@ -223,6 +223,18 @@ def test_a_function_says_which_requests_begin_a_task() -> None:
         sent = partial(post, f"{base}/a2a/A", json.dumps(body).encode())
         found = [list(sent(**headers).json()["result"]) for headers in ({}, {"x-long": "1"})]
     assert found == [["message"], ["task"]]
+
+
+def test_a_failing_choice_between_both_is_a_failed_task() -> None:
+    def fails(about: ServedRequest) -> bool:
+        raise ValueError("secret")
+
+    mine = agent("A", "Hi.")
+    with listening(create_app(mine, replace(SERVED, a2a=A2A(tasks=fails)))) as base:
+        answer = ask(f"{base}/a2a/A")
+    assert told(task_of(answer))[0] == "FAILED"
+    assert "secret" not in json.dumps(answer)
+    assert not requests(mine)
 
 
 # -- files --
