@@ -73,6 +73,11 @@ CLIENTS = {
     "openai-js": Client(
         name="openai for JavaScript", version=partial(_node, "openai"), files=_OPENAI, parameter="openai js"
     ),
+    "open-responses": Client(
+        name="Open Responses, scenarios and types",
+        version=partial(_python, "openresponses", "openresponses_types"),
+        files=["test_open_responses.py"],
+    ),
     "ai-sdk": Client(name="AI SDK", version=partial(_node, "ai"), files=["test_ai_sdk.py"]),
     "litellm": Client(
         name="LiteLLM as a client", version=partial(version, "litellm"), files=["test_litellm_caller.py"]
