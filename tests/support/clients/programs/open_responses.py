@@ -72,7 +72,8 @@ def whole(model: str, items: Sequence[Any], check: Check, **more: Any) -> Errors
 
 def streamed(model: str, items: Sequence[Any], check: Check, **more: Any) -> Errors:
     """Return what is wrong with the events of a stream, and with the response at its end."""
-    *blocks, last = ask(model, items, stream=True, **more).strip().split("\n\n")
+    sent = ask(model, items, stream=True, **more).strip().split("\n\n")
+    *blocks, last = [block for block in sent if not block.startswith(":")]  # a slow server sends comments
     errors = [] if last == "data: [DONE]" else [f"the stream ends with {last}"]
     events = [json.loads(block.partition("\ndata: ")[2]) for block in blocks]
     for block, event in zip(blocks, events, strict=True):
