@@ -149,6 +149,7 @@ class A2ARoutes:
                     await stream.send(data, name=event.get("event", ""))
                 if scope.cancelled_caught:  # the client does not read, and unread events use memory
                     raise ClientDisconnect
+            _pass_cancellation_on()  # the SDK ends its events without an error when it is cancelled
         finally:
             with anyio.move_on_after(_PARTING_SECONDS, shield=True):
                 await events.aclose()
