@@ -176,6 +176,61 @@ async def test_a_stream_begins_with_its_first_event() -> None:
     assert client.text == 'data: {"a": 1}\n\ndata: [DONE]\n\n'
 
 
+async def test_a_stream_may_have_no_event() -> None:
+    client = Client()
+
+    async def work(stream: EventStream) -> None:
+        pass
+
+    await client.is_sent(EventStream(work, ping=9))
+    assert [each["type"] for each in client.got] == ["http.response.start", "http.response.body"]
+
+
+async def test_events_that_come_together_are_one_message() -> None:
+    client = Client()
+
+    async def work(stream: EventStream) -> None:
+        await stream.send("a")
+        await stream.send("b")
+
+    await client.is_sent(EventStream(work, ping=9))
+    assert client.got[1]["body"] == b"data: a\n\ndata: b\n\n"
+
+
+async def test_a_connection_that_breaks_is_a_client_that_left() -> None:
+    async def broken(message: Mapping[str, Any]) -> None:
+        raise BrokenPipeError
+
+    async def work(stream: EventStream) -> None:
+        await stream.send("x")
+        await anyio.sleep_forever()
+
+    client = Client()
+    with pytest.raises(ClientDisconnect):
+        await EventStream(work, ping=9)(client.scope, client.receive, broken)
+
+
+async def test_work_waits_for_a_client_that_is_slow() -> None:
+    client, sent = Client(), list[int]()
+    reads = anyio.Event()
+
+    async def slow(message: Mapping[str, Any]) -> None:
+        await reads.wait()
+        await client.send(message)
+
+    async def work(stream: EventStream) -> None:
+        for number in range(100):
+            await stream.send(str(number))
+            sent.append(number)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(EventStream(work, ping=9), client.scope, client.receive, slow)
+        await anyio.wait_all_tasks_blocked()
+        assert 0 < len(sent) < 50
+        reads.set()
+    assert client.text.endswith("data: 99\n\n")
+
+
 @pytest.mark.virtual_time
 async def test_silence_alone_is_filled() -> None:
     client = Client()

@@ -51,6 +51,9 @@ _DRAIN_SECONDS = 2.0
 _PATIENCE = 5.0
 """Seconds that a client has to take the error that ends its stream."""
 
+_BUFFERED_EVENTS = 16
+"""The number of events that may wait for a slow client."""
+
 _PING = ": ping\n\n"
 
 
@@ -194,11 +197,12 @@ class EventStream(StreamingResponse):
         self._named_by = named_by
         self._work, self._ping, self._timeout, self._last = work, ping, timeout, last
         self._refusal: Refusal | None = None
-        self._events = 0
-        self._send: Send
-        self._is_writing = False
-        """Whether the server has a message that it has not taken yet."""
-        self._pinging: anyio.Event | None = None
+        self._pending: list[str] = []
+        """What was not given to the server yet."""
+        self._wake, self._over = anyio.Event(), anyio.Event()
+        self._room: anyio.Event | None = None
+        """For work that waits for a slow client."""
+        self._events, self._is_done = 0, False
         self.has_begun: bool = False
         # nginx would collect the events otherwise
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -208,20 +212,19 @@ class EventStream(StreamingResponse):
         """Send events, and wait while the client is slow; see `event_text`."""
         if events:
             named = "".join(event_text(event, name) for event in events) if name else ""
-            text = named or events_text(events, self._named_by)
-            if self._pinging is not None:
-                await self._pinging.wait()
-            await self._write(text)
+            self._put(named or events_text(events, self._named_by))
+        while len(self._pending) >= _BUFFERED_EVENTS:
+            self._room = self._room or anyio.Event()
+            await self._room.wait()
 
-    async def _write(self, text: str, *, more: bool = True) -> None:
+    def send_nowait(self, event: Mapping[str, Any] | str) -> None:
+        """Send an event without waiting for a slow client."""
+        self._put(event_text(event))
+
+    def _put(self, text: str) -> None:
         self._events += 1
-        self._is_writing = True
-        if not self.has_begun:
-            self.has_begun = True
-            head = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-            await self._send(head)
-        await self._send({"type": "http.response.body", "body": text.encode(), "more_body": more})
-        self._is_writing = False
+        self._pending.append(text)
+        self._wake.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI app does.
@@ -230,12 +233,13 @@ class EventStream(StreamingResponse):
             Refusal: there is nothing to send, because the work failed.
             ClientDisconnect: the client has left.
         """
-        self._send = send
         has_ended = False
         with anyio.CancelScope() as connected:
-            async with _beside(partial(_cancel_on_disconnect, receive, connected), self._keep_alive):
+            leaves = partial(_cancel_on_disconnect, receive, connected)
+            async with _beside(leaves, self._keep_alive, partial(self._deliver, send, connected)):
+                until = anyio.current_time() + self._timeout
                 await self._worked(connected)
-                await self._end()
+                await self._end(until)
                 has_ended = True  # servers tell of the end of a response as of a client that leaves
         if not has_ended:
             raise ClientDisconnect
@@ -257,29 +261,53 @@ class EventStream(StreamingResponse):
         except Exception as error:
             self._refusal = refusal_for(error)
 
-    async def _end(self) -> None:
-        """Send the end of the response. A client that did not take the last event is cut off."""
-        if self._refusal is not None and not self.has_begun:
-            raise self._refusal
-        if self._is_writing:
-            return
-        with anyio.move_on_after(_PATIENCE, shield=True):
-            if self._refusal is not None:
-                await self._write(self._last(self._refusal))
-            await self._write("", more=False)
+    async def _end(self, until: float) -> None:
+        """Wait until the client has the end of the response. One that does not take it is cut off."""
+        if self._refusal is not None:
+            if not self.has_begun and not self._pending:
+                raise self._refusal
+            self._put(self._last(self._refusal))
+            until = anyio.current_time()
+        self._is_done = True
+        self._wake.set()
+        with anyio.CancelScope(deadline=until + _PATIENCE, shield=self._refusal is not None):
+            await self._over.wait()
+
+    async def _deliver(self, send: Send, connected: anyio.CancelScope) -> None:
+        """Give the server what is pending, until there will be no more.
+
+        It runs when the work waits, so events that come together are one message, and one call of the system.
+        """
+        try:
+            is_done = False
+            while not is_done:
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                text = "".join(self._pending)
+                self._pending.clear()
+                if not self.has_begun:
+                    self.has_begun = True
+                    head = {"type": "http.response.start", "status": self.status_code}
+                    await send({**head, "headers": self.raw_headers})
+                if text:
+                    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+                if self._room is not None:
+                    self._room.set()
+                    self._room = None
+                is_done = self._is_done and not self._pending
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except OSError:  # so some servers say that a client has left
+            connected.cancel()
+        finally:
+            self._over.set()
 
     async def _keep_alive(self) -> None:
         """Send a comment after every so many seconds of silence."""
         while True:
             before = self._events
             await anyio.sleep(self._ping)
-            if self._events == before and not self._is_writing:
-                self._pinging = pinging = anyio.Event()
-                try:
-                    await self._write(_PING)
-                finally:
-                    self._pinging = None
-                    pinging.set()
+            if self._events == before:
+                self._put(_PING)
 
 
 class Incoming:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-import math
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -309,22 +308,7 @@ class DevRoutes:
         said = _said(await _posted(request))
 
         async def work(stream: EventStream) -> None:
-            put, events = anyio.create_memory_object_stream[Mapping[str, Any]](math.inf)
-            failed: list[Exception] = []
-
-            async def answer() -> None:
-                with put:
-                    try:
-                        await self._conversations.answer(conversation, said, put.send_nowait)
-                    except Exception as error:  # raised below, when all events are sent
-                        failed.append(error)
-
-            async with events, anyio.create_task_group() as group:
-                group.start_soon(answer)
-                async for event in events:
-                    await stream.send(event)
-            if failed:
-                raise failed[0]
+            await self._conversations.answer(conversation, said, stream.send_nowait)
 
         return EventStream(work, ping=_PING)
 
