@@ -105,19 +105,25 @@ async def _drain(body: AsyncIterator[bytes], most: int) -> None:
                 return
 
 
-async def attended(request: Request, work: Callable[[], Awaitable[T]]) -> T:
+async def attended(request: Request, work: Callable[[], Awaitable[T]], seconds: float = math.inf) -> T:
     """Do the work while the client is connected, and cancel it when the client leaves.
 
     Args:
         request: the request, its body read to the end.
         work: what to do. What it raises is raised.
+        seconds: how long it may take.
 
     Raises:
         ClientDisconnect: the client has left.
+        Refusal: 504, it took longer.
     """
-    with anyio.CancelScope() as scope:
-        async with _beside(partial(_cancel_on_disconnect, request.receive, scope)):
+    with anyio.CancelScope() as connected:
+        # one scope for both ends: each costs as much as reading the request
+        connected.deadline = until = anyio.current_time() + seconds
+        async with _beside(partial(_cancel_on_disconnect, request.receive, connected)):
             return await work()
+    if anyio.current_time() >= until:
+        raise out_of_time(seconds)
     raise ClientDisconnect
 
 

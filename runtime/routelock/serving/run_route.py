@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-import anyio
-
 from routelock.serving.auth import AccessControl
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import ServeConfig, ServedRequest
-from routelock.serving.errors import Refusal, log_refusal, out_of_time
+from routelock.serving.errors import Refusal, log_refusal
 from routelock.serving.http import AsciiJSON, EventStream, Incoming, attended, events_text, read_body
 from routelock.serving.requests import ClientRequest
 from routelock.serving.served_run import ReplyForm, ServedRun
@@ -72,10 +70,10 @@ class RunRoute(Generic[_Asked]):
         return self._stream if asked.stream else self._answer
 
     async def _answer(self, incoming: Incoming, run: ServedRun, reply: ReplyForm) -> None:
-        with anyio.move_on_after(self.config.timeout):
-            body = await attended(incoming.request, partial(run.whole, reply))
-            return await incoming.respond(AsciiJSON(body))
-        raise out_of_time(self.config.timeout)
+        async def answered() -> None:
+            await incoming.respond(AsciiJSON(await run.whole(reply)))
+
+        await attended(incoming.request, answered, self.config.timeout)
 
     async def _stream(self, incoming: Incoming, run: ServedRun, reply: ReplyForm) -> None:
         stream = EventStream(
