@@ -33,6 +33,13 @@ _PATIENCE = 120.0
 """Seconds that LiteLLM's proxy has to start."""
 
 
+_LITELLM = {
+    "LITELLM_LOG": "ERROR",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or it asks the internet
+    "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # only this machine reaches it
+}
+
+
 def _chat(text: str, *, stream: bool) -> Any:
     return {"model": "plain", "messages": [{"role": "user", "content": text}], "stream": stream}
 
@@ -187,7 +194,7 @@ def _litellm(url: str, python: str) -> Iterator[tuple[subprocess.Popen[str], int
         settings.write_text(json.dumps(config), "utf-8")  # JSON is YAML
         run = "import sys; from litellm import run_server; sys.argv[0] = 'litellm'; run_server()"
         options = ["--config", str(settings), "--port", str(port), "--host", "127.0.0.1"]
-        with _process("-c", run, *options, python=python, LITELLM_LOG="ERROR") as process:
+        with _process("-c", run, *options, python=python, **_LITELLM) as process:
             _wait_for(f"http://127.0.0.1:{port}/health/liveliness", process)
             yield process, port
 
