@@ -173,7 +173,7 @@ async def test_a_stream_begins_with_its_first_event() -> None:
     assert [each["type"] for each in client.got] == ["http.response.start"] + ["http.response.body"] * 2
     headers = dict(client.got[0]["headers"])
     assert headers[b"content-type"] == b"text/event-stream; charset=utf-8"
-    assert client.text == 'data: {"a": 1}\n\ndata: [DONE]\n\n'
+    assert client.text == 'data: {"a":1}\n\ndata: [DONE]\n\n'
 
 
 async def test_a_stream_may_have_no_event() -> None:

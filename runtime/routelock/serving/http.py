@@ -11,11 +11,12 @@ import logging
 import math
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
 import anyio
+from pydantic_core import PydanticSerializationError, to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
@@ -62,7 +63,15 @@ class AsciiJSON(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
-        return json.dumps(content).encode()
+        return _ascii(content).encode()
+
+
+def _ascii(value: Any) -> str:
+    """Return a value as JSON in ASCII."""
+    with suppress(PydanticSerializationError):  # such as half of a character
+        if (text := to_json(value)).isascii():  # most are, and it takes a fifth of the time
+            return text.decode()
+    return json.dumps(value)
 
 
 async def read_body(request: Request, limit: int, seconds: float) -> bytes:
@@ -163,7 +172,7 @@ def event_text(event: Mapping[str, Any] | str, name: str = "") -> str:
 
     ASCII only: some readers of lines take U+2028 or U+0085 in the JSON for the end of a line.
     """
-    data = event if isinstance(event, str) else json.dumps(event)
+    data = event if isinstance(event, str) else _ascii(event)
     return f"event: {name}\ndata: {data}\n\n" if name else f"data: {data}\n\n"
 
 
