@@ -14,7 +14,7 @@ from routelock.cli.exit_codes import DONE, WRONG
 from routelock.cli.options import CONFIG, config_of, find_object, load_agents, load_object, port
 from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError, MissingExtra
-from routelock.serving import A2A, ServeConfig, ServedRequest, create_app
+from routelock.serving import A2A, AGUI, ServeConfig, ServedRequest, create_app
 from routelock.serving.auth import is_loopback
 from routelock.serving.config import ClientSettings
 from routelock.sessions import SessionStore, SQLiteSessions
@@ -50,6 +50,8 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("--insecure", action="store_true", help="serve other machines without a key")
     add("--a2a", action="store_true", help="serve the Agent2Agent protocol, too")
     add("--a2a-versions", default="1.0,0.3", metavar="LIST", help="its versions (default: %(default)s)")
+    add("--ag-ui", action="store_true", help="serve AG-UI, the protocol of front ends, too")
+    add("--client-approvals", action="store_true", help="let clients of --a2a and --ag-ui approve calls")
     add("--no-client-tools", action="store_true", help="refuse requests with tools that the client would run")
     add("--client-settings", choices=get_args(ClientSettings), help=_SETTINGS)
     add("--response-sessions", metavar="STORE", help=_RESPONSES)
@@ -115,10 +117,15 @@ def _config(given: argparse.Namespace) -> ServeConfig:
         max_concurrent=given.max_concurrent,
         max_body=given.max_body,
         timeout=given.timeout,
-        a2a=A2A(versions=given.a2a_versions.split(",")) if given.a2a else None,
+        a2a=_a2a(given) if given.a2a else None,
+        ag_ui=AGUI(approvals=given.client_approvals) if given.ag_ui else None,
         run_config=config_of(given),
         context=None if given.context is None else _context(given.context),
     )
+
+
+def _a2a(given: argparse.Namespace) -> A2A:
+    return A2A(versions=given.a2a_versions.split(","), approvals=given.client_approvals)
 
 
 def _context(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
@@ -163,5 +170,6 @@ serve_command: Command = Command(
   routelock serve app:agent --context app:shop   with a context for tools and instructions
   routelock serve app:agent --a2a                for clients of the Agent2Agent protocol, too
   routelock serve app:agent --response-sessions responses.db --client-settings refuse
+  routelock serve app:agent --ag-ui              for front ends that speak AG-UI, too
   routelock serve app:agent --host 0.0.0.0 --api-key-env SHOP_KEY""",
 )

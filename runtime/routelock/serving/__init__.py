@@ -4,12 +4,13 @@
 
 The command ``routelock serve module:agent`` does the same. Needs the extra ``routelock[serve]``, when an
 app is made; importing this package does not. `responses/` is the Responses API, `a2a/` the Agent2Agent
-protocol, `dev/` the dev page. May import every room but `cli`, and the providers. Start at `app.py`.
+protocol, `ag_ui/` the protocol of front ends, `dev/` the dev page. May import every room but `cli`, and the
+providers. Start at `app.py`.
 """
 
 from __future__ import annotations
 
 from routelock.serving.app import create_app
-from routelock.serving.config import A2A, ServeConfig, ServedRequest
+from routelock.serving.config import A2A, AGUI, ServeConfig, ServedRequest
 
-__all__ = ["A2A", "ServeConfig", "ServedRequest", "create_app"]
+__all__ = ["A2A", "AGUI", "ServeConfig", "ServedRequest", "create_app"]

@@ -40,7 +40,7 @@ def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | 
     * A client that leaves cancels its run.
 
     With ``ServeConfig(a2a=A2A())`` it also answers clients of the Agent2Agent protocol, see `A2A` and
-    docs/a2a.md.
+    docs/a2a.md; with ``ServeConfig(ag_ui=AGUI())`` front ends that speak AG-UI, see `AGUI` and docs/ag-ui.md.
 
     Args:
         agents: one agent, or several.

@@ -30,6 +30,8 @@ class ServedAgent:
     """The settings of its runs; a request may add to them."""
     taken: frozenset[str]
     """The names of the graph's tools and handoffs, including those that some callers are not offered."""
+    transfers: frozenset[str]
+    """The names of the handoffs among them."""
 
     def check_tools(self, tools: Sequence[ToolSpec], *, allowed: bool) -> None:
         """Refuse tools of a client if none are allowed, or if one has the name of a tool of the server.
@@ -114,4 +116,5 @@ def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
         run_config=replace(config, run_id=None, retry=replace(config.retry, mid_stream=False)),
         has_output_type=any(member.output is not None for member in graph.values()),
         taken=frozenset(handoffs | handlers | tools),
+        transfers=frozenset(handoffs | handlers),
     )

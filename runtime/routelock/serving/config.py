@@ -15,7 +15,7 @@ from routelock.run.result import RunResult
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.sessions.stores import SessionStore
 
-__all__ = ["A2A", "ClientSettings", "ServeConfig", "ServedRequest"]
+__all__ = ["A2A", "AGUI", "ClientSettings", "ServeConfig", "ServedRequest"]
 
 
 ClientSettings = Literal["use", "refuse"]
@@ -63,6 +63,23 @@ class A2A:
                 f"A2A: url must be the URL of the app, such as 'https://agents.example.com', not "
                 f"{self.url!r:.80}."
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AGUI:
+    """The settings of AG-UI, the protocol of front ends.
+
+    ``shared_memory["ag_ui"]`` of each run is ``{"state": ..., "forwarded_props": ...}``, as the client sent
+    them. Neither is checked. ``state`` is the state that client and agents share: when a tool changes it, the
+    client is sent the new one. Runs that wait for their client are kept in memory within
+    ``ServeConfig.max_pending``, ``pending_bytes`` and ``pending_ttl``.
+    """
+
+    approvals: bool = False
+    """Whether the client may approve calls, which it is asked for as the protocol's interrupts. If not, calls
+    that need approval are not made."""
+    show_calls: bool = True
+    """Whether the client is shown the calls of the agents' own tools, with arguments and results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +136,8 @@ class ServeConfig:
     hooks: RunHooks | None = None
     a2a: A2A | None = None
     """Serves the agents by the Agent2Agent protocol, too; None does not."""
+    ag_ui: AGUI | None = None
+    """Serves the agents by AG-UI, too; None does not."""
     client_tools: bool = True
     """Whether clients may send tools, which they run themselves. A tool with the name of a tool or handoff of
     the agents is always refused."""
@@ -198,6 +217,7 @@ class ServeConfig:
                 f"{self.response_sessions!r:.80}",
             ),
             (isinstance(cast("object", self.a2a), A2A | None), "a2a must be an A2A, such as A2A()"),
+            (isinstance(cast("object", self.ag_ui), AGUI | None), "ag_ui must be an AGUI, such as AGUI()"),
             (
                 self.run_config.executor is None or self.a2a is not None,
                 "run_config has no executor without a2a, because a chat request has no id by which an engine "

@@ -20,6 +20,7 @@ from routelock.serving.config import ClientSettings
 from routelock.serving.errors import Refusal
 
 __all__ = [
+    "MOST_CALLS",
     "MOST_MESSAGES",
     "MOST_TOOLS",
     "ChatRequest",
@@ -48,7 +49,7 @@ MOST_MESSAGES = 20_000
 
 MOST_TOOLS = 1024
 
-_MOST_CALLS = 1024
+MOST_CALLS = 1024
 """In one message."""
 
 _MOST_STOPS = 16
@@ -340,9 +341,9 @@ def _invalid(error: pydantic.ValidationError, where: str) -> Refusal:
 def _messages(given: list[dict[str, Any]]) -> list[Message]:
     for place, each in enumerate(given):
         calls: object = each.get("tool_calls")
-        if isinstance(calls, list) and len(cast("list[object]", calls)) > _MOST_CALLS:
+        if isinstance(calls, list) and len(cast("list[object]", calls)) > MOST_CALLS:
             where = f"messages[{place}].tool_calls"
-            raise bad_request(f"{where} has more than {_MOST_CALLS} calls.", where)
+            raise bad_request(f"{where} has more than {MOST_CALLS} calls.", where)
     return checked_messages([_cleaned(each) for each in given], "messages")
 
 

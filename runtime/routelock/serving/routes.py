@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from routelock.agents.agent import Agent
 from routelock.serving.a2a.routes import A2ARoutes
+from routelock.serving.ag_ui.routes import AGUIRoutes
 from routelock.serving.auth import AccessControl
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.completions import ChatReply, Completion
@@ -70,6 +71,7 @@ class ServedRoutes:
         )
         self._responses = ResponsesRoutes(self._catalog, config, self._access, self._pending)
         self._a2a = A2ARoutes(self._catalog, config.a2a, config, self._access) if config.a2a else None
+        self._ag_ui = AGUIRoutes(self._catalog, config.ag_ui, config, self._access) if config.ag_ui else None
 
     def routes(self) -> list[BaseRoute]:
         """Return all routes of the app."""
@@ -83,7 +85,8 @@ class ServedRoutes:
             )
         ]
         health = Route("/health", _show_health, methods=["GET"])
-        return [health, *mine, *self._responses.routes(), *(self._a2a.routes() if self._a2a else ())]
+        more = [each.routes() for each in (self._responses, self._a2a, self._ag_ui) if each is not None]
+        return [health, *mine, *(route for routes in more for route in routes)]
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncGenerator[None]:

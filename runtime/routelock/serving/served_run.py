@@ -26,7 +26,7 @@ from routelock.serving.requests import ClientRequest, bad_request
 if TYPE_CHECKING:
     from routelock.serving.http import EventStream
 
-__all__ = ["ReplyForm", "RunEnd", "ServedRun", "context_for", "needs_approval", "served_run"]
+__all__ = ["ReplyForm", "RunEnd", "ServedRun", "context_for", "needs_approval", "run_settings", "served_run"]
 
 
 _NEEDS_APPROVAL = (
@@ -193,7 +193,7 @@ def served_run(
     Raises:
         Refusal: 400, a setting of the client is one of the agents'.
     """
-    settings = _settings(served, asked, about)
+    settings = run_settings(served, asked, about)
     agent, messages = served.agent, asked.messages
     found = found or pending.find(about.principal, about.model, messages)
     if found is not None:
@@ -224,8 +224,12 @@ def _can_start_at(handler: str, agent: Agent[Any], settings: RunConfig) -> bool:
     return True
 
 
-def _settings(served: ServedAgent, asked: ClientRequest, about: ServedRequest) -> RunConfig:
-    """Return the settings of the app with those of this request."""
+def run_settings(served: ServedAgent, asked: ClientRequest, about: ServedRequest) -> RunConfig:
+    """Return the settings of the app with those of this request.
+
+    Raises:
+        Refusal: 400, a setting of the client is one of the agents'.
+    """
     base = served.run_config
     own: dict[str, Any] = {
         "scopes": about.scopes,

@@ -1,0 +1,167 @@
+"""The messages of AG-UI as chat messages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, cast
+
+import pydantic
+from pydantic.alias_generators import to_camel
+
+from routelock.history.messages import Message
+from routelock.serving.requests import MOST_CALLS, bad_request, checked_messages, validated
+
+__all__ = ["chat_messages"]
+
+
+_logger = logging.getLogger("routelock.serving")
+
+_OF_THE_CLIENT = ("activity", "reasoning")
+"""Roles of messages that only the client shows. No model is shown them."""
+
+_SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+"""The formats of sound that chat messages can have, by their media types."""
+
+
+class _Wire(pydantic.BaseModel, alias_generator=to_camel):
+    """Has the names of the protocol on the wire."""
+
+
+class _Function(_Wire):
+    name: str
+    arguments: str
+
+
+class _Call(_Wire):
+    id: str
+    function: _Function
+
+
+class _Text(_Wire):
+    content: str
+
+
+class _User(_Wire):
+    content: Any
+
+
+class _Assistant(_Wire):
+    content: str | None = None
+    tool_calls: Annotated[list[_Call], pydantic.Field(max_length=MOST_CALLS)] | None = None
+
+
+class _Tool(_Wire):
+    content: Any
+    tool_call_id: str
+    error: str | None = None
+
+
+def chat_messages(given: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Return the messages of a request as the input of a run.
+
+    What the client alone shows is left out: activities, reasoning, and what agents wrote that were called as
+    tools. So are names of authors, because some vendors refuse them, and parts that no chat message can have.
+
+    Raises:
+        Refusal: 400, a message is wrong.
+    """
+    messages: list[dict[str, Any]] = []
+    for place, each in enumerate(given):
+        if each.get("role") not in _OF_THE_CLIENT and each.get("subagentRunId") is None:
+            messages += _message(each, f"messages[{place}]")
+    return checked_messages(messages, "messages")
+
+
+def _message(each: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+    """Return the chat message of one message; none if it says nothing."""
+    match role := each.get("role"):
+        case "user":
+            return [{"role": "user", "content": _content(validated(_User, each, where).content, where)}]
+        case "system" | "developer":
+            return [{"role": role, "content": validated(_Text, each, where).content}]
+        case "assistant":
+            return _assistant_message(validated(_Assistant, each, where))
+        case "tool":
+            said = validated(_Tool, each, where)
+            content = _with_error(_content(said.content, where), said.error)
+            return [{"role": "tool", "tool_call_id": said.tool_call_id, "content": content}]
+        case _:
+            raise bad_request(f"{where}.role: {role!r:.80} is no role of a message.", f"{where}.role")
+
+
+def _assistant_message(said: _Assistant) -> list[dict[str, Any]]:
+    calls = [
+        {"id": call.id, "type": "function", "function": call.function.model_dump()}
+        for call in said.tool_calls or ()
+    ]
+    if not calls and not said.content:
+        return []
+    return [
+        {"role": "assistant", "content": said.content or None, **({"tool_calls": calls} if calls else {})}
+    ]
+
+
+def _with_error(content: str | list[dict[str, Any]], error: str | None) -> str | list[dict[str, Any]]:
+    if not error:
+        return content
+    if isinstance(content, str):
+        return f"{content}\nError: {error}".strip()
+    return [*content, {"type": "text", "text": f"Error: {error}"}]
+
+
+def _content(content: object, where: str) -> str | list[dict[str, Any]]:
+    """Return a content with the parts that a chat message can have; as text, if there is nothing else."""
+    if isinstance(content, str):
+        return content
+    path = f"{where}.content"
+    if not isinstance(content, list):
+        raise bad_request(f"{path}: must be text or a list of parts.", path)
+    given = cast("list[object]", content)
+    parts = [chat for place, part in enumerate(given) for chat in _part(part, f"{path}[{place}]")]
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts
+
+
+def _part(given: object, where: str) -> list[dict[str, Any]]:
+    """Return a part in the form of chat messages; none if they have no such part."""
+    if not isinstance(given, dict):
+        raise bad_request(f"{where}: must be an object.", where)
+    part = cast("dict[str, Any]", given)
+    if part.get("type") == "text":
+        if not isinstance(text := part.get("text"), str):
+            raise bad_request(f"{where}.text: must be text.", f"{where}.text")
+        return [{"type": "text", "text": text}]
+    found = _media(str(part.get("type")), *_source(part))
+    if found is None:
+        _logger.warning("%s: a part of type %.80r is left out", where, part.get("type"))
+        return []
+    return [found]
+
+
+def _source(part: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the media type of a part, its data in base64 and its URL; each may be empty.
+
+    Clients before version 1.0 write all of them into the part, which then has the type ``binary``.
+    """
+    given: object = part.get("source")
+    source = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    kinds = {"data": "", "url": "", str(source.get("type")): source.get("value")}
+    if part.get("type") == "binary":
+        source, kinds = part, {"data": part.get("data"), "url": part.get("url")}
+    media_type = source.get("mimeType")
+    texts = (media_type, kinds["data"], kinds["url"])
+    return cast("tuple[str, str, str]", tuple(text if isinstance(text, str) else "" for text in texts))
+
+
+def _media(kind: str, media_type: str, data: str, url: str) -> dict[str, Any] | None:
+    inline = f"data:{media_type or 'application/octet-stream'};base64,{data}"
+    if kind == "image" or media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": inline if data else url}} if data or url else None
+    if not data:  # nothing that a client names is fetched
+        return None
+    if media_type.startswith("audio/") or kind == "audio":
+        sound = _SOUNDS.get(media_type)
+        return sound and {"type": "input_audio", "input_audio": {"data": data, "format": sound}}  # type: ignore[return-value]
+    return {"type": "file", "file": {"filename": "file", "file_data": inline}} if kind != "video" else None

@@ -1,0 +1,160 @@
+"""The body of a request of AG-UI, parsed or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic.alias_generators import to_camel
+
+from routelock.handlers.port import ToolSpec
+from routelock.history.messages import Message
+from routelock.serving.ag_ui.messages import chat_messages
+from routelock.serving.requests import (
+    MOST_MESSAGES,
+    MOST_TOOLS,
+    ClientRequest,
+    bad_request,
+    check_names,
+    read_json,
+    validated,
+)
+
+__all__ = ["RunInput", "Verdict", "parse_run_input"]
+
+
+_Id = Annotated[str, pydantic.Field(max_length=256)]
+
+_MOST_ENTRIES = 1024
+
+_CONTEXT = "Context from the application:"
+
+
+class _Wire(pydantic.BaseModel, alias_generator=to_camel):
+    """Has the names of the protocol on the wire."""
+
+
+class _Tool(_Wire):
+    name: Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Context(_Wire):
+    description: str
+    value: str
+
+
+class _ResumeEntry(_Wire):
+    interrupt_id: str
+    status: Literal["resolved", "cancelled"]
+    payload: Any = None
+
+
+class _Body(_Wire):
+    """The fields that are used; all others are ignored, as the protocol says."""
+
+    thread_id: _Id
+    run_id: _Id
+    protocol_version: str | None = None
+    messages: Annotated[list[dict[str, Any]], pydantic.Field(max_length=MOST_MESSAGES), pydantic.FailFast()]
+    tools: Annotated[list[_Tool], pydantic.Field(max_length=MOST_TOOLS)] | None = None
+    context: Annotated[list[_Context], pydantic.Field(max_length=MOST_TOOLS)] | None = None
+    state: Any = None
+    forwarded_props: Any = None
+    resume: Annotated[list[_ResumeEntry], pydantic.Field(max_length=_MOST_ENTRIES)] | None = None
+
+
+class _Payload(_Wire):
+    approved: pydantic.StrictBool
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to one interrupt."""
+
+    approved: bool
+    message: str = ""
+    """The reason for a rejection, for the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInput(ClientRequest):
+    """A parsed request for a run."""
+
+    thread: str
+    run: str
+    is_current: bool
+    """Whether the client says which version of the protocol it speaks. One from before 1.0 does not, and
+    would fail on what 1.0 has added."""
+    state: Any
+    """The state that client and agents share, see `AGUI`; an empty object if there is none."""
+    forwarded: Any
+    """The ``forwardedProps``."""
+    resume: Mapping[str, Verdict]
+    """Answers by the ids of interrupts."""
+
+
+def parse_run_input(body: bytes) -> RunInput:
+    """Parse the body of a request.
+
+    Raises:
+        Refusal: 400. The message says what is wrong and where.
+    """
+    read = validated(_Body, read_json(body))
+    if not read.messages and not read.resume:
+        raise bad_request("messages: must have at least one message.", "messages")
+    return RunInput(
+        messages=[*_context(read), *chat_messages(read.messages)],
+        model="",
+        stream=True,
+        tools=_tools(read),
+        tool_choice=None,
+        user=None,
+        handoff_context={},
+        thread=read.thread_id,
+        run=read.run_id,
+        is_current=read.protocol_version is not None,
+        state={} if read.state is None else read.state,
+        forwarded=read.forwarded_props,
+        resume=_verdicts(read.resume or ()),
+    )
+
+
+def _context(read: _Body) -> list[Message]:
+    """Return the context that the application gives the model, as a system message; none if there is none."""
+    if not read.context:
+        return []
+    entries = [f"{entry.description}:\n{entry.value}" for entry in read.context]
+    return [{"role": "system", "content": "\n\n".join((_CONTEXT, *entries))}]
+
+
+def _tools(read: _Body) -> Sequence[ToolSpec]:
+    check_names([tool.name for tool in read.tools or ()])
+    return tuple(
+        {"type": "function", "function": tool.model_dump(exclude_none=True)} for tool in read.tools or ()
+    )
+
+
+def _verdicts(entries: Sequence[_ResumeEntry]) -> Mapping[str, Verdict]:
+    verdicts: dict[str, Verdict] = {}
+    for place, entry in enumerate(entries):
+        where = f"resume[{place}]"
+        if entry.interrupt_id in verdicts:
+            raise bad_request(f"{where}: answers {entry.interrupt_id!r:.80} a second time.", where)
+        verdicts[entry.interrupt_id] = _verdict(entry, f"{where}.payload")
+    return verdicts
+
+
+def _verdict(entry: _ResumeEntry, where: str) -> Verdict:
+    if entry.status == "cancelled":
+        return Verdict(approved=False)
+    if isinstance(entry.payload, bool):
+        return Verdict(approved=entry.payload)
+    if isinstance(entry.payload, dict) and "editedArgs" in entry.payload:
+        raise bad_request(f"{where}.editedArgs: the arguments of a call cannot be edited.", where)
+    read = validated(_Payload, entry.payload, where)
+    return Verdict(approved=read.approved, message="" if read.approved else read.message)

@@ -1,0 +1,195 @@
+"""The run that answers a request, with its events sent as they come."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_jsonable_python
+
+from routelock.agents.agent import Agent
+from routelock.errors import ConfigError
+from routelock.history.messages import Message
+from routelock.run.config import RunConfig
+from routelock.run.events import RunDone, RunEvent, ToolOutput
+from routelock.run.result import RunResult
+from routelock.run.stream import RunStream
+from routelock.runner import Runner
+from routelock.serving.ag_ui.events import RunEvents
+from routelock.serving.ag_ui.requests import RunInput
+from routelock.serving.ag_ui.threads import Threads, WaitingRun, waiting_run, with_memory
+from routelock.serving.catalog import ServedAgent
+from routelock.serving.config import AGUI, ServeConfig, ServedRequest
+from routelock.serving.served_run import context_for, needs_approval, run_settings
+from routelock.state.run_state import RunState
+from routelock.tools.approvals import Interruption
+from routelock.usage import Usage
+
+if TYPE_CHECKING:
+    from routelock.serving.http import EventStream
+
+__all__ = ["UserRun", "user_run"]
+
+
+_MEMORY = "ag_ui"
+"""The key of the shared memory that has what the client sent."""
+
+_logger = logging.getLogger("routelock.serving")
+
+
+@dataclass(slots=True)
+class _SharedState:
+    """The state that client and agents share, as the client knows it."""
+
+    known: Any
+
+    def changes(self, memory: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the event of a change, if the run has changed the state."""
+        entries = memory.get(_MEMORY)
+        if (
+            not isinstance(entries, Mapping) or "state" not in entries
+        ):  # a handoff may keep it from its target
+            return []
+        now: Any = to_jsonable_python(entries["state"], fallback=str, inf_nan_mode="null")
+        if now == self.known:
+            return []
+        self.known = now
+        return [{"type": "STATE_SNAPSHOT", "snapshot": now}]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserRun:
+    """The run that answers a request."""
+
+    served: ServedAgent
+    asked: RunInput
+    about: ServedRequest
+    config: ServeConfig
+    settings: AGUI
+    threads: Threads
+    agent: Agent[Any]
+    given: list[Message] | RunState | WaitingRun
+    """The input of a new run, the state of one that goes on, or a run that still waits."""
+    run_config: RunConfig
+    events: RunEvents
+    state: _SharedState = field(default_factory=lambda: _SharedState({}))
+
+    @property
+    def thread(self) -> tuple[str, str, str]:
+        """The key of the conversation."""
+        return (self.about.principal, self.about.model, self.asked.thread)
+
+    async def stream(self, to: EventStream) -> None:
+        """Run, and send the events as they come."""
+        if isinstance(self.given, WaitingRun):
+            return await to.send(*self.events.ask_again(self.given.interrupts))
+        stream = Runner.run_streamed(
+            self.agent,
+            self.given,
+            context=await context_for(self.config, self.about),
+            max_turns=self.config.max_turns,
+            hooks=self.config.hooks,
+            run_config=self.run_config,
+        )
+        await to.send(*self.events.begin(self.given.agent if isinstance(self.given, RunState) else None))
+        async with stream:
+            async for event in stream:
+                await to.send(*self.events.take(event), *self._changes(event, stream))
+        await to.send(*self._end(stream.result))
+
+    def _changes(self, event: RunEvent, stream: RunStream[Any]) -> list[dict[str, Any]]:
+        """Return the event of a change of the shared state. Tools make them, and hooks before the end."""
+        if not isinstance(event, ToolOutput | RunDone):
+            return []
+        return self.state.changes(stream.result.context.shared_memory)
+
+    def _end(self, result: RunResult[Any]) -> list[dict[str, Any]]:
+        """Keep a run that waits, and return the last events."""
+        if result.interruptions and not self.settings.approvals:
+            raise needs_approval(result)
+        waiting = self._waiting(result) if result.interruptions or result.pending else None
+        interrupts: Mapping[str, Interruption] = {} if waiting is None else waiting.interrupts
+        if waiting is not None:
+            self.threads.keep(self.thread, waiting)
+        elif self.run_config.next_agent == "sticky":
+            self.threads.keep_agent(self.thread, result.next_agent)
+        usage = sum(result.usage_by_model.values(), Usage())
+        return self.events.finish(result, interrupts, usage)
+
+    def _waiting(self, result: RunResult[Any]) -> WaitingRun | None:
+        try:
+            return waiting_run(result, self.events.shown)
+        except ConfigError as error:
+            if result.interruptions:  # without the state, no approval could be carried out
+                raise
+            _logger.warning(
+                "%s: the run is not kept while its client runs its tools: %s", self.about.request_id, error
+            )
+            return None
+
+
+def user_run(
+    served: ServedAgent,
+    asked: RunInput,
+    about: ServedRequest,
+    config: ServeConfig,
+    settings: AGUI,
+    threads: Threads,
+) -> UserRun:
+    """Return the run that answers a request: a new one, or one that goes on.
+
+    Raises:
+        Refusal: 400, the request does not answer all calls that wait for it.
+    """
+    key = (about.principal, about.model, asked.thread)
+    waiting = threads.waiting(key)
+    memory = {_MEMORY: {"state": asked.state, "forwarded_props": asked.forwarded}}
+    given: list[Message] | RunState | WaitingRun = asked.messages
+    shown: Mapping[str, str] = {}
+    if waiting is not None and waiting.asks_again(asked):
+        given, shown = waiting, waiting.shown
+    elif waiting is not None:
+        if (state := waiting.resumed(asked)) is not None:
+            given, shown = with_memory(state, memory), waiting.shown
+        threads.take(key)
+    elif asked.resume:
+        _logger.warning("%s: no run of this thread waits for the answers in resume", about.request_id)
+    agent = threads.agent(key) or served.agent
+    base = run_settings(served, asked, about)
+    return UserRun(
+        served=served,
+        asked=asked,
+        about=about,
+        config=config,
+        settings=settings,
+        threads=threads,
+        agent=agent,
+        given=given,
+        run_config=replace(
+            base,
+            agents=base.agents if agent is served.agent else (*base.agents, served.agent),
+            conversation_id=base.conversation_id or asked.thread,
+            shared_memory={**base.shared_memory, **memory},
+        ),
+        events=_events(served, asked, settings, shown),
+        state=_SharedState(asked.state),
+    )
+
+
+def _events(served: ServedAgent, asked: RunInput, settings: AGUI, shown: Mapping[str, str]) -> RunEvents:
+    own = frozenset(tool["function"]["name"] for tool in asked.tools)
+
+    def is_hidden(name: str) -> bool:
+        return name in served.transfers or not (settings.show_calls or name in own)
+
+    return RunEvents(
+        asked.thread,
+        asked.run,
+        agents=served.graph.keys(),
+        hold=served.has_output_type,
+        is_hidden=is_hidden,
+        is_current=asked.is_current,
+        shown=shown,
+    )
