@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from routelock.serving.ag_ui.requests import RunInput, Verdict, parse_run_input
+from routelock.serving.ag_ui.requests import RunRequest, Verdict, parse_run_request
 from routelock.serving.errors import Refusal
 
 HI = {"id": "1", "role": "user", "content": "Hi"}
 
 
-def parsed(**more: Any) -> RunInput:
-    return parse_run_input(json.dumps({"threadId": "t", "runId": "r", "messages": [HI], **more}).encode())
+def parsed(**more: Any) -> RunRequest:
+    return parse_run_request(json.dumps({"threadId": "t", "runId": "r", "messages": [HI], **more}).encode())
 
 
 def test_the_least_body_has_neither_tools_nor_state_nor_answers() -> None:

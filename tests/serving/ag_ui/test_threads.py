@@ -9,7 +9,7 @@ import pytest
 from scripted_agents import agent
 
 from routelock import RunConfig, Runner, tool
-from routelock.serving.ag_ui.requests import RunInput, parse_run_input
+from routelock.serving.ag_ui.requests import RunRequest, parse_run_request
 from routelock.serving.ag_ui.threads import Threads, WaitingRun, waiting_run, with_memory
 from routelock.serving.errors import Refusal
 from routelock.testing import call, reply
@@ -34,7 +34,7 @@ async def waiting(*names: str) -> WaitingRun:
     return waiting_run(result, {f"own_{name}": f"shown_{name}" for name in names})
 
 
-def asks(*answered: str, resume: Any = (), after: str = "") -> RunInput:
+def asks(*answered: str, resume: Any = (), after: str = "") -> RunRequest:
     """A request with results of the client's calls."""
     messages = [{"id": "u", "role": "user", "content": "Hi"}]
     messages += [
@@ -43,7 +43,7 @@ def asks(*answered: str, resume: Any = (), after: str = "") -> RunInput:
     messages += [{"id": "v", "role": "user", "content": after}] if after else []
     entries = [{"interruptId": each, "status": "cancelled"} for each in resume]
     body = {"threadId": "t", "runId": "r", "messages": messages, "resume": entries}
-    return parse_run_input(json.dumps(body).encode())
+    return parse_run_request(json.dumps(body).encode())
 
 
 def threads(most: int = 10, size: int = 10**6, ttl: float = 60.0, clock: Any = lambda: 0.0) -> Threads:
@@ -58,7 +58,7 @@ async def test_results_reach_the_state_under_the_ids_of_the_run() -> None:
 
 
 @pytest.mark.parametrize("request_", [asks(), asks("open_door", after="Well?")])
-async def test_a_request_that_is_not_the_results_alone_does_not_go_on(request_: RunInput) -> None:
+async def test_a_request_that_is_not_the_results_alone_does_not_go_on(request_: RunRequest) -> None:
     assert (await waiting("open_door")).resumed(request_) is None
 
 

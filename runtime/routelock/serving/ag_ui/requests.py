@@ -22,7 +22,7 @@ from routelock.serving.requests import (
     validated,
 )
 
-__all__ = ["RunInput", "Verdict", "parse_run_input"]
+__all__ = ["RunRequest", "Verdict", "parse_run_request"]
 
 
 _Id = Annotated[str, pydantic.Field(max_length=256)]
@@ -82,7 +82,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunInput(ClientRequest):
+class RunRequest(ClientRequest):
     """A parsed request for a run."""
 
     thread: str
@@ -98,7 +98,7 @@ class RunInput(ClientRequest):
     """Answers by the ids of interrupts."""
 
 
-def parse_run_input(body: bytes) -> RunInput:
+def parse_run_request(body: bytes) -> RunRequest:
     """Parse the body of a request.
 
     Raises:
@@ -107,7 +107,7 @@ def parse_run_input(body: bytes) -> RunInput:
     read = validated(_Body, read_json(body))
     if not read.messages and not read.resume:
         raise bad_request("messages: must have at least one message.", "messages")
-    return RunInput(
+    return RunRequest(
         messages=[*_context(read), *chat_messages(read.messages)],
         model="",
         stream=True,

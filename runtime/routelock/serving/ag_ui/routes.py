@@ -7,7 +7,7 @@ from functools import partial
 
 from starlette.routing import BaseRoute, Route
 
-from routelock.serving.ag_ui.requests import parse_run_input
+from routelock.serving.ag_ui.requests import parse_run_request
 from routelock.serving.ag_ui.run import UserRun, user_run
 from routelock.serving.ag_ui.threads import Threads
 from routelock.serving.auth import AccessControl
@@ -49,7 +49,7 @@ class AGUIRoutes:
         served = self._named(incoming)
         with self._access.slot():
             body = await read_body(incoming.request, self._config.max_body, self._config.body_timeout)
-            asked = parse_run_input(body)
+            asked = parse_run_request(body)
             served.check_tools(asked.tools, allowed=self._config.client_tools)
             about = incoming.about(served.agent.name)
             run = user_run(served, asked, about, self._config, self._settings, self._threads)

@@ -18,7 +18,7 @@ from routelock.run.result import RunResult
 from routelock.run.stream import RunStream
 from routelock.runner import Runner
 from routelock.serving.ag_ui.events import RunEvents
-from routelock.serving.ag_ui.requests import RunInput
+from routelock.serving.ag_ui.requests import RunRequest
 from routelock.serving.ag_ui.threads import Threads, WaitingRun, waiting_run, with_memory
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.config import AGUI, ServeConfig, ServedRequest
@@ -64,7 +64,7 @@ class UserRun:
     """The run that answers a request."""
 
     served: ServedAgent
-    asked: RunInput
+    asked: RunRequest
     about: ServedRequest
     config: ServeConfig
     settings: AGUI
@@ -132,7 +132,7 @@ class UserRun:
 
 def user_run(
     served: ServedAgent,
-    asked: RunInput,
+    asked: RunRequest,
     about: ServedRequest,
     config: ServeConfig,
     settings: AGUI,
@@ -144,18 +144,10 @@ def user_run(
         Refusal: 400, the request does not answer all calls that wait for it.
     """
     key = (about.principal, about.model, asked.thread)
-    waiting = threads.waiting(key)
     memory = {_MEMORY: {"state": asked.state, "forwarded_props": asked.forwarded}}
-    given: list[Message] | RunState | WaitingRun = asked.messages
-    shown: Mapping[str, str] = {}
-    if waiting is not None and waiting.asks_again(asked):
-        given, shown = waiting, waiting.shown
-    elif waiting is not None:
-        if (state := waiting.resumed(asked)) is not None:
-            given, shown = with_memory(state, memory), waiting.shown
-        threads.take(key)
-    elif asked.resume:
-        _logger.warning("%s: no run of this thread waits for the answers in resume", about.request_id)
+    given, shown = _given(asked, about, threads, key)
+    if isinstance(given, RunState):
+        given = with_memory(given, memory)
     agent = threads.agent(key) or served.agent
     base = run_settings(served, asked, about)
     return UserRun(
@@ -178,7 +170,26 @@ def user_run(
     )
 
 
-def _events(served: ServedAgent, asked: RunInput, settings: AGUI, shown: Mapping[str, str]) -> RunEvents:
+def _given(
+    asked: RunRequest, about: ServedRequest, threads: Threads, key: tuple[str, str, str]
+) -> tuple[list[Message] | RunState | WaitingRun, Mapping[str, str]]:
+    """Return what the run is given, and the ids of calls that the client knows, by those of the run.
+
+    Raises:
+        Refusal: 400, the request does not answer all calls that wait for it.
+    """
+    if (waiting := threads.waiting(key)) is None:
+        if asked.resume:
+            _logger.warning("%s: no run of this thread waits for the answers in resume", about.request_id)
+        return asked.messages, {}
+    if waiting.asks_again(asked):
+        return waiting, waiting.shown
+    state = waiting.resumed(asked)
+    threads.take(key)
+    return (asked.messages, {}) if state is None else (state, waiting.shown)
+
+
+def _events(served: ServedAgent, asked: RunRequest, settings: AGUI, shown: Mapping[str, str]) -> RunEvents:
     own = frozenset(tool["function"]["name"] for tool in asked.tools)
 
     def is_hidden(name: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from routelock.agents.agent import Agent
 from routelock.history.messages import Message
 from routelock.run.result import RunResult
-from routelock.serving.ag_ui.requests import RunInput
+from routelock.serving.ag_ui.requests import RunRequest
 from routelock.serving.bounded_store import BoundedStore
 from routelock.serving.requests import bad_request
 from routelock.state.document import write_document
@@ -42,11 +42,11 @@ class WaitingRun:
         """The size of the state in bytes of JSON."""
         return len(json.dumps(write_document(self.state.document)))
 
-    def asks_again(self, asked: RunInput) -> bool:
+    def asks_again(self, asked: RunRequest) -> bool:
         """Whether a request leaves an approval open. Then nothing is decided."""
         return not self.interrupts.keys() <= asked.resume.keys()
 
-    def resumed(self, asked: RunInput) -> RunState | None:
+    def resumed(self, asked: RunRequest) -> RunState | None:
         """Return the state with the answers of a request; None if the request does not continue the run.
 
         Raises:
@@ -65,7 +65,7 @@ class WaitingRun:
             state = state.approve(one) if verdict.approved else state.reject(one, message=verdict.message)
         return state.with_answers(answers) if answers else state
 
-    def _answers(self, asked: RunInput) -> list[Message]:
+    def _answers(self, asked: RunRequest) -> list[Message]:
         """Return the results of the client's calls, each under the id that the call has in the run."""
         given = {message.get("tool_call_id"): message for message in asked.messages}
         pending = [call["id"] for call in self.state.pending]
