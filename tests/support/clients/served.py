@@ -35,9 +35,9 @@ def python_client(name: str, program: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _RUN, str(folder), str(PROGRAMS / program)]
 
 
-def node_client(program: str) -> list[str]:
-    """The command that runs a program with the JavaScript clients."""
-    folder = _installed("js")
+def node_client(program: str, name: str = "js") -> list[str]:
+    """The command that runs a program with the JavaScript clients, or with those of another folder."""
+    folder = _installed(name)
     return [str(folder / "node"), str(PROGRAMS / program), str(folder / "node_modules")]
 
 
