@@ -349,3 +349,18 @@ def test_settings_of_clients_may_be_refused(tmp_path: Path) -> None:
     with running(tmp_path, "app:agent", "--client-settings", "refuse") as (_, url):
         refused = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "temperature")
+
+
+def test_a_front_end_is_told_that_the_server_ends(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    message = {"id": "1", "role": "user", "content": "Hi"}
+    body, told = {"threadId": "t", "runId": "r", "messages": [message]}, ""
+    with running(tmp_path, "app:busy", "--ag-ui", "--client-approvals", "--grace", "1") as (process, url):
+        with httpx.stream("POST", f"{url}/ag-ui/Busy", json=body, timeout=PATIENCE) as response:
+            for line in response.iter_lines():
+                told = line or told
+                if "Half" in line:
+                    process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+    assert '"RUN_ERROR"' in told
+    assert "shutting_down" in told

@@ -9,7 +9,7 @@ import pytest
 from ag_ui_client import Client, of_kind
 from scripted_agents import agent
 
-from routelock import RunConfig, ToolContext, function_tool, handoff
+from routelock import RunConfig, ToolContext, function_tool, handoff, tool
 from routelock.serving import AGUI, ServeConfig, ServedRequest, create_app
 from routelock.testing import call
 
@@ -73,6 +73,47 @@ def test_a_run_that_cannot_be_kept_begins_again_with_the_messages(
     client.run(tools=[TOOL])
     assert client.messages[-1]["content"] == "It is open."
     assert "is not kept" in caplog.text
+
+
+def test_a_state_that_an_approved_call_changes_is_sent() -> None:
+    @tool(needs_approval=True)
+    def close(context: ToolContext[Any]) -> str:
+        """Close what is open."""
+        context.shared_memory["ag_ui"]["state"]["open"] = 0
+        return "closed"
+
+    a = agent("A", call("close"), "Done.", tools=[close])
+    client = Client(create_app(a, ServeConfig(ag_ui=AGUI(approvals=True))))
+    client.state = {"open": 7}
+    [interrupt] = client.run("Close it.")[-1]["outcome"]["interrupts"]
+    events = client.run(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": True}])
+    assert [event["snapshot"] for event in of_kind(events, "STATE_SNAPSHOT")] == [{"open": 0}]
+
+
+def test_each_request_has_the_turns_of_one_run() -> None:
+    a = agent("A", call("open_door"), call("open_door"), "It is open.")
+    client = Client(create_app(a, ServeConfig(ag_ui=AGUI(), max_turns=1)))
+    events = client.run("Hi", tools=[TOOL])
+    for _ in range(2):
+        client.answer(events[-1]["outcome"]["pendingToolCallIds"][0], "stuck")
+        events = client.run(tools=[TOOL])
+    assert client.messages[-1]["content"] == "It is open."
+
+
+def test_a_handoff_may_wait_for_the_user() -> None:
+    a = agent("A", call("transfer_to_b"), handoffs=[handoff(agent("B", "Here is B."), needs_approval=True)])
+    client = Client(create_app(a, ServeConfig(ag_ui=AGUI(approvals=True))))
+    [interrupt] = client.run("Hi")[-1]["outcome"]["interrupts"]
+    events = client.run(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": True}])
+    assert interrupt["reason"] == "confirmation"
+    assert [event["stepName"] for event in of_kind(events, "STEP_STARTED")] == ["A", "B"]
+    assert client.messages[-1]["content"] == "Here is B."
+
+
+def test_answers_alone_are_refused_if_no_run_waits_for_them() -> None:
+    client = Client(create_app(agent("A"), ServeConfig(ag_ui=AGUI())))
+    answer = client.post(resume=[{"interruptId": "i", "status": "cancelled"}])
+    assert (answer.status, answer.json()["error"]["code"]) == (409, "not_waiting")
 
 
 def test_answers_that_no_run_waits_for_are_logged(caplog: pytest.LogCaptureFixture) -> None:

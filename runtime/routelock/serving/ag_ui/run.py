@@ -22,6 +22,7 @@ from routelock.serving.ag_ui.requests import RunRequest
 from routelock.serving.ag_ui.threads import Threads, WaitingRun, waiting_run, with_memory
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.config import AGUI, ServeConfig, ServedRequest
+from routelock.serving.errors import Refusal
 from routelock.serving.served_run import context_for, needs_approval, run_settings
 from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
@@ -89,7 +90,7 @@ class UserRun:
             self.agent,
             self.given,
             context=await context_for(self.config, self.about),
-            max_turns=self.config.max_turns,
+            max_turns=self._max_turns(),
             hooks=self.config.hooks,
             run_config=self.run_config,
         )
@@ -98,6 +99,11 @@ class UserRun:
             async for event in stream:
                 await to.send(*self.events.take(event), *self._changes(event, stream))
         await to.send(*self._end(stream.result))
+
+    def _max_turns(self) -> int | None:
+        """Return the most model calls. Those before a run that goes on belong to earlier requests."""
+        most = self.config.max_turns
+        return most + self.given.turn if most is not None and isinstance(self.given, RunState) else most
 
     def _changes(self, event: RunEvent, stream: RunStream[Any]) -> list[dict[str, Any]]:
         """Return the event of a change of the shared state. Tools make them, and hooks before the end."""
@@ -176,11 +182,15 @@ def _given(
     """Return what the run is given, and the ids of calls that the client knows, by those of the run.
 
     Raises:
-        Refusal: 400, the request does not answer all calls that wait for it.
+        Refusal: 400, the request does not answer all calls that wait for it; 409, it only has answers, and no
+            call waits.
     """
     if (waiting := threads.waiting(key)) is None:
         if asked.resume:
             _logger.warning("%s: no run of this thread waits for the answers in resume", about.request_id)
+        if not asked.messages:
+            why = "No run of this thread waits for an answer any more. Send the messages of the conversation."
+            raise Refusal(409, why, "not_waiting")
         return asked.messages, {}
     if waiting.asks_again(asked):
         return waiting, waiting.shown
