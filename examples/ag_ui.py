@@ -23,8 +23,8 @@ def refund(amount: int) -> str:
     return f"{amount} EUR are on their way"
 
 
-replies = [call("locate"), call("refund", {"amount": 40}), "Your money comes to Oslo."]
-desk = Agent("desk", "You help with orders.", model=ScriptedHandler(replies), tools=[refund])
+script = ScriptedHandler([call("locate"), call("refund", {"amount": 40}), "Your money comes to Oslo."])
+desk = Agent("desk", "You help with orders.", model=script, tools=[refund])
 
 
 @asynccontextmanager
@@ -45,16 +45,14 @@ async def run(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> dict
     outcome: dict[str, Any] = {}
     async with client.stream("POST", url, json=body) as response:
         async for line in response.aiter_lines():
-            event = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else {}
-            match event.get("type"):
-                case "TEXT_MESSAGE_CONTENT":
-                    print(event["delta"], end="", flush=True)
-                case "TOOL_CALL_START":
-                    print("the agent calls:", event["toolCallName"])
-                case "TOOL_CALL_RESULT":
-                    print("the result:", event["content"])
-                case "RUN_FINISHED":
-                    outcome = event["outcome"]
+            event: dict[str, Any] = json.loads(line.removeprefix("data: ") or "{}")
+            if "delta" in event and event["type"] == "TEXT_MESSAGE_CONTENT":
+                print(event["delta"], end="", flush=True)
+            elif "toolCallName" in event:
+                print("the agent calls:", event["toolCallName"])
+            elif "content" in event:
+                print("the result:", event["content"])
+            outcome = event.get("outcome", outcome)
     return outcome
 
 

@@ -100,8 +100,8 @@ def test_media_have_the_form_of_chat_messages(part: dict[str, Any], chat: dict[s
         {"type": "document", "source": {"type": "url", "value": "file:///etc/passwd"}},
         {"type": "image", "source": {"type": "file", "value": "file-1", "provider": "openai"}},
         {"type": "audio", "source": {"type": "data", "value": "QQ==", "mimeType": "audio/ogg"}},
-        {"type": "image", "source": "x"},
-        {"type": "hologram"},
+        {"type": "image"},
+        {"type": "hologram", "source": 7},
     ],
 )
 def test_a_part_that_no_chat_message_can_have_is_left_out_and_logged(
@@ -121,6 +121,7 @@ def test_a_part_that_no_chat_message_can_have_is_left_out_and_logged(
         ({"role": "user"}, "messages[1].content"),
         ({"role": "user", "content": ["x"]}, "messages[1].content[0]"),
         ({"role": "user", "content": [{"type": "text"}]}, "messages[1].content[0].text"),
+        ({"role": "user", "content": [{"type": "image", "source": "x"}]}, "messages[1].content[0].source"),
         ({"role": "system", "content": None}, "messages[1].content"),
         ({"role": "tool", "content": "x"}, "messages[1].toolCallId"),
         ({"role": "assistant", "toolCalls": [{"id": "c"}]}, "messages[1].toolCalls[0].function"),

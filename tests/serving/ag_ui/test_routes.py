@@ -195,7 +195,7 @@ def test_the_context_of_the_application_is_shown_to_the_model() -> None:
     context = [{"description": "The page", "value": "Orders"}]
     app = create_app(a, CONFIG)
     Client(app).run("Hi", context=context)
-    systems = [each["content"] for each in requests(a)[0].messages if each["role"] == "system"]
+    systems = [each.get("content") for each in requests(a)[0].messages if each["role"] == "system"]
     assert any("The page:\nOrders" in str(content) for content in systems)
 
 
@@ -253,7 +253,7 @@ def test_a_message_in_place_of_the_result_begins_a_new_run() -> None:
     client.run("Weather?", tools=[WEATHER])
     client.run("Forget it.", tools=[WEATHER])
     assert texts(client) == ["Never mind."]
-    assert shown(a, 1)[-1]["content"] == "Forget it."
+    assert shown(a, 1)[-1].get("content") == "Forget it."
 
 
 def test_a_tool_with_the_name_of_one_of_the_server_is_refused() -> None:
@@ -484,7 +484,7 @@ def test_a_client_that_leaves_cancels_its_run() -> None:
     ):
         next(line for line in response.iter_lines() if "Tick" in line)
         response.close()
-        eventually(lambda: ended)
+        eventually(lambda: bool(ended))
     assert ended == ["cancelled"]
 
 

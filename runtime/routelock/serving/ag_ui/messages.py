@@ -20,6 +20,8 @@ _logger = logging.getLogger("routelock.serving")
 _OF_THE_CLIENT = ("activity", "reasoning")
 """Roles of messages that only the client shows. No model is shown them."""
 
+_MEDIA = ("image", "audio", "video", "document", "binary")
+
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 """The formats of sound that chat messages can have, by their media types."""
 
@@ -36,6 +38,26 @@ class _Function(_Wire):
 class _Call(_Wire):
     id: str
     function: _Function
+
+
+class _TextPart(_Wire):
+    text: str
+
+
+class _Source(_Wire):
+    type: str
+    value: str
+    mime_type: str | None = None
+
+
+class _MediaPart(_Wire):
+    """A part that is no text. Before version 1.0 a part of the type ``binary`` had its data in itself."""
+
+    type: str
+    source: _Source | None = None
+    mime_type: str | None = None
+    data: str | None = None
+    url: str | None = None
 
 
 class _Text(_Wire):
@@ -130,38 +152,25 @@ def _part(given: object, where: str) -> list[dict[str, Any]]:
         raise bad_request(f"{where}: must be an object.", where)
     part = cast("dict[str, Any]", given)
     if part.get("type") == "text":
-        if not isinstance(text := part.get("text"), str):
-            raise bad_request(f"{where}.text: must be text.", f"{where}.text")
-        return [{"type": "text", "text": text}]
-    found = _media(str(part.get("type")), *_source(part))
+        return [{"type": "text", "text": validated(_TextPart, part, where).text}]
+    found = _media(validated(_MediaPart, part, where)) if part.get("type") in _MEDIA else None
     if found is None:
         _logger.warning("%s: a part of type %.80r is left out", where, part.get("type"))
         return []
     return [found]
 
 
-def _source(part: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the media type of a part, its data in base64 and its URL; each may be empty.
-
-    Clients before version 1.0 write all of them into the part, which then has the type ``binary``.
-    """
-    given: object = part.get("source")
-    source = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
-    kinds = {"data": "", "url": "", str(source.get("type")): source.get("value")}
-    if part.get("type") == "binary":
-        source, kinds = part, {"data": part.get("data"), "url": part.get("url")}
-    media_type = source.get("mimeType")
-    texts = (media_type, kinds["data"], kinds["url"])
-    return cast("tuple[str, str, str]", tuple(text if isinstance(text, str) else "" for text in texts))
-
-
-def _media(kind: str, media_type: str, data: str, url: str) -> dict[str, Any] | None:
+def _media(part: _MediaPart) -> dict[str, Any] | None:
+    kind, source = part.type, part.source
+    media_type = (part.mime_type if source is None else source.mime_type) or ""
+    data = part.data if source is None else source.value if source.type == "data" else None
+    url = part.url if source is None else source.value if source.type == "url" else None
     inline = f"data:{media_type or 'application/octet-stream'};base64,{data}"
     if kind == "image" or media_type.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": inline if data else url}} if data or url else None
-    if not data:  # nothing that a client names is fetched
+    if not data or kind == "video":  # nothing that a client names is fetched
         return None
-    if media_type.startswith("audio/") or kind == "audio":
-        sound = _SOUNDS.get(media_type)
-        return sound and {"type": "input_audio", "input_audio": {"data": data, "format": sound}}  # type: ignore[return-value]
-    return {"type": "file", "file": {"filename": "file", "file_data": inline}} if kind != "video" else None
+    if kind != "audio" and not media_type.startswith("audio/"):
+        return {"type": "file", "file": {"filename": "file", "file_data": inline}}
+    sound = _SOUNDS.get(media_type)
+    return {"type": "input_audio", "input_audio": {"data": data, "format": sound}} if sound else None

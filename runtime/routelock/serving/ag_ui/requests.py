@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import pydantic
 from pydantic.alias_generators import to_camel
@@ -152,9 +152,10 @@ def _verdicts(entries: Sequence[_ResumeEntry]) -> Mapping[str, Verdict]:
 def _verdict(entry: _ResumeEntry, where: str) -> Verdict:
     if entry.status == "cancelled":
         return Verdict(approved=False)
-    if isinstance(entry.payload, bool):
-        return Verdict(approved=entry.payload)
-    if isinstance(entry.payload, dict) and "editedArgs" in entry.payload:
+    payload: object = entry.payload
+    if isinstance(payload, bool):
+        return Verdict(approved=payload)
+    if isinstance(payload, dict) and "editedArgs" in cast("dict[str, object]", payload):
         raise bad_request(f"{where}.editedArgs: the arguments of a call cannot be edited.", where)
-    read = validated(_Payload, entry.payload, where)
+    read = validated(_Payload, cast(object, payload), where)
     return Verdict(approved=read.approved, message="" if read.approved else read.message)
