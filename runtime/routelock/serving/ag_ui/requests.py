@@ -157,5 +157,5 @@ def _verdict(entry: _ResumeEntry, where: str) -> Verdict:
         return Verdict(approved=payload)
     if isinstance(payload, dict) and "editedArgs" in cast("dict[str, object]", payload):
         raise bad_request(f"{where}.editedArgs: the arguments of a call cannot be edited.", where)
-    read = validated(_Payload, cast(object, payload), where)
+    read = validated(_Payload, entry.payload, where)
     return Verdict(approved=read.approved, message="" if read.approved else read.message)
