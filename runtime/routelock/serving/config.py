@@ -216,6 +216,11 @@ class ServeConfig:
                 f"response_sessions must be a store of sessions, such as SQLiteSessions, not "
                 f"{self.response_sessions!r:.80}",
             ),
+            *self._protocol_rules(),
+        )
+
+    def _protocol_rules(self) -> Sequence[tuple[bool, str]]:
+        return (
             (isinstance(cast("object", self.a2a), A2A | None), "a2a must be an A2A, such as A2A()"),
             (isinstance(cast("object", self.ag_ui), AGUI | None), "ag_ui must be an AGUI, such as AGUI()"),
             (
