@@ -19,7 +19,6 @@ __all__ = [
     "EVENTS",
     "STEPS_VERSION",
     "WORKFLOW",
-    "RunLost",
     "engine",
     "open_client",
     "pool",
@@ -38,10 +37,6 @@ EVENTS = "events"
 STEPS_VERSION = "routelock-1"
 """DBOS gives a run only to workers of the version that began it. Its own default is a hash of the code, so
 each deployment would strand the runs in flight. This version changes only if the keys of steps do."""
-
-
-class RunLost(BaseException):
-    """A step of a run cannot be recorded, so the run must stop here. The app's code must not catch it."""
 
 
 def engine() -> ModuleType:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from routelock.errors import RoutelockError
 from routelock.handlers.events import HandlerEvent
-from routelock.run.executor import Call, InProcess, Outcome
+from routelock.run.executor import Call, Outcome
 from routelock.state.dbos.client import StepStream
-from routelock.state.dbos.database import RunLost, engine
-from routelock.state.steps import ModelStep, ReplayedSteps, recorded_error
+from routelock.state.dbos.database import engine
+from routelock.state.steps import ReplayedSteps, StepExecutor, StepLost
 
 __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken_over"]
 
@@ -48,82 +47,53 @@ class DurableSteps(ReplayedSteps):
         super().__init__(entries, _EngineSteps(attempt, show=show))
 
 
-class _EngineSteps:
-    """Runs each step as a step of DBOS, which records it."""
+class _EngineSteps(StepExecutor):
+    """Runs each step as a step of DBOS, which records it; what happens in it goes to `RunClient.events`."""
 
     def __init__(self, attempt: int, *, show: bool) -> None:
+        super().__init__(self._recorded, self._show_event if show else None)
         self._attempt = attempt
-        self._show = show
-        self._tools = InProcess()
+        self._shows = show
+        self._streams: dict[str, StepStream] = {}
 
-    async def stream(
-        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
-    ) -> AsyncGenerator[HandlerEvent]:
-        """Run a model step to its end, and yield the reply; deltas go to `RunClient.events` only."""
-        step = ModelStep()
+    def _show_event(self, call: Call, event: HandlerEvent) -> None:
+        self._streams[call.key].show(event)
 
-        async def ask(out: StepStream) -> str:
-            try:
-                async with aclosing(body(call)) as events:
-                    async for event in events:
-                        out.show(event)
-                        step.note(event)
-            except Exception as error:
-                step.error = recorded_error(error, call)
-                if step.error is None:
-                    raise
-            return step.to_json()
-
-        await self._step(call.key, ask)
-        for event in step.events():
-            yield event
-        if step.error is not None:
-            raise step.error
-
-    async def gather(
-        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
-    ) -> Sequence[Outcome]:
-        """Run tool steps at the same time; each is recorded as soon as it completes."""
-
-        async def recorded(call: Call) -> Outcome:
-            return await self._outcome(call, body)
-
-        return await self._tools.gather(calls, recorded)
-
-    async def _outcome(self, call: Call, body: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
-        made: list[Outcome] = []
-
-        async def run(out: StepStream) -> str:
-            made.append(await body(call))
-            out.show_outcome(call, made[0])
-            return json.dumps(made[0])
-
-        await self._step(call.key, run)
-        return made[0]
-
-    async def _step(self, key: str, work: Callable[[StepStream], Awaitable[str]]) -> None:
+    async def _recorded(self, call: Call, work: Callable[[], Awaitable[str]]) -> str:
         """Run a function as a step of DBOS, and raise its error here: DBOS could not raise it again.
 
         Raises:
-            RunLost: DBOS could not record the step.
+            StepLost: DBOS could not record the step.
         """
         failed: list[Exception] = []
 
         async def body() -> str | None:
             try:
-                async with StepStream(key, self._attempt, open=self._show) as out:
-                    return await work(out)
+                return await self._shown(call, work)
             except Exception as error:
                 failed.append(error)
                 return None
 
         place = engine().DBOS.reserve_step()
         try:
-            await place.run_async({"name": key, "preemptible": True}, body)
+            entry: str = await place.run_async({"name": call.key, "preemptible": True}, body)
         except Exception as error:  # not of the body, whose errors are in `failed`
-            raise RunLost(f"Step {key!r} could not be recorded.") from error
+            raise StepLost(f"Step {call.key!r} could not be recorded.") from error
         if failed:
             raise failed[0]
+        return entry
+
+    async def _shown(self, call: Call, work: Callable[[], Awaitable[str]]) -> str:
+        """Do the work of a step, while its events are written."""
+        async with StepStream(call.key, self._attempt, open=self._shows) as out:
+            self._streams[call.key] = out
+            try:
+                entry = await work()
+            finally:
+                del self._streams[call.key]
+            if call.op == "tool":
+                out.show_outcome(call, json.loads(entry))
+            return entry
 
 
 async def taken_over(

@@ -30,7 +30,6 @@ from routelock.state.dbos.client import EndDocument, JobDocument, next_id
 from routelock.state.dbos.database import (
     STEPS_VERSION,
     WORKFLOW,
-    RunLost,
     engine,
     open_client,
     pool,
@@ -42,6 +41,7 @@ from routelock.state.dbos.reaper import Reaper
 from routelock.state.dbos.steps import RecordedSteps, recorded_entries, taken_over
 from routelock.state.document import parse_document
 from routelock.state.run_state import RunState
+from routelock.state.steps import StepLost
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -121,9 +121,9 @@ class RunExecutor:
         self.going_on.add(workflow_id)
         try:
             return await self._carry_out(job, workflow_id)
-        except (BaseExceptionGroup, RunLost, SQLAlchemyError) as error:
+        except (BaseExceptionGroup, StepLost, SQLAlchemyError) as error:
             first = _first(error)  # errors of DBOS come in groups from tools that run at the same time
-            if not isinstance(first, RunLost | SQLAlchemyError):
+            if not isinstance(first, StepLost | SQLAlchemyError):
                 raise first from error
             _log.warning("routelock: the run %s will be run again: %s", job["run_id"], first, exc_info=first)
             # it still belongs to this worker, and the reaper will queue it again
