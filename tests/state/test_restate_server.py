@@ -15,7 +15,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from restate_server import request, restate_server
+from restate_server import register, request, restate_server
 from servers import free_port
 
 from routelock import Agent, RunConfig, Runner, tool
@@ -47,7 +47,7 @@ class Engine:
     def begin(self) -> None:
         self._thread.start()
         assert self._ready.wait(60)
-        request(f"{self.admin}/deployments", {"uri": f"http://127.0.0.1:{self._port}"})
+        register(self.ingress, self.admin, f"http://127.0.0.1:{self._port}")
 
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._over.set)

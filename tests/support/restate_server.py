@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,12 @@ _LONGEST_START = 60
 
 
 @contextmanager
-def restate_server() -> Generator[tuple[str, str]]:
-    """Start a server; yield the addresses for calls and for its administration. Skip where there is none."""
+def restate_server(settings: Mapping[str, str] | None = None) -> Generator[tuple[str, str]]:
+    """Start a server; yield the addresses for calls and for its administration. Skip where there is none.
+
+    Args:
+        settings: environment variables of the server.
+    """
     if (program := _program()) is None:
         pytest.skip("there is no Restate: npm install -g @restatedev/restate-server (scripts/services does)")
     with tempfile.TemporaryDirectory(prefix="il-") as folder:
@@ -44,6 +48,7 @@ def restate_server() -> Generator[tuple[str, str]]:
             "RESTATE_DEFAULT_NUM_PARTITIONS": "2",
             "RESTATE_ROCKSDB_TOTAL_MEMORY_SIZE": "256MB",
             "DO_NOT_TRACK": "1",
+            **(settings or {}),
         }
         with (
             Path(folder, "log").open("wb") as log,
@@ -56,10 +61,21 @@ def restate_server() -> Generator[tuple[str, str]]:
                 server.kill()
 
 
+def register(ingress: str, admin: str, address: str) -> None:
+    """Tell a server where handlers are served, and wait until it finds their services."""
+    made = request(f"{admin}/deployments", {"uri": address})
+    services = {service["name"] for service in made["services"]}
+    until = time.monotonic() + _LONGEST_START
+    while not services <= set(request(f"{ingress}/restate/health")["services"]):
+        assert time.monotonic() < until, "the server does not find the services"
+        time.sleep(0.02)
+
+
 def request(address: str, body: Any = None, method: str | None = None) -> Any:
     """Send a request with JSON, and return the JSON of the answer."""
     data = None if body is None else json.dumps(body).encode()
-    asked = urllib.request.Request(address, data, {"content-type": "application/json"}, method=method)
+    headers = {"content-type": "application/json", "accept": "application/json"}
+    asked = urllib.request.Request(address, data, headers, method=method)
     try:
         with urllib.request.urlopen(asked, timeout=_LONGEST_START) as answer:
             text = answer.read()

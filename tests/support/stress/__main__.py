@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from random import SystemRandom
 
-from stress import crash, crowd, depth, durable, fuzz, left, soak
+from stress import crash, crowd, depth, durable, fuzz, left, restate, soak
 
 PARTS: dict[str, Callable[[argparse.Namespace], int]] = {
     "fuzz": lambda given: fuzz.main(["--first", str(given.first), "--runs", str(given.fuzz)]),
@@ -20,6 +20,10 @@ PARTS: dict[str, Callable[[argparse.Namespace], int]] = {
     "durable slow": lambda given: _durable(given, "3", "--pace", "20"),
     "durable apart": lambda given: _durable(given, "4", "--apart"),
     "durable outages": lambda given: _durable(given, "3", "--outages", "0.5"),
+    "restate": lambda given: restate.main(["--kills", str(given.kills), "--seed", str(given.first)]),
+    "restate outages": lambda given: restate.main(
+        ["--kills", str(given.kills // 5), "--seed", str(given.first), "--outages", "0.3"]
+    ),
     "soak direct": lambda given: soak.main(["--through", "direct", "--runs", str(given.soak)]),
     "soak openai": lambda given: soak.main(["--through", "openai", "--runs", str(given.soak)]),
     "soak litellm": lambda given: soak.main(["--through", "litellm", "--runs", str(given.soak)]),

@@ -9,33 +9,29 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import multiprocessing
 import os
 import random
 import re
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import psycopg
 from databases import Postgres, address, postgres_server
-from stress.crash import STEPS, step_of
+from stress.crash import step_of
 from stress.durable_worker import work
+from stress.fleet import Fleet, counted
 
 from routelock.state.dbos.database import WORKFLOW, running_client
 from routelock.state.durable import RunClient
 
 AT_HAND = 40
 """So many runs that are not done there are at least, as long as workers are killed."""
-LATE = 0.05
-"""Seconds after the record of a step in which it may still begin elsewhere: the commit takes its time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,103 +56,45 @@ class Plan:
         return 8 if self.pace == 1 else AT_HAND
 
 
-class Fleet:
-    """Workers, and what they wrote in the log."""
+class DatabaseFleet(Fleet):
+    """Workers on a database, which crashes with a worker now and then."""
 
     def __init__(self, folder: Path, server: Postgres, plan: Plan) -> None:
-        self.folder, self.dice = folder, random.Random(plan.seed)
         self._server, self._plan = server, plan
-        self.outages = 0
-        self.log: list[dict[str, Any]] = []
-        self.kills: list[tuple[int, float]] = []
-        self._busy: set[int] = set()
-        self._read = 0
-        self._forking = multiprocessing.get_context("forkserver")  # importing takes longer than starting
-        self._forking.set_forkserver_preload([__name__, "stress.durable_worker"])
-        self._living = [self._start(place) for place in range(plan.workers)]
+        super().__init__(folder, plan.workers, plan.seed, work, self._given)
 
-    def _start(self, place: int) -> Any:
+    def _given(self, place: int) -> tuple[Any, ...]:
         plan, serves = self._plan, None
         if plan.apart:
             serves = ("triage", "billing")[place % 2]
-        given = (str(self.folder), address(self._server.conninfo), plan.at_once, plan.pace, serves)
-        process = self._forking.Process(target=work, args=given, daemon=True)
-        process.start()
-        return process
+        return (str(self.folder), address(self._server.conninfo), plan.at_once, plan.pace, serves)
 
-    def look(self) -> None:
-        """Read what is new in the log."""
-        path = self.folder / "log.jsonl"
-        if not path.exists():
-            return
-        with path.open("rb") as file:
-            file.seek(self._read)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._read += len(whole)
-        lines = [json.loads(line) for line in whole.splitlines()]
-        self.log += lines
-        self._busy |= {line["pid"] for line in lines}
-
-    async def kill_one(self) -> None:
-        """Kill a worker at a random moment, one of two that work if there are several, and start another."""
-        while len(ready := self._ready()) < min(2, len(self._living)):
-            self.check()
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(self.dice.uniform(0, 0.6))
-        worker = self.dice.choice(ready)
-        worker.kill()
-        self.kills.append((worker.pid, time.time()))
-        worker.join()
+    async def after_kill(self) -> None:
+        """Let the database crash with the worker, now and then."""
         if self.dice.random() < self._plan.outages:
             self.outages += 1
             await asyncio.to_thread(self._server.crash)
             await asyncio.sleep(self.dice.uniform(0, 2))
             await asyncio.to_thread(self._server.start)
-        place = self._living.index(worker)
-        self._living[place] = self._start(place)
-
-    def check(self) -> None:
-        """Make sure that all workers live that were not killed, and found a database when they began."""
-        self.look()
-        for place, worker in enumerate(self._living):
-            if not worker.is_alive():
-                if not self.outages or worker.pid in self._busy:
-                    raise AssertionError(f"a worker ended by itself: {self.said()[-3000:]}")
-                self._living[place] = self._start(place)
-
-    def said(self) -> str:
-        """Return what the workers said."""
-        return (self.folder / "workers.log").read_text()
-
-    def _ready(self) -> list[Any]:
-        self.look()
-        return [worker for worker in self._living if worker.pid in self._busy]
-
-    def end(self) -> None:
-        """Stop all of them."""
-        for worker in self._living:
-            worker.kill()
-            worker.join()
 
 
 async def crash(folder: Path, server: Postgres, plan: Plan) -> dict[str, float]:
     """Kill so many workers, let the others do the rest, and return what was counted."""
     database = address(server.conninfo)
     async with RunClient(database) as client:
-        fleet = Fleet(folder, server, plan)
+        fleet = DatabaseFleet(folder, server, plan)
         stop = asyncio.Event()
-        feeding = asyncio.create_task(_feed(client, database, stop))
+        until = time.monotonic() + plan.seconds
         try:
-            until = time.monotonic() + plan.seconds
-            while len(fleet.kills) < plan.kills and time.monotonic() < until:
-                await fleet.kill_one()
-            stop.set()
-            runs = await feeding
+            async with asyncio.TaskGroup() as tasks:
+                feeding = tasks.create_task(_feed(client, database, stop))
+                while len(fleet.kills) < plan.kills and time.monotonic() < until:
+                    await fleet.kill_one()
+                stop.set()
             await _all_over(database, fleet)
         finally:
-            stop.set()
             fleet.end()
+    runs = feeding.result()
     fleet.look()
     counts = _counted(fleet, await asyncio.to_thread(_recorded, database), runs, await _right(database))
     return {**counts, "moved": await asyncio.to_thread(_moved, database)}
@@ -219,30 +157,12 @@ def _standing(database: str) -> list[Any]:
 
 
 def _counted(fleet: Fleet, recorded: dict[tuple[str, str], float], runs: int, right: int) -> dict[str, float]:
-    begun = [line for line in fleet.log if line.get("begins")]
-    times = Counter((line["run"], line["step"]) for line in begun)
-    done = Counter((line["run"], line["step"]) for line in fleet.log if line.get("done"))
-    late = [
-        line for line in begun if line["at"] > recorded.get((line["run"], line["step"]), float("inf")) + LATE
-    ]
-    waits, verdicts = _failovers(fleet), _verdicts(fleet)
-    assert not late, late[:5]
+    verdicts = _verdicts(fleet)
     return {
-        "kills": len(fleet.kills),
+        **counted(fleet, recorded, runs, right, _had(fleet)),
         "outages": fleet.outages,
-        "runs": runs,
-        "lost or wrong": runs - right,
-        "steps": len(times),
-        "missing steps": STEPS * runs - len(times),
-        "begun again": sum(times.values()) - len(times),
-        "tools done twice": sum(count - 1 for (_, step), count in done.items() if "model" not in step),
-        "most often begun": max(times.values()),
-        "violations": len(late),
         "declared dead after mean s": round(mean(verdicts), 2) if verdicts else 0,
         "declared dead after max s": round(max(verdicts), 2) if verdicts else 0,
-        "failovers": len(waits),
-        "failover mean s": round(mean(waits), 2) if waits else 0,
-        "failover max s": round(max(waits), 2) if waits else 0,
     }
 
 
@@ -264,25 +184,6 @@ async def _right(database: str) -> int:
 
 def _run_of(segment: Any) -> str:
     return str(segment.workflow_id).partition("#")[0]
-
-
-def _failovers(fleet: Fleet) -> list[float]:
-    """How long it took until the runs of a worker that was killed went on with another one, per kill.
-
-    A run that was taken over by a worker which was killed as well before it went on waits since then.
-    """
-    of_run: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for line in fleet.log:
-        of_run[line["run"]].append(line)
-    waits: defaultdict[int, list[float]] = defaultdict(list)
-    killed, had = dict(fleet.kills), _had(fleet)
-    for run, lines in of_run.items():
-        for before, after in pairwise(lines):
-            dead = {before["pid"], *had[run]} if before["pid"] != after["pid"] else set[int]()
-            if deaths := [(killed[pid], pid) for pid in dead if killed.get(pid, after["at"]) < after["at"]]:
-                since, last = max(deaths)
-                waits[last].append(after["at"] - since)
-    return [max(each) for each in waits.values()]
 
 
 def _had(fleet: Fleet) -> defaultdict[str, set[int]]:
