@@ -1,6 +1,6 @@
 # Every target does its own set-up. A machine needs git, make and Python >= 3.11; uv is used when it is there.
 #   make demo          a support desk with handoffs, offline
-#   make durable-demo  a run whose worker is killed goes on with another one; needs PostgreSQL, see scripts/services
+#   make durable-demo  a run whose worker is killed goes on with another one; DURABLE_ARGS="restate" is one engine alone
 #   make test          the tests, some seven minutes on two cores; a percentage shows how far it is
 #   make record        the cassettes anew; RECORD_ARGS="--live --model VENDOR/MODEL" asks a true provider
 #   make bench         what routelock costs on top of a loop written by hand; BENCH_ARGS="--rounds 9"
@@ -27,6 +27,7 @@ COUNT_ARGS ?=
 PROFILE_ARGS ?=
 STRESS_ARGS ?=
 CONFORMANCE_ARGS ?=
+DURABLE_ARGS ?=
 EXTRAS_ARGS ?=
 RELEASE_ARGS ?=
 export PYTHON
@@ -51,7 +52,7 @@ demo: $(VENV)/.ready-run
 	@echo '  the same desk, live         $(BIN)/python examples/support_desk.py --live   (with OPENAI_API_KEY)'
 
 durable-demo: $(VENV)/.ready-test
-	PYTHONPATH=tests/support $(BIN)/python scripts/durable_demo.py
+	PYTHONPATH=tests/support $(BIN)/python scripts/durable_demo.py $(DURABLE_ARGS)
 
 # On all cores, with the gate on branch coverage; pytest's own summary stays the last thing shown. The order is that of
 # the files: by itself xdist leaves those with one long test to the end, where a core waits for the other. A part of it:

@@ -62,10 +62,16 @@ def restate_server(settings: Mapping[str, str] | None = None) -> Generator[tuple
 
 
 def register(ingress: str, admin: str, address: str) -> None:
-    """Tell a server where handlers are served, and wait until it finds their services."""
-    made = request(f"{admin}/deployments", {"uri": address})
-    services = {service["name"] for service in made["services"]}
+    """Tell a server where handlers are served, once they are, and wait until it finds their services."""
     until = time.monotonic() + _LONGEST_START
+    while True:
+        try:
+            made = request(f"{admin}/deployments", {"uri": address})
+            break
+        except OSError:
+            assert time.monotonic() < until, "nothing is served there"
+            time.sleep(0.05)
+    services = {service["name"] for service in made["services"]}
     while not services <= set(request(f"{ingress}/restate/health")["services"]):
         assert time.monotonic() < until, "the server does not find the services"
         time.sleep(0.02)

@@ -161,7 +161,7 @@ async def crash(folder: Path, server: Server, plan: Plan) -> dict[str, float]:
     fleet = RestateFleet(folder, server, plan, port)
     stop = asyncio.Event()
     try:
-        await _register(server, port)
+        await asyncio.to_thread(register, server.ingress, server.admin, f"http://127.0.0.1:{port}")
         async with asyncio.TaskGroup() as tasks:
             feeding = tasks.create_task(_feed(server, stop))
             while len(fleet.kills) < plan.kills:
@@ -188,18 +188,6 @@ def _twice(server: Server, runs: int) -> int:
     records = Counter(record for part in parts for record in server.recorded(part))
     assert len(records) == STEPS * runs, (len(records), runs)
     return records.total() - len(records)
-
-
-async def _register(server: Server, port: int) -> None:
-    """Tell the server where the workers are, as soon as one of them listens."""
-    until = time.monotonic() + 60
-    while True:
-        try:
-            await asyncio.to_thread(register, server.ingress, server.admin, f"http://127.0.0.1:{port}")
-            return
-        except OSError:
-            assert time.monotonic() < until, "no worker listens"
-            await asyncio.sleep(0.1)
 
 
 async def _feed(server: Server, stop: asyncio.Event) -> int:
