@@ -23,7 +23,8 @@ import hypercorn.asyncio
 import pytest
 import restate
 from databases import address, postgres
-from restate_server import free_port, register, request, restate_server
+from restate_server import register, request, restate_server
+from servers import free_port
 
 from routelock import Agent, Request, RunConfig, Runner, ToolContext, tool
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta

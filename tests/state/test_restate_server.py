@@ -17,6 +17,7 @@ from urllib.error import HTTPError
 import pytest
 from restate_server import register, request, restate_server
 from servers import free_port
+from waiting import eventually
 
 from routelock import Agent, RunConfig, Runner, tool
 from routelock.state.restate import restate_steps
@@ -41,7 +42,8 @@ class Engine:
         self.ingress, self.admin, self._port = ingress, admin, free_port()
         self._lives: defaultdict[str, asyncio.Queue[Life]] = defaultdict(asyncio.Queue)
         self._known: set[str] = set()
-        self._ready, self.hanging, self.stopped = (threading.Event() for _ in range(3))
+        self._model = ScriptedHandler(["Paid."])
+        self._ready, self.hanging, self.stopped, self.mended = (threading.Event() for _ in range(4))
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
     def begin(self) -> None:
@@ -55,9 +57,10 @@ class Engine:
 
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        again = restate.InvocationRetryPolicy(initial_interval=AT_ONCE, max_interval=AT_ONCE)
-        lives = restate.Workflow("lives", invocation_retry_policy=again)
+        lives = restate.Workflow("lives", invocation_retry_policy=_at_once(attempts=1_000))
         lives.main(name="run")(self._carry_out)
+        broken = restate.Workflow("broken", invocation_retry_policy=_at_once(attempts=2))
+        broken.main(name="run")(self._fail)
         config = hypercorn.Config()
         config.bind = [f"127.0.0.1:{self._port}"]
         config.graceful_timeout = 0
@@ -68,7 +71,7 @@ class Engine:
 
         orders = restate.Workflow("orders")
         orders.main(name="run")(self._hang)
-        app: Any = restate.app([lives, orders])
+        app: Any = restate.app([lives, orders, broken])
         with suppress(ExceptionGroup):  # an invocation may be about to end
             await hypercorn.asyncio.serve(app, config, shutdown_trigger=ended)
 
@@ -100,6 +103,14 @@ class Engine:
             await Runner.run(agent, "Hi", run_config=RunConfig(executor=executor, run_id=ctx.key()))
         return nothing
 
+    async def _fail(self, ctx: Any, nothing: str) -> str | None:
+        async with restate_steps(ctx) as executor:
+            agent = Agent("A", model=self._model)
+            result = await Runner.run(agent, "Hi", run_config=RunConfig(executor=executor, run_id=ctx.key()))
+            if not self.mended.is_set():
+                raise RuntimeError("not mended")
+        return result.final_output
+
     async def _live(self, run_id: str, use: Use) -> None:
         over = asyncio.Event()
         self._lives[run_id].put_nowait((use, over))
@@ -111,6 +122,12 @@ class Engine:
     async def live(self, run_id: str, use: Use) -> None:
         playing = asyncio.run_coroutine_threadsafe(self._live(run_id, use), self._loop)
         await asyncio.to_thread(playing.result)
+
+
+def _at_once(*, attempts: int) -> Any:
+    return restate.InvocationRetryPolicy(
+        initial_interval=AT_ONCE, max_interval=AT_ONCE, max_attempts=attempts
+    )
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +160,12 @@ def test_a_cancelled_invocation_stops_its_tool(engine: Engine) -> None:
         request(f"{engine.ingress}/restate/workflow/orders/order-7/attach")
     assert ended.value.code == 409
     assert engine.stopped.is_set()
+
+
+def test_a_paused_run_goes_on_from_its_records_when_it_is_resumed(engine: Engine) -> None:
+    started = request(f"{engine.ingress}/broken/order-8/run/send", "")
+    paused = {"query": "SELECT id FROM sys_invocation WHERE status = 'paused'"}
+    eventually(lambda: request(f"{engine.admin}/query", paused)["rows"] == [{"id": started["invocationId"]}])
+    engine.mended.set()
+    request(f"{engine.admin}/invocations/{started['invocationId']}/resume", method="PATCH")
+    assert request(f"{engine.ingress}/restate/workflow/broken/order-8/attach") == "Paid."

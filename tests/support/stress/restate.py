@@ -16,7 +16,6 @@ import tempfile
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -28,6 +27,7 @@ from servers import free_port
 from stress.crash import STEPS, step_of
 from stress.fleet import Fleet, counted
 from stress.restate_worker import WORKFLOW, work
+from waiting import until
 
 AT_HAND = 40
 """So many runs that are not done there are at least, as long as workers are killed."""
@@ -125,14 +125,14 @@ class RestateFleet(Fleet):
         await super().kill_one()
         if self.outages > outages:
             self.paused += len(await asyncio.to_thread(self._server.left))
-            await _until(lambda: not self._server.resume())  # paused again, as long as no worker listens
+            await until(lambda: not self._server.resume())  # paused again, as long as no worker listens
 
     async def after_kill(self) -> None:
         """Note what is recorded by now, and let all workers be away now and then."""
         if self.dice.random() < self._plan.outages:
             self.outages += 1
             self.kill_all()
-            await _until(lambda: set(self._server.left()) == {"paused"})
+            await until(lambda: set(self._server.left()) == {"paused"})
         ended = await asyncio.to_thread(self._server.ended)
         steps = await asyncio.to_thread(self._server.recorded, _LEFT)
         now = time.time()
@@ -199,14 +199,6 @@ async def _feed(server: Server, stop: asyncio.Event) -> int:
             begun += 1
         await asyncio.sleep(0.2)
     return begun
-
-
-async def _until(is_so: Callable[[], bool]) -> None:
-    """Ask in a thread until something is so."""
-    until = time.monotonic() + 120
-    while not await asyncio.to_thread(is_so):
-        assert time.monotonic() < until, "it does not come to that"
-        await asyncio.sleep(0.3)
 
 
 async def _all_over(server: Server, fleet: Fleet) -> None:
