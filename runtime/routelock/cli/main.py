@@ -29,6 +29,7 @@ _COMMANDS: Mapping[str, str] = {
     "chat": "chat",
     "run": "run",
     "serve": "serve",
+    "mcp": "mcp",
     "dev": "dev",
     "graph": "graph",
     "record": "cassettes",

@@ -14,15 +14,15 @@ from routelock.cli.exit_codes import DONE, WRONG
 from routelock.cli.options import CONFIG, config_of, find_object, load_agents, load_object, port
 from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError, MissingExtra
-from routelock.serving import A2A, AGUI, ServeConfig, ServedRequest, create_app
+from routelock.serving import A2A, AGUI, MCP, ServeConfig, ServedRequest, create_app
 from routelock.serving.auth import is_loopback
 from routelock.serving.config import ClientSettings
 from routelock.sessions import SessionStore, SQLiteSessions
 
-__all__ = ["serve_command"]
+__all__ = ["CONTEXT", "context_of", "serve_command"]
 
 
-_CONTEXT = (
+CONTEXT = (
     "the context of the runs, or a function that returns it: called once, or for each request if it takes an "
     "argument"
 )
@@ -52,11 +52,12 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("--a2a-versions", default="1.0,0.3", metavar="LIST", help="its versions (default: %(default)s)")
     add("--ag-ui", action="store_true", help="serve AG-UI, the protocol of front ends, too")
     add("--client-approvals", action="store_true", help="let clients of --a2a and --ag-ui approve calls")
+    add("--mcp", action="store_true", help="serve the agents as tools of MCP, too, at /mcp")
     add("--no-client-tools", action="store_true", help="refuse requests with tools that the client would run")
     add("--client-settings", choices=get_args(ClientSettings), help=_SETTINGS)
     add("--response-sessions", metavar="STORE", help=_RESPONSES)
     add("--allow-host", metavar="NAME", action="append", help="answer under this Host header too")
-    add("--context", metavar="module:object", help=_CONTEXT)
+    add("--context", metavar="module:object", help=CONTEXT)
     add("--config", metavar="module:object", help=CONFIG)
     add("--max-turns", type=int, default=defaults.max_turns, help="model calls per request")
     add("--max-concurrent", type=int, default=defaults.max_concurrent, help="requests at the same time")
@@ -119,8 +120,9 @@ def _config(given: argparse.Namespace) -> ServeConfig:
         timeout=given.timeout,
         a2a=_a2a(given) if given.a2a else None,
         ag_ui=AGUI(approvals=given.client_approvals) if given.ag_ui else None,
+        mcp=MCP() if given.mcp else None,
         run_config=config_of(given),
-        context=None if given.context is None else _context(given.context),
+        context=None if given.context is None else context_of(given.context),
     )
 
 
@@ -128,7 +130,7 @@ def _a2a(given: argparse.Namespace) -> A2A:
     return A2A(versions=given.a2a_versions.split(","), approvals=given.client_approvals)
 
 
-def _context(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
+def context_of(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
     """Return the context function of the app: one that takes the request, or one with a shared result."""
     found: object = find_object(spec, "app:shop")
     if callable(found) and not takes(found, 0):
@@ -169,6 +171,7 @@ serve_command: Command = Command(
   routelock serve app:team --port 9000           each agent of a list is a model
   routelock serve app:agent --context app:shop   with a context for tools and instructions
   routelock serve app:agent --a2a                for clients of the Agent2Agent protocol, too
+  routelock serve app:agent --mcp                for MCP hosts, too: http://127.0.0.1:8000/mcp
   routelock serve app:agent --response-sessions responses.db --client-settings refuse
   routelock serve app:agent --ag-ui              for front ends that speak AG-UI, too
   routelock serve app:agent --host 0.0.0.0 --api-key-env SHOP_KEY""",

@@ -15,7 +15,7 @@ from routelock.run.result import RunResult
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.sessions.stores import SessionStore
 
-__all__ = ["A2A", "AGUI", "ClientSettings", "ServeConfig", "ServedRequest"]
+__all__ = ["A2A", "AGUI", "MCP", "ClientSettings", "ServeConfig", "ServedRequest"]
 
 
 ClientSettings = Literal["use", "refuse"]
@@ -83,6 +83,27 @@ class AGUI:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MCP:
+    """The settings of the Model Context Protocol, whose clients see each served agent as a tool.
+
+    Sessions, and calls that wait for approval, are kept in memory within ``ServeConfig.max_pending``,
+    ``pending_bytes`` and ``pending_ttl``.
+    """
+
+    name: str | None = None
+    """The name of the server, which hosts show; None takes that of the first agent."""
+    version: str = "1"
+    """The version of the server, for people."""
+    instructions: str | None = None
+    """What a host's model should know of all the tools."""
+    input_types: Mapping[str, type[Any]] = field(default_factory=lambda: {})
+    """By the name of an agent, a pydantic model, dataclass or TypedDict that its callers pass. The agent gets
+    it as JSON. The callers of other agents pass one text, ``input``."""
+    approvals: bool = True
+    """Whether a client may ask its user to approve calls. If not, calls that need approval are not made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRequest:
     """A request before its run begins, as ``ServeConfig.context`` is given it."""
 
@@ -138,6 +159,8 @@ class ServeConfig:
     """Serves the agents by the Agent2Agent protocol, too; None does not."""
     ag_ui: AGUI | None = None
     """Serves the agents by AG-UI, too; None does not."""
+    mcp: MCP | None = None
+    """Serves the agents as tools by the Model Context Protocol, too; None does not."""
     client_tools: bool = True
     """Whether clients may send tools, which they run themselves. A tool with the name of a tool or handoff of
     the agents is always refused."""
@@ -223,6 +246,7 @@ class ServeConfig:
         return (
             (isinstance(cast("object", self.a2a), A2A | None), "a2a must be an A2A, such as A2A()"),
             (isinstance(cast("object", self.ag_ui), AGUI | None), "ag_ui must be an AGUI, such as AGUI()"),
+            (isinstance(cast("object", self.mcp), MCP | None), "mcp must be an MCP, such as MCP()"),
             (
                 self.run_config.executor is None or self.a2a is not None,
                 "run_config has no executor without a2a, because a chat request has no id by which an engine "

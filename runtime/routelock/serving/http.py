@@ -35,6 +35,7 @@ __all__ = [
     "event_text",
     "events_text",
     "read_body",
+    "received_again",
 ]
 
 
@@ -112,6 +113,18 @@ async def _drain(body: AsyncIterator[bytes], most: int) -> None:
             most -= len(piece)
             if most <= 0:
                 return
+
+
+def received_again(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives a body once more, and then the next messages of the client."""
+    left = [body]
+
+    async def read() -> Message:
+        if left:
+            return {"type": "http.request", "body": left.pop(), "more_body": False}
+        return await receive()
+
+    return read
 
 
 async def attended(request: Request, work: Callable[[], Awaitable[T]], seconds: float = math.inf) -> T:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import anyio
@@ -25,6 +26,7 @@ from routelock.serving.completions import ChatReply, Completion
 from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, refusal_for
 from routelock.serving.http import AsciiJSON, Endpoint, Incoming
+from routelock.serving.mcp.routes import MCPRoutes
 from routelock.serving.pending_runs import PendingRuns
 from routelock.serving.requests import ChatRequest, parse
 from routelock.serving.responses.routes import ResponsesRoutes
@@ -51,7 +53,7 @@ class ServedRoutes:
 
     Raises:
         ConfigError: the agents cannot be served.
-        MissingExtra: they are to be served by A2A, and its SDK is not installed.
+        MissingExtra: they are to be served by A2A or MCP, and its SDK is not installed.
     """
 
     def __init__(self, agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig) -> None:
@@ -72,6 +74,7 @@ class ServedRoutes:
         self._responses = ResponsesRoutes(self._catalog, config, self._access, self._pending)
         self._a2a = A2ARoutes(self._catalog, config.a2a, config, self._access) if config.a2a else None
         self._ag_ui = AGUIRoutes(self._catalog, config.ag_ui, config, self._access) if config.ag_ui else None
+        self._mcp = MCPRoutes(self._catalog, config.mcp, config, self._access) if config.mcp else None
 
     def routes(self) -> list[BaseRoute]:
         """Return all routes of the app."""
@@ -85,8 +88,9 @@ class ServedRoutes:
             )
         ]
         health = Route("/health", _show_health, methods=["GET"])
-        more = [each.routes() for each in (self._responses, self._a2a, self._ag_ui) if each is not None]
-        return [health, *mine, *(route for routes in more for route in routes)]
+        others = (self._responses, self._a2a, self._ag_ui, self._mcp)
+        more = [each.routes() for each in others if each is not None]
+        return [health, *mine, *chain.from_iterable(more)]
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncGenerator[None]:
@@ -95,6 +99,8 @@ class ServedRoutes:
         with anyio.move_on_after(_PARTING_SECONDS):
             if self._a2a:
                 await self._a2a.close()
+            if self._mcp:
+                await self._mcp.close()
             await self._access.drained()
 
     async def _list_models(self, incoming: Incoming) -> None:

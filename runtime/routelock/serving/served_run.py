@@ -154,11 +154,11 @@ class ServedRun:
         return RunEnd(deltas=deltas, finish=finish, result=result, waiting=waiting)
 
 
-def needs_approval(result: RunResult[Any]) -> Refusal:
+def needs_approval(result: RunResult[Any], why: str = _NEEDS_APPROVAL) -> Refusal:
     """Return the refusal for a run that waits for approval. The log has the calls that wait."""
     calls = [f"{each.name!r} of agent {each.agent!r}" for each in result.interruptions]
     calls += [f"{call['function']['name']!r}, an external tool" for call in result.pending]
-    return Refusal(403, _NEEDS_APPROVAL, "approval_required", for_log=f"calls that wait: {', '.join(calls)}")
+    return Refusal(403, why, "approval_required", for_log=f"calls that wait: {', '.join(calls)}")
 
 
 async def context_for(config: ServeConfig, about: ServedRequest) -> Any:

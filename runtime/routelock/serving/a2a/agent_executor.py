@@ -7,7 +7,7 @@ after its client leaves, because the protocol lets clients come back to it. ``Se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from routelock.run.config import RunConfig
 from routelock.run.events import AgentUpdated
 from routelock.run.result import RunResult
 from routelock.runner import Runner
-from routelock.serving.a2a.messages import answer_parts, message_of, question_parts, usage_data, verdict_of
+from routelock.serving.a2a.messages import answer_parts, message_of, question_parts, verdict_of
 from routelock.serving.a2a.tasks import Contexts, OpenContext
 from routelock.serving.a2a.updates import MessageReply, TaskUpdates, TextBatches, Updates
 from routelock.serving.auth import AccessControl
@@ -26,6 +26,7 @@ from routelock.serving.catalog import ServedAgent
 from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
+from routelock.serving.run_data import delta_text, usage_data
 from routelock.serving.served_run import context_for, needs_approval
 from routelock.state.run_state import RunState
 
@@ -157,12 +158,12 @@ class TaskExecutor:
                 async for event in stream:
                     if isinstance(event, AgentUpdated):
                         await updates.send_state("WORKING", about={"agent": event.agent})
-                    said.append(_text(writer.take(event)))
+                    said.append(delta_text(writer.take(event)))
                     pieces.add(said[-1])
 
         await pieces.send_during(show)
         last, _ = writer.finish(stream.result)
-        return stream.result, "".join([*said, _text(last)])
+        return stream.result, "".join([*said, delta_text(last)])
 
     async def _end(self, turn: _Turn, result: RunResult[Any], text: str) -> None:
         task, conversation, updates = turn.asked.task, turn.conversation, turn.updates
@@ -224,10 +225,6 @@ def _decided(state: RunState, approved: bool, why_not: str) -> RunState:
     for one in state.interruptions:
         state = state.approve(one) if approved else state.reject(one, message=why_not)
     return state
-
-
-def _text(deltas: Sequence[Mapping[str, Any]]) -> str:
-    return "".join(delta.get("content") or delta.get("refusal") or "" for delta in deltas)
 
 
 def _settings(turn: _Turn, base: RunConfig) -> RunConfig:

@@ -12,17 +12,14 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import JsonValue
-from pydantic_core import to_jsonable_python
-
 from routelock._json import integral
 from routelock.agents.agent import Agent
 from routelock.history.content import media_of
 from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.serving.errors import Refusal
+from routelock.serving.run_data import output_data
 from routelock.tools.approvals import Interruption
-from routelock.usage import Usage
 
 __all__ = [
     "answer_parts",
@@ -30,7 +27,6 @@ __all__ = [
     "message_of",
     "question_parts",
     "refusal_body",
-    "usage_data",
     "verdict_of",
 ]
 
@@ -102,17 +98,6 @@ def refusal_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": refusal.message, "data": data}}
 
 
-def usage_data(usage: Usage) -> dict[str, int]:
-    """Return the usage of a run, with names in the style of the protocol."""
-    return {
-        "inputTokens": usage.input_tokens,
-        "outputTokens": usage.output_tokens,
-        "totalTokens": usage.total_tokens,
-        "cachedTokens": usage.cached_tokens,
-        "reasoningTokens": usage.reasoning_tokens,
-    }
-
-
 def message_of(said: Mapping[str, Any]) -> Message:
     """Return a client's message as a user message.
 
@@ -149,11 +134,7 @@ def answer_parts(result: RunResult[Any], text: str) -> list[dict[str, Any]]:
         result: the result of the run.
         text: the text that its agents wrote.
     """
-    given = result.stop_reason == "limit" and not isinstance(result.final_output, str | None)
-    if (given or result.stop_reason == "done") and result.last_agent.output is not None:
-        plain: JsonValue = to_jsonable_python(result.final_output, fallback=str, inf_nan_mode="strings")
-        # clients of version 0.3 accept objects only
-        data = plain if isinstance(plain, dict) else {"response": plain}
+    if (data := output_data(result)) is not None:
         return [{"data": data, "mediaType": "application/json"}]
     return [*([{"text": text}] if text else []), *_files(result)]
 

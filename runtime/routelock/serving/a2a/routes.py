@@ -20,7 +20,6 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Message, Receive
 
 from routelock._json import LINE_ENDS
 from routelock.errors import MissingExtra
@@ -31,7 +30,15 @@ from routelock.serving.auth import AccessControl
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal
-from routelock.serving.http import AsciiJSON, Endpoint, EventStream, Incoming, event_text, read_body
+from routelock.serving.http import (
+    AsciiJSON,
+    Endpoint,
+    EventStream,
+    Incoming,
+    event_text,
+    read_body,
+    received_again,
+)
 from routelock.serving.requests import check_size, read_json
 
 if TYPE_CHECKING:
@@ -122,7 +129,7 @@ class A2ARoutes:
         check_size(said)
         scope = {**incoming.request.scope, _ABOUT: incoming.about(served.agent.name)}
         dispatcher, _ = self._dispatchers[served.agent.name]
-        asked = Request(scope, _again(body, incoming.request.receive))
+        asked = Request(scope, received_again(body, incoming.request.receive))
         response: Any = await dispatcher.handle_requests(asked)
         if (events := getattr(response, "body_iterator", None)) is not None:
             # the SDK's own response breaks off as soon as the server is to end
@@ -259,15 +266,3 @@ def _error_event(request_id: str, call_id: object, refusal: Refusal) -> str:
     log_refusal(request_id, refusal)
     error = {"code": _INTERNAL_ERROR, "message": refusal.message}
     return event_text({"jsonrpc": "2.0", "id": call_id, "error": error}, "error")
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return a function that receives a body once more, and then the next messages of the client."""
-    left = [body]
-
-    async def read() -> Message:
-        if left:
-            return {"type": "http.request", "body": left.pop(), "more_body": False}
-        return await receive()
-
-    return read

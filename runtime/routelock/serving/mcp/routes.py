@@ -1,0 +1,184 @@
+"""The route of MCP's streamable HTTP, with the session manager of the protocol's SDK.
+
+Access, bodies and runs are those of the app. Imported when an app is made, because Starlette is an extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import anyio
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Message, Receive, Scope, Send
+
+from routelock.serving.auth import AccessControl, Principal
+from routelock.serving.catalog import Catalog
+from routelock.serving.config import MCP, ServeConfig
+from routelock.serving.errors import closing
+from routelock.serving.http import Endpoint, Incoming, event_text, read_body, received_again
+from routelock.serving.mcp.tool_calls import CALLER, Caller, ToolCalls
+from routelock.serving.mcp.tools import refusal_body
+from routelock.serving.requests import check_size, read_json
+from routelock_skills.mcp.connection import running_loop, start_background_task
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+__all__ = ["MCPRoutes"]
+
+
+_PATH = "/mcp"
+
+
+class MCPRoutes:
+    """The protocol's route.
+
+    Args:
+        catalog: the agents.
+        settings: the settings of the protocol.
+        config: keys, limits and settings.
+        access: the checks of requests, and the number of runs at the same time.
+
+    Raises:
+        ConfigError: the agents cannot be tools.
+        MissingExtra: version 2 of the SDK is not installed.
+    """
+
+    def __init__(self, catalog: Catalog, settings: MCP, config: ServeConfig, access: AccessControl) -> None:
+        self._config, self._access = config, access
+        self._calls = ToolCalls(catalog, settings, config, access)
+        self._sessions: _Sessions | None = None
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the route, also with a slash at the end."""
+        answer = Endpoint(self._access, self._answer, body_of=refusal_body)
+        methods = ["GET", "POST", "DELETE"]
+        return [Route(path, answer, methods=methods) for path in (_PATH, f"{_PATH}/")]
+
+    async def close(self) -> None:
+        """End all sessions."""
+        if self._sessions is not None:
+            await self._sessions.close()
+
+    async def _answer(self, incoming: Incoming) -> None:
+        """Answer a request of the protocol."""
+        request = incoming.request
+        self._check_origin(request.headers.get("origin"))
+        receive, said = request.receive, None
+        if request.method == "POST":
+            self._access.check_content_type(request.headers.get("content-type", ""))
+            body = await read_body(request, self._config.max_body, self._config.body_timeout)
+            check_size(said := read_json(body))
+            receive = received_again(body, receive)
+        manager = await self._manager()
+        caller = Caller(incoming.about)
+        scope = {**request.scope, CALLER: caller, "user": _user(incoming.principal)}
+        try:
+            answer = partial(manager.handle_request, scope, receive)
+            await incoming.respond(_Passed(answer, _last_events(said, incoming.id)))
+        finally:
+            # nothing keeps what a client has not read, so a run whose client has left is for nothing
+            caller.while_connected.cancel()
+
+    def _check_origin(self, origin: str | None) -> None:
+        """Refuse pages of other hosts, as the protocol says.
+
+        Raises:
+            Refusal: 403.
+        """
+        if origin is not None:
+            self._access.check_host(urlsplit(origin).netloc or origin)
+
+    async def _manager(self) -> StreamableHTTPSessionManager:
+        if self._sessions is None or self._sessions.loop is not running_loop():
+            self._sessions = _Sessions(self._new_manager())
+        return await self._sessions.manager()
+
+    def _new_manager(self) -> StreamableHTTPSessionManager:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415
+
+        return StreamableHTTPSessionManager(
+            self._calls.server,
+            max_request_body_size=self._config.max_body,
+            session_idle_timeout=self._config.pending_ttl,
+            max_sessions=self._config.max_pending,
+        )
+
+
+class _Sessions:
+    """The clients' sessions of one event loop. They are kept by a task of their own: they outlive requests,
+    and an app that is mounted in another app has no lifespan.
+    """
+
+    def __init__(self, manager: StreamableHTTPSessionManager) -> None:
+        self.loop = running_loop()
+        self._manager = manager
+        self._ready, self._closing, self._closed = (anyio.Event() for _ in range(3))
+        self._task = start_background_task(self._run)
+
+    async def manager(self) -> StreamableHTTPSessionManager:
+        """Return the SDK's session manager when it runs."""
+        await self._ready.wait()
+        return self._manager
+
+    async def close(self) -> None:
+        """End the sessions."""
+        self._closing.set()
+        await self._closed.wait()
+
+    async def _run(self) -> None:
+        try:
+            async with self._manager.run():
+                self._ready.set()
+                await self._closing.wait()
+        finally:
+            self._ready.set()  # also if it could not start
+            self._closed.set()
+
+
+class _Passed(Response):
+    """The SDK's response, with the headers of the app.
+
+    Args:
+        answer: sends the response.
+        last: the last events, if the server ends before the SDK has answered.
+    """
+
+    def __init__(self, answer: Callable[[Send], Awaitable[None]], last: str) -> None:
+        super().__init__()
+        self._answer, self._last = answer, last
+        self._is_open = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        added = (b"x-request-id", self.headers["x-request-id"].encode())
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], added]}
+            await send(message)
+            self._is_open = message["type"] == "http.response.start" or message.get("more_body", False)
+
+        try:
+            await self._answer(sent)
+        finally:
+            if self._is_open:  # the SDK breaks off when the server ends, and servers cancel what still runs
+                await send({"type": "http.response.body", "body": self._last.encode()})
+
+
+def _last_events(said: object, request_id: str) -> str:
+    """Return the answer to a request that is cut off; nothing has to be answered but requests."""
+    call_id = cast("Mapping[str, object]", said).get("id") if isinstance(said, Mapping) else None
+    return "" if call_id is None else event_text({**refusal_body(closing(), request_id), "id": call_id})
+
+
+def _user(principal: Principal) -> Any:
+    """Return a caller as the SDK knows it: a session belongs to the caller that began it."""
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # noqa: PLC0415
+    from mcp.server.auth.provider import AccessToken  # noqa: PLC0415
+
+    return AuthenticatedUser(AccessToken(token="", client_id=principal.name, scopes=[]))

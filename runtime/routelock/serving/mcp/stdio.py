@@ -1,0 +1,102 @@
+"""MCP over standard input and output, for hosts that start a server as a program of theirs."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import uuid
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+
+from routelock.agents.agent import Agent
+from routelock.serving.auth import AccessControl
+from routelock.serving.catalog import Catalog
+from routelock.serving.config import MCP, ServeConfig, ServedRequest
+from routelock.serving.mcp.tool_calls import Caller, ToolCalls
+
+__all__ = ["ProtocolStreams", "protocol_streams", "serve_stdio"]
+
+
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+
+ProtocolStreams = tuple[io.TextIOWrapper, io.TextIOWrapper]
+"""Where messages of the protocol come from, and where they go."""
+
+
+@contextmanager
+def protocol_streams() -> Generator[ProtocolStreams]:
+    """Keep standard input and output for the protocol while the block lasts.
+
+    What anything else in the process prints, or a program that it starts, goes to stderr: one line of
+    another kind would break the connection. What they read is empty.
+    """
+    source, target = os.dup(_STDIN), os.dup(_STDOUT)
+    sys.stdout.flush()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, _STDIN)
+    os.close(nothing)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        yield _text(source, "rb"), _text(target, "wb")
+    finally:
+        sys.stdout.flush()  # before the descriptor is that of the protocol again
+        os.dup2(source, _STDIN)
+        os.dup2(target, _STDOUT)
+
+
+def _text(descriptor: int, mode: str) -> io.TextIOWrapper:
+    # a thread may still read it when the block ends, so it is not closed
+    return io.TextIOWrapper(os.fdopen(descriptor, mode, closefd=False), encoding="utf-8", errors="replace")
+
+
+async def serve_stdio(
+    agents: Agent[Any] | Sequence[Agent[Any]],
+    config: ServeConfig | None = None,
+    streams: ProtocolStreams | None = None,
+) -> None:
+    """Serve agents as MCP tools over standard input and output, until the client closes its end.
+
+    The command ``routelock mcp module:agent`` does the same. A running call is cancelled at the end. What the
+    program prints meanwhile goes to stderr.
+
+    Args:
+        agents: one agent, or several. Each is a tool.
+        config: limits and settings. Keys, hosts and other protocols are not used: the client is the program
+            that started this one.
+        streams: open streams; None takes those of the process.
+
+    Raises:
+        ConfigError: the agents cannot be served.
+        MissingExtra: version 2 of the mcp package is not installed.
+    """
+    if streams is None:
+        with protocol_streams() as own:
+            return await serve_stdio(agents, config, own)
+    config = config or ServeConfig()
+    access = AccessControl(config)
+    catalog = Catalog(agents, config.run_config)
+    server = ToolCalls(catalog, config.mcp or MCP(), config, access, lambda: _local(access)).server
+    from mcp.server.stdio import stdio_server  # noqa: PLC0415 - an extra
+
+    source, target = map(anyio.wrap_file, streams)
+    async with stdio_server(source, target) as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+def _local(access: AccessControl) -> Caller:
+    """Return the caller of a call without an HTTP request."""
+    return Caller(
+        lambda agent: ServedRequest(
+            request_id=f"req_{uuid.uuid4().hex}",
+            model=agent,
+            principal=access.anonymous.name,
+            scopes=access.anonymous.scopes,
+            user=None,
+            headers={},
+            handoff_context={},
+        )
+    )

@@ -1,0 +1,354 @@
+"""Calls of MCP clients: each is a run of an agent, with progress, cancellation and approvals.
+
+The SDK is imported when an app is made, so that ``import routelock.serving`` needs no extra. It speaks two
+forms of the protocol. Up to version 2025-11-25 the server asks the client while the call runs. Later the
+call is answered with what the client has to ask, and the client calls again with the decisions; until then
+the run is kept in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from routelock.errors import MissingExtra
+from routelock.run.events import RunEvent
+from routelock.run.result import RunResult
+from routelock.runner import Runner
+from routelock.serving.auth import AccessControl
+from routelock.serving.bounded_store import BoundedStore
+from routelock.serving.catalog import Catalog
+from routelock.serving.completions import DeltaWriter
+from routelock.serving.config import MCP, ServeConfig, ServedRequest
+from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
+from routelock.serving.mcp.tools import ServedTool, error_body, progress_text, question, served_tools
+from routelock.serving.run_data import delta_text
+from routelock.serving.served_run import context_for, needs_approval
+from routelock.state.document import write_document
+from routelock.state.run_state import RunState
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel import Server
+    from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, ListToolsResult
+
+__all__ = ["CALLER", "Caller", "ToolCalls"]
+
+
+CALLER = "routelock.caller"
+"""The key of the `Caller` in the ASGI scope."""
+
+_NOT_MADE = "The agent made a call that a person has to approve, and {}. The call was not made."
+
+_NO_ELICITATION = "this client cannot ask its user, because it does not support elicitation"
+
+_NOT_ALLOWED = "clients of this server may not approve calls"
+
+_NO_DECISION = "the user did not decide"
+
+_logger = logging.getLogger("routelock.serving")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Caller:
+    """What a call knows of its client."""
+
+    about: Callable[[str], ServedRequest]
+    """Returns the request for an agent, as the app's own code is given it."""
+    while_connected: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """Cancelled when no answer can reach the client any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A run that waits for decisions, and the text that its agents wrote."""
+
+    state: RunState
+    text: str
+
+    @property
+    def questions(self) -> Mapping[str, Any]:
+        """The requests that ask for a decision on each call, by the key of its answer."""
+        return {
+            f"call-{number}": {"method": "elicitation/create", "params": question(one)}
+            for number, one in enumerate(self.state.interruptions, 1)
+        }
+
+    def decided(self, actions: Sequence[str]) -> RunState:
+        """Return the state with a decision on each call that waits.
+
+        Args:
+            actions: the answers of the client, in order.
+
+        Raises:
+            Refusal: 403, the user did not decide on a call.
+        """
+        state = self.state
+        for one, action in zip(state.interruptions, actions, strict=True):
+            if action not in ("accept", "decline"):
+                raise Refusal(403, _NOT_MADE.format(_NO_DECISION), "approval_required")
+            state = state.approve(one) if action == "accept" else state.reject(one)
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A call of a client."""
+
+    tool: ServedTool
+    about: ServedRequest
+    context: ServerRequestContext[Any, Any]
+    params: CallToolRequestParams
+
+    @property
+    def digest(self) -> str:
+        """The tool and the arguments, which stay the same when the client calls again."""
+        return json.dumps([self.params.name, self.params.arguments], sort_keys=True)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the client can show its user a form."""
+        capabilities = self.context.session.client_capabilities
+        elicitation = capabilities.elicitation if capabilities is not None else None
+        # one without modes is of a version that had forms only
+        return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A run that may start."""
+
+    given: Callable[[], str | RunState]
+    """Returns what to run. It raises a `Refusal` if the client's arguments or decisions do not do."""
+    said: str = ""
+    """What the agents wrote before."""
+
+
+class _Progress:
+    """Tells the client what happens, if it asked for that.
+
+    Args:
+        context: the request.
+    """
+
+    def __init__(self, context: ServerRequestContext[Any, Any]) -> None:
+        self._context = context
+        self._steps = 0
+
+    async def tell(self, event: RunEvent) -> None:
+        """Send a notification of an event; most have none."""
+        if text := progress_text(event):
+            self._steps += 1
+            await self._context.session.report_progress(self._steps, message=text)
+
+
+class ToolCalls:
+    """The tools of an app, and the calls of its clients.
+
+    Args:
+        catalog: the served agents.
+        settings: the settings of the protocol.
+        config: keys, limits and settings.
+        access: counts the runs at the same time.
+        local: returns the caller where there is no HTTP request.
+
+    Raises:
+        ConfigError: the agents cannot be tools.
+        MissingExtra: version 2 of the SDK is not installed.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: MCP,
+        config: ServeConfig,
+        access: AccessControl,
+        local: Callable[[], Caller] | None = None,
+    ) -> None:
+        self._settings, self._config, self._access, self._local = settings, config, access, local
+        self._tools = served_tools(catalog, settings)
+        self._waiting: BoundedStore[tuple[str, str, str], _Waiting] = BoundedStore(
+            most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl
+        )
+        self.server: Server[Any] = self._server(settings.name or catalog.names[0])
+        """The SDK's server."""
+
+    def _server(self, name: str) -> Server[Any]:
+        try:
+            from mcp.server.lowlevel import Server  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise MissingExtra(
+                "Serving by MCP needs version 2 of the mcp package, which is not installed: "
+                "pip install 'routelock[mcp,serve]' 'mcp>=2'."
+            ) from error
+        return Server[Any](
+            name,
+            version=self._settings.version,
+            instructions=self._settings.instructions,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+
+    async def _list(self, context: object, params: object) -> ListToolsResult:
+        from mcp_types import ListToolsResult  # noqa: PLC0415 - an extra
+
+        return ListToolsResult.model_validate({"tools": [tool.definition for tool in self._tools.values()]})
+
+    async def _call(
+        self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        from mcp_types import CallToolResult, InputRequiredResult  # noqa: PLC0415 - an extra
+
+        body = await self._called(context, params)
+        form = InputRequiredResult if "requestState" in body else CallToolResult
+        return form.model_validate(body)
+
+    async def _called(
+        self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> dict[str, Any]:
+        if (tool := self._tools.get(params.name)) is None:
+            raise _protocol_error(f"There is no tool {params.name[:100]!r} here.")
+        caller = self._caller(context)
+        asked = _Asked(tool, caller.about(tool.served.agent.name), context, params)
+        with caller.while_connected:
+            return await self._result(asked)
+        _logger.info("%s: the client has left", asked.about.request_id)
+        raise _protocol_error("The client has left.")
+
+    def _caller(self, context: ServerRequestContext[Any, Any]) -> Caller:
+        if self._local is not None:
+            return self._local()
+        caller: Caller = cast(Any, context.request).scope[CALLER]
+        return caller
+
+    async def _result(self, asked: _Asked) -> dict[str, Any]:
+        """Return the result of a call; an error is a result that says so."""
+        begun = self._begin(asked)
+        if not isinstance(begun, _Begun):
+            return begun
+        request_id = asked.about.request_id
+        _logger.info("%s: agent %r for %s", request_id, asked.about.model, asked.about.principal)
+        try:
+            with self._access.slot():
+                return await self._answer(asked, begun)
+        except Exception as error:
+            refusal = refusal_for(error)
+        log_refusal(request_id, refusal)
+        return error_body(refusal, request_id)
+
+    def _begin(self, asked: _Asked) -> _Begun | dict[str, Any]:
+        """Return what to run; or the questions once more, if the client has not answered all of them.
+
+        Raises:
+            MCPError: there is no such run.
+        """
+        params = asked.params
+        if params.request_state is None:
+            return _Begun(lambda: asked.tool.read(params.arguments))
+        key = (asked.about.principal, asked.digest, params.request_state)
+        if (waiting := self._waiting.get(key)) is None:
+            raise _protocol_error("The requestState is unknown or expired. Call the tool without it.")
+        answers = params.input_responses or {}
+        if missing := [name for name in waiting.questions if name not in answers]:
+            _logger.info("%s: no answer to %s", asked.about.request_id, ", ".join(missing))
+            return _input_required(waiting, params.request_state)
+        self._waiting.remove(key)  # a decision holds once
+        actions = [str(getattr(answers[name], "action", "")) for name in waiting.questions]
+        return _Begun(lambda: waiting.decided(actions), waiting.text)
+
+    async def _answer(self, asked: _Asked, begun: _Begun) -> dict[str, Any]:
+        """Run until the agent has answered, or until the client has to call again with decisions."""
+        given, said, progress = begun.given(), begun.said, _Progress(asked.context)
+        while True:
+            result, text = await self._run(asked, given, progress)
+            if not (result.interruptions or result.pending):
+                whole = text if result.last_agent.output is not None else _joined(said, text)
+                return asked.tool.answer(result, whole)
+            waiting = _Waiting(self._state(asked, result), _joined(said, text))
+            if not asked.context.session.can_send_request:
+                return self._keep(asked, waiting)
+            given, said = waiting.decided(await self._actions(asked, waiting)), waiting.text
+
+    async def _run(
+        self, asked: _Asked, given: str | RunState, progress: _Progress
+    ) -> tuple[RunResult[Any], str]:
+        """Run, and return the result and the text that the agents wrote."""
+        served = asked.tool.served
+        with anyio.move_on_after(self._config.timeout):
+            stream = Runner.run_streamed(
+                served.agent,
+                given,
+                context=await context_for(self._config, asked.about),
+                max_turns=self._config.max_turns,
+                hooks=self._config.hooks,
+                run_config=replace(self._config.run_config, run_id=None, scopes=asked.about.scopes),
+            )
+            async with stream:
+                async for event in stream:
+                    await progress.tell(event)
+            result = stream.result
+            writer = DeltaWriter(agents=served.graph.keys(), hold=served.has_output_type)
+            deltas = [delta for reply in writer.replies(result) for delta in reply]
+            return result, delta_text([*deltas, *writer.finish(result)[0]])
+        raise out_of_time(self._config.timeout)
+
+    def _state(self, asked: _Asked, result: RunResult[Any]) -> RunState:
+        """Return the state of a run that waits for decisions.
+
+        Raises:
+            Refusal: 403, the client cannot ask for them, or may not.
+        """
+        if result.pending:
+            raise needs_approval(result)
+        if not self._settings.approvals:
+            raise needs_approval(result, _NOT_MADE.format(_NOT_ALLOWED))
+        if not asked.can_ask:
+            raise needs_approval(result, _NOT_MADE.format(_NO_ELICITATION))
+        return result.state()
+
+    def _keep(self, asked: _Asked, waiting: _Waiting) -> dict[str, Any]:
+        token = secrets.token_urlsafe(24)
+        size = len(json.dumps(write_document(waiting.state.document)))
+        self._waiting.put((asked.about.principal, asked.digest, token), waiting, size)
+        return _input_required(waiting, token)
+
+    async def _actions(self, asked: _Asked, waiting: _Waiting) -> Sequence[str]:
+        """Ask the client about each call that waits, and return what it answers, in order."""
+        from mcp import MCPError  # noqa: PLC0415 - an extra
+
+        actions: list[str] = []
+        context = asked.context
+        for each in waiting.questions.values():
+            said = each["params"]
+            answer = None
+            with anyio.move_on_after(self._config.pending_ttl):
+                try:
+                    answer = await context.session.elicit_form(
+                        said["message"], said["requestedSchema"], related_request_id=context.request_id
+                    )
+                except MCPError as error:
+                    _logger.warning("%s: the client cannot ask: %s", asked.about.request_id, error)
+            actions.append("" if answer is None else answer.action)
+        return actions
+
+
+def _input_required(waiting: _Waiting, token: str) -> dict[str, Any]:
+    return {"inputRequests": waiting.questions, "requestState": token}
+
+
+def _joined(*texts: str) -> str:
+    return "\n\n".join(filter(None, texts))
+
+
+def _protocol_error(message: str) -> Exception:
+    """Return the error for a call that cannot be a call of any tool here."""
+    from mcp import MCPError  # noqa: PLC0415 - an extra
+    from mcp_types import INVALID_PARAMS  # noqa: PLC0415 - an extra
+
+    return MCPError(INVALID_PARAMS, message)

@@ -1,0 +1,156 @@
+"""Served agents as tools of MCP, and the JSON of the protocol. This module does no input or output.
+
+See https://modelcontextprotocol.io/specification/2025-11-25/server/tools. It needs no SDK.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from routelock.agents.agent_tool import AgentCall
+from routelock.errors import ConfigError, ModelBehaviorError
+from routelock.handlers.events import MessageDone
+from routelock.run.events import AgentUpdated, HandoffOccurred, NestedEvent, RunEvent, ToolCalled
+from routelock.run.result import RunResult
+from routelock.serving.catalog import Catalog, ServedAgent
+from routelock.serving.config import MCP
+from routelock.serving.errors import Refusal
+from routelock.serving.run_data import output_data, usage_data
+from routelock.tools.approvals import Interruption
+
+__all__ = ["ServedTool", "error_body", "progress_text", "question", "refusal_body", "served_tools"]
+
+
+_PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32700, -32600, -32603, -32000
+"""Error codes of JSON-RPC, see https://www.jsonrpc.org/specification#error_object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedTool:
+    """A served agent as a tool: what clients are told of it, and how its calls are read and answered."""
+
+    served: ServedAgent
+    call: AgentCall
+    """Reads the arguments, as those of an agent that is a tool of another one."""
+    output_schema: Mapping[str, Any] | None
+    """The schema of the output, if every agent that may answer has it."""
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """What ``tools/list`` tells of the agent. Its instructions, tools and team are not in it."""
+        body: dict[str, Any] = {
+            "name": self.call.tool_name,
+            "title": self.served.agent.name,
+            "description": self.call.description,
+            "inputSchema": dict(self.call.takes.schema),
+        }
+        if self.output_schema is not None:
+            body["outputSchema"] = dict(self.output_schema)
+        return body
+
+    def read(self, arguments: Mapping[str, Any] | None) -> str:
+        """Return what the arguments of a call say to the agent: the text, or JSON.
+
+        Raises:
+            Refusal: 400, they do not match the schema. The message is for the client's model.
+        """
+        try:
+            value, _ = self.call.read(json.dumps(arguments or {}))
+        except ModelBehaviorError as error:
+            raise Refusal(400, str(error), "invalid_request", "arguments") from error
+        return self.call.text_of(value)
+
+    def answer(self, result: RunResult[Any], text: str) -> dict[str, Any]:
+        """Return the result of a call.
+
+        Args:
+            result: the result of the run.
+            text: the text that its agents wrote.
+        """
+        about = {"routelock/agent": result.last_agent.name, "routelock/usage": usage_data(result.usage)}
+        body: dict[str, Any] = {"content": [{"type": "text", "text": text}], "_meta": about}
+        if (data := output_data(result)) is not None:
+            body["structuredContent"] = data
+        elif self.output_schema is not None:  # clients refuse a result without the output that was promised
+            body["isError"] = True
+        return body
+
+
+def served_tools(catalog: Catalog, settings: MCP) -> Mapping[str, ServedTool]:
+    """Return the tools of an app by name.
+
+    Raises:
+        ConfigError: two agents have the same tool name, or an input type cannot be used.
+    """
+    if unknown := [name for name in settings.input_types if name not in catalog.names]:
+        raise ConfigError(f"MCP: input_types names {unknown[0]!r:.80}, which is not a served agent.")
+    tools: dict[str, ServedTool] = {}
+    for name in catalog.names:
+        tool = _served_tool(catalog.find(name), settings)
+        if (other := tools.get(tool.call.tool_name)) is not None:
+            raise ConfigError(
+                f"Agents {other.served.agent.name!r} and {name!r} are the same MCP tool, "
+                f"{tool.call.tool_name!r}; rename one."
+            )
+        tools[tool.call.tool_name] = tool
+    return tools
+
+
+def _served_tool(served: ServedAgent, settings: MCP) -> ServedTool:
+    call: Any = served.agent.as_tool(input_type=settings.input_types.get(served.agent.name)).on_invoke_tool
+    outputs = [agent.output for agent in served.graph.values()]
+    schemas = [None if output is None else output.schema for output in outputs]
+    shared = schemas[0] if all(schema == schemas[0] for schema in schemas) else None
+    return ServedTool(served=served, call=call, output_schema=shared)
+
+
+def error_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
+    """Return the result of a call that failed."""
+    return {
+        "content": [{"type": "text", "text": refusal.message}],
+        "isError": True,
+        "_meta": {"routelock/code": refusal.code, "routelock/requestId": request_id},
+    }
+
+
+def refusal_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
+    """Return the JSON-RPC error for a request that was refused before the SDK read it."""
+    code = _INVALID_REQUEST
+    if refusal.code == "invalid_json":
+        code = _PARSE_ERROR
+    elif refusal.status >= 500:
+        code = _INTERNAL_ERROR
+    elif refusal.status in (401, 403, 429):  # the request itself is valid
+        code = _SERVER_ERROR
+    about = {"code": refusal.code, "requestId": request_id}
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": refusal.message, "data": about}}
+
+
+def question(call: Interruption) -> dict[str, Any]:
+    """Return the request that asks the user whether a call may be made: accepting it approves the call."""
+    return {
+        "mode": "form",
+        "message": f"May the agent {call.agent} call {call.name} with these arguments? {call.arguments}",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }
+
+
+def progress_text(event: RunEvent, path: Sequence[str] = ()) -> str:
+    """Return what a client is told of an event: agents, turns, tools and handoffs; empty for all others."""
+    match event:
+        case NestedEvent(path=callers, event=inner):
+            return progress_text(inner, callers)
+        case AgentUpdated(agent=agent):
+            said = f"{agent} is active"
+        case MessageDone():
+            said = "the model has replied"
+        case ToolCalled(name=name):
+            said = f"calls {name}"
+        case HandoffOccurred(source=source, target=target):
+            said = f"{source} hands over to {target}"
+        case _:
+            return ""
+    return ": ".join((" > ".join(path), said)) if path else said
