@@ -8,7 +8,7 @@ import sys
 import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -18,7 +18,10 @@ from routelock.serving.catalog import Catalog
 from routelock.serving.config import MCP, ServeConfig, ServedRequest
 from routelock.serving.mcp.tool_calls import Caller, ToolCalls
 
-__all__ = ["ProtocolStreams", "protocol_streams", "serve_stdio"]
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+__all__ = ["ProtocolStreams", "local_server", "protocol_streams", "serve_stdio"]
 
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
@@ -76,15 +79,24 @@ async def serve_stdio(
     if streams is None:
         with protocol_streams() as own:
             return await serve_stdio(agents, config, own)
-    config = config or ServeConfig()
-    access = AccessControl(config)
-    catalog = Catalog(agents, config.run_config)
-    server = ToolCalls(catalog, config.mcp or MCP(), config, access, lambda: _local(access)).server
+    server = local_server(agents, config or ServeConfig())
     from mcp.server.stdio import stdio_server  # noqa: PLC0415 - an extra
 
     source, target = map(anyio.wrap_file, streams)
     async with stdio_server(source, target) as (read, write):
         await server.run(read, write, server.create_initialization_options())
+
+
+def local_server(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig) -> Server[Any]:
+    """Return the SDK's server of these agents, for a client that needs no key.
+
+    Raises:
+        ConfigError: the agents cannot be served.
+        MissingExtra: version 2 of the mcp package is not installed.
+    """
+    access = AccessControl(config)
+    catalog = Catalog(agents, config.run_config)
+    return ToolCalls(catalog, config.mcp or MCP(), config, access, lambda: _local(access)).server
 
 
 def _local(access: AccessControl) -> Caller:

@@ -1,0 +1,127 @@
+"""Served agents as tools of MCP, and the JSON of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from scripted_agents import agent
+
+from routelock import Agent, ConfigError, RunConfig, Runner, function_tool, handoff
+from routelock.handlers.events import MessageDone, TextDelta
+from routelock.run.events import AgentUpdated, HandoffOccurred, NestedEvent, ToolCalled
+from routelock.serving import MCP
+from routelock.serving.catalog import Catalog
+from routelock.serving.errors import Refusal, closing
+from routelock.serving.mcp.tools import ServedTool, progress_text, refusal_body, served_tools
+
+
+@dataclass
+class Order:
+    """What an agent is asked or answers."""
+
+    number: int
+
+
+@function_tool
+def look_up(order: int) -> str:
+    """Look an order up."""
+    return f"order {order}"
+
+
+def tools_of(*agents: Agent[Any], **settings: Any) -> dict[str, ServedTool]:
+    return {**served_tools(Catalog(agents, RunConfig()), MCP(**settings))}
+
+
+def test_an_agent_is_a_tool_that_takes_a_text() -> None:
+    [tool] = tools_of(agent("Refund Agent", handoff_description="Pays back.", tools=[look_up])).values()
+    told = tool.definition
+    assert (told["name"], told["title"]) == ("refund_agent", "Refund Agent")
+    assert told["description"] == "Ask the Refund Agent agent. Pays back."
+    assert (told["inputSchema"]["required"], "outputSchema" in told) == (["input"], False)
+    assert "look_up" not in str(told)
+
+
+def test_an_input_type_is_the_schema_of_the_arguments() -> None:
+    tool = tools_of(agent("A"), agent("B"), input_types={"A": Order})["a"]
+    assert list(tool.definition["inputSchema"]["properties"]) == ["number"]
+    assert tool.read({"number": 7}) == '{"number":7}'
+
+
+@pytest.mark.parametrize("arguments", [None, {"input": 7}, {"input": " "}, {"number": 1}])
+def test_arguments_that_do_not_fit_are_refused(arguments: Any) -> None:
+    with pytest.raises(Refusal, match="input") as raised:
+        tools_of(agent("A"))["a"].read(arguments)
+    assert raised.value.status == 400
+
+
+def test_two_agents_with_the_same_tool_name_are_an_error() -> None:
+    with pytest.raises(ConfigError, match="'A-B' and 'a b' are the same MCP tool, 'a_b'; rename one"):
+        tools_of(agent("A-B"), agent("a b"))
+
+
+def test_an_input_type_of_an_unknown_agent_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="input_types names 'B', which is not a served agent"):
+        tools_of(agent("A"), input_types={"B": Order})
+
+
+def test_the_schema_of_an_output_is_told_if_every_agent_has_it() -> None:
+    other = agent("C", output_type=Order)
+    same = tools_of(agent("A", output_type=Order, handoffs=[handoff(other)]))["a"]
+    differs = tools_of(agent("B", output_type=Order, handoffs=[handoff(agent("D"))]))["b"]
+    assert list(same.definition["outputSchema"]["properties"]) == ["number"]
+    assert "outputSchema" not in differs.definition
+
+
+async def answered(tool: ServedTool) -> dict[str, Any]:
+    return tool.answer(await Runner.run(tool.served.agent, "Hi"), "said")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("reply", "kind", "data"),
+    [('{"number": 7}', Order, {"number": 7}), ('{"response": [1]}', list[int], {"response": [1]})],
+)
+async def test_an_output_is_structured_content(reply: str, kind: Any, data: Any) -> None:
+    body = await answered(tools_of(agent("A", reply, output_type=kind))["a"])
+    assert body["structuredContent"] == data
+    assert body["content"] == [{"type": "text", "text": "said"}]
+
+
+@pytest.mark.anyio
+async def test_a_result_tells_the_agent_and_the_usage() -> None:
+    about = (await answered(tools_of(agent("A", "Hi."))["a"]))["_meta"]
+    assert about["routelock/agent"] == "A"
+    assert about["routelock/usage"]["totalTokens"] == 15
+
+
+REFUSED: Sequence[tuple[Refusal, int]] = [
+    (Refusal(400, "No.", "invalid_json"), -32700),
+    (Refusal(413, "No.", "body_too_large"), -32600),
+    (Refusal(401, "No.", "invalid_api_key"), -32000),
+    (closing(), -32603),
+]
+
+
+@pytest.mark.parametrize(("refusal", "code"), REFUSED)
+def test_a_refusal_is_an_error_of_json_rpc(refusal: Refusal, code: int) -> None:
+    body = refusal_body(refusal, "r1")
+    assert (body["jsonrpc"], body["id"], body["error"]["code"]) == ("2.0", None, code)
+    assert body["error"]["data"] == {"code": refusal.code, "requestId": "r1"}
+
+
+TOLD = {
+    "A is active": AgentUpdated("A"),
+    "the model has replied": MessageDone(message={"role": "assistant", "content": "Hi"}),
+    "calls look_up": ToolCalled(agent="A", call_id="1", name="look_up", arguments='{"secret": 1}'),
+    "A hands over to B": HandoffOccurred(source="A", target="B", call_id="1"),
+    "A > B: B is active": NestedEvent(path=("A", "B"), call_ids=("1",), event=AgentUpdated("B")),
+    "": TextDelta("Hi"),
+}
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_progress_names_agents_turns_tools_and_handoffs(text: str) -> None:
+    assert progress_text(TOLD[text]) == text
