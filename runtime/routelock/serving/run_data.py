@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import mimetypes
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
+from routelock.history.content import media_of
 from routelock.run.result import RunResult
 from routelock.usage import Usage
 
-__all__ = ["delta_text", "output_data", "usage_data"]
+__all__ = ["MadeFile", "delta_text", "made_files", "output_data", "usage_data"]
 
 
 def usage_data(usage: Usage) -> dict[str, int]:
@@ -40,3 +44,47 @@ def output_data(result: RunResult[Any]) -> dict[str, JsonValue] | None:
 def delta_text(deltas: Sequence[Mapping[str, Any]]) -> str:
     """Return what the deltas of `routelock.serving.completions` say."""
     return "".join(delta.get("content") or delta.get("refusal") or "" for delta in deltas)
+
+
+_DATA_URL = re.compile(r"data:(?P<kind>[^;,]*)(?:;[^;,]*)*;base64,(?P<bytes>.*)", re.DOTALL)
+
+_ADDRESSES = ("url", "file_data", "file_url", "file_id")
+"""The keys of a media part that may hold its bytes, as a data URL, or its address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeFile:
+    """An image, a sound or a file that a model made in a run."""
+
+    kind: str
+    """The media type."""
+    name: str
+    data: str = ""
+    """The bytes in Base64; empty if there is only an address."""
+    url: str = ""
+
+
+def made_files(result: RunResult[Any]) -> Iterator[MadeFile]:
+    """Yield the images, sounds and files that models made in a run, without those that only a vendor has."""
+    for item in result.items[result.input_count :]:
+        if item.message["role"] == "assistant":
+            made = cast("list[dict[str, Any]]", item.message.get("images") or [])
+            for media in (*made, *media_of(item.message.get("content"))):
+                if (file := _file(media)) is not None:
+                    yield file
+
+
+def _file(media: Mapping[str, Any]) -> MadeFile | None:
+    about: Mapping[str, Any] = media.get(str(media.get("type"))) or {}
+    if media.get("type") == "input_audio":
+        form = str(about.get("format") or "wav")
+        return MadeFile(kind=f"audio/{form}", name=f"sound.{form}", data=str(about.get("data") or ""))
+    where = next((text for key in _ADDRESSES if isinstance(text := about.get(key), str)), "")
+    name = str(about.get("filename") or "")
+    kind = about.get("format") or mimetypes.guess_type(name or where.partition("?")[0])[0]
+    if (data := _DATA_URL.match(where)) is not None:
+        kind = data["kind"] or kind
+        return MadeFile(kind=kind or "application/octet-stream", name=name or "file", data=data["bytes"])
+    if not where.startswith(("https://", "http://")):
+        return None
+    return MadeFile(kind=kind or "application/octet-stream", name=name or where, url=where)

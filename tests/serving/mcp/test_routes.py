@@ -249,7 +249,7 @@ def test_a_run_waits_for_the_decision_of_its_own_caller_alone() -> None:
     paid: list[int] = []
     with listening(create_app(payer(paid), KEYED)) as url:
         asked = decide(url)["result"]
-        answer = {"requestState": asked["requestState"], "inputResponses": {"call-1": {"action": "accept"}}}
+        answer = {"requestState": asked["requestState"], "inputResponses": {"pay": {"action": "accept"}}}
         other = decide(url, "two", **answer)
         changed = decide(url, arguments={"input": "More"}, **answer)
         own = decide(url, **answer)

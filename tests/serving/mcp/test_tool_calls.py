@@ -114,20 +114,37 @@ async def test_each_call_is_decided_by_itself(mode: str) -> None:
 
 
 REFUSALS = {
-    "no elicitation": (None, {}, "this client cannot ask its user, because it does not support elicitation"),
-    "not allowed": ("accept", {"mcp": MCP(approvals=False)}, "clients of this server may not approve calls"),
-    "no decision": ("cancel", {}, "the user did not decide"),
+    "not allowed": (MCP(approvals=False), "accept", "clients of this server may not approve calls"),
+    "no decision": (MCP(), "cancel", "the user did not decide"),
 }
 
 
 @pytest.mark.parametrize("why", REFUSALS)
 async def test_without_a_decision_nothing_is_done(mode: str, why: str) -> None:
-    action, config, text = REFUSALS[why]
+    settings, action, text = REFUSALS[why]
     paid: list[int] = []
-    result = await asked(paying(paid, **config), mode, "payer", Asks(action) if action else None)
+    result = await asked(paying(paid, mcp=settings), mode, "payer", Asks(action))
     assert (result.is_error, paid) == (True, [])
     assert text in text_of(result)
     assert result.meta["routelock/code"] == "approval_required"
+
+
+NO_ELICITATION = "this client cannot ask its user, because it does not support elicitation"
+
+
+async def test_a_client_without_elicitation_is_told_so_and_nothing_is_done(mode: str) -> None:
+    """The newer form of the protocol has an error for that."""
+    paid: list[int] = []
+    async with connected(paying(paid), mode) as client:
+        if mode == "legacy":
+            result = await client.call_tool("payer", {"input": "Hi"})
+            assert (result.is_error, NO_ELICITATION in text_of(result)) == (True, True)
+        else:
+            with pytest.raises(mcp.MCPError, match=NO_ELICITATION) as raised:
+                await client.call_tool("payer", {"input": "Hi"})
+            assert raised.value.code == -32021
+            assert raised.value.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+    assert paid == []
 
 
 async def test_a_client_that_fails_to_ask_has_not_decided(mode: str) -> None:

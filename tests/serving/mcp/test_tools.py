@@ -16,6 +16,7 @@ from routelock.serving import MCP
 from routelock.serving.catalog import Catalog
 from routelock.serving.errors import Refusal, closing
 from routelock.serving.mcp.tools import ServedTool, progress_text, refusal_body, served_tools
+from routelock.testing.scripted import ScriptedReply
 
 
 @dataclass
@@ -125,3 +126,54 @@ TOLD = {
 @pytest.mark.parametrize("text", TOLD)
 def test_progress_names_agents_turns_tools_and_handoffs(text: str) -> None:
     assert progress_text(TOLD[text]) == text
+
+
+FILES: Sequence[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+    ),
+    (
+        {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+        {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
+    ),
+    (
+        {"type": "file", "file": {"filename": "a b.txt", "file_data": "data:text/plain;base64,aGk="}},
+        {
+            "type": "resource",
+            "resource": {"uri": "routelock:made/a%20b.txt", "mimeType": "text/plain", "blob": "aGk="},
+        },
+    ),
+    (
+        {"type": "image_url", "image_url": {"url": "https://x.example/a.png"}},
+        {
+            "type": "resource_link",
+            "uri": "https://x.example/a.png",
+            "name": "https://x.example/a.png",
+            "mimeType": "image/png",
+        },
+    ),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("media", "block"), FILES)
+async def test_a_file_that_a_model_made_is_content(media: dict[str, Any], block: dict[str, Any]) -> None:
+    message: Any = {"role": "assistant", "content": [{"type": "text", "text": "Here."}, media]}
+    body = await answered(tools_of(agent("A", ScriptedReply(message=message)))["a"])
+    assert body["content"][1:] == [block]
+
+
+@pytest.mark.anyio
+async def test_images_in_a_key_of_their_own_are_content() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    message: Any = {"role": "assistant", "content": "Here.", "images": [image]}
+    body = await answered(tools_of(agent("A", ScriptedReply(message=message)))["a"])
+    assert [block["type"] for block in body["content"]] == ["text", "image"]
+
+
+@pytest.mark.anyio
+async def test_a_file_that_only_its_vendor_has_is_no_content() -> None:
+    message: Any = {"role": "assistant", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}
+    body = await answered(tools_of(agent("A", ScriptedReply(message=message)))["a"])
+    assert len(body["content"]) == 1

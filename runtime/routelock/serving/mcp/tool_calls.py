@@ -75,10 +75,11 @@ class _Waiting:
     @property
     def questions(self) -> Mapping[str, Any]:
         """The requests that ask for a decision on each call, by the key of its answer."""
-        return {
-            f"call-{number}": {"method": "elicitation/create", "params": question(one)}
-            for number, one in enumerate(self.state.interruptions, 1)
-        }
+        requests: dict[str, Any] = {}
+        for number, one in enumerate(self.state.interruptions, 1):
+            key = one.name if one.name not in requests else f"{one.name}-{number}"
+            requests[key] = {"method": "elicitation/create", "params": question(one)}
+        return requests
 
     def decided(self, actions: Sequence[str]) -> RunState:
         """Return the state with a decision on each call that waits.
@@ -229,6 +230,8 @@ class ToolCalls:
 
     async def _result(self, asked: _Asked) -> dict[str, Any]:
         """Return the result of a call; an error is a result that says so."""
+        from mcp import MCPError  # noqa: PLC0415 - an extra
+
         begun = self._begin(asked)
         if not isinstance(begun, _Begun):
             return begun
@@ -237,6 +240,8 @@ class ToolCalls:
         try:
             with self._access.slot():
                 return await self._answer(asked, begun)
+        except MCPError:
+            raise
         except Exception as error:
             refusal = refusal_for(error)
         log_refusal(request_id, refusal)
@@ -303,14 +308,19 @@ class ToolCalls:
 
         Raises:
             Refusal: 403, the client cannot ask for them, or may not.
+            MCPError: the same, as the newer form of the protocol says it.
         """
         if result.pending:
             raise needs_approval(result)
         if not self._settings.approvals:
             raise needs_approval(result, _NOT_MADE.format(_NOT_ALLOWED))
-        if not asked.can_ask:
-            raise needs_approval(result, _NOT_MADE.format(_NO_ELICITATION))
-        return result.state()
+        if asked.can_ask:
+            return result.state()
+        refusal = needs_approval(result, _NOT_MADE.format(_NO_ELICITATION))
+        if asked.context.session.can_send_request:
+            raise refusal
+        log_refusal(asked.about.request_id, refusal)
+        raise _capability_missing(refusal.message)
 
     def _keep(self, asked: _Asked, waiting: _Waiting) -> dict[str, Any]:
         token = secrets.token_urlsafe(24)
@@ -344,6 +354,15 @@ def _input_required(waiting: _Waiting, token: str) -> dict[str, Any]:
 
 def _joined(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
+
+
+def _capability_missing(message: str) -> Exception:
+    """Return the error for a client that does not support what the call needs."""
+    from mcp import MCPError  # noqa: PLC0415 - an extra
+    from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY  # noqa: PLC0415 - an extra
+
+    needed = {"requiredCapabilities": {"elicitation": {"form": {}}}}
+    return MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
 
 
 def _protocol_error(message: str) -> Exception:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from routelock.agents.agent_tool import AgentCall
 from routelock.errors import ConfigError, ModelBehaviorError
@@ -18,7 +19,7 @@ from routelock.run.result import RunResult
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import MCP
 from routelock.serving.errors import Refusal
-from routelock.serving.run_data import output_data, usage_data
+from routelock.serving.run_data import MadeFile, made_files, output_data, usage_data
 from routelock.tools.approvals import Interruption
 
 __all__ = ["ServedTool", "error_body", "progress_text", "question", "refusal_body", "served_tools"]
@@ -71,11 +72,14 @@ class ServedTool:
             text: the text that its agents wrote.
         """
         about = {"routelock/agent": result.last_agent.name, "routelock/usage": usage_data(result.usage)}
-        body: dict[str, Any] = {"content": [{"type": "text", "text": text}], "_meta": about}
+        content: list[dict[str, Any]] = [{"type": "text", "text": text}]
+        body: dict[str, Any] = {"content": content, "_meta": about}
         if (data := output_data(result)) is not None:
             body["structuredContent"] = data
         elif self.output_schema is not None:  # clients refuse a result without the output that was promised
             body["isError"] = True
+        else:
+            content += map(_file_content, made_files(result))
         return body
 
 
@@ -105,6 +109,17 @@ def _served_tool(served: ServedAgent, settings: MCP) -> ServedTool:
     schemas = [None if output is None else output.schema for output in outputs]
     shared = schemas[0] if all(schema == schemas[0] for schema in schemas) else None
     return ServedTool(served=served, call=call, output_schema=shared)
+
+
+def _file_content(file: MadeFile) -> dict[str, Any]:
+    """Return the content block of a file."""
+    if file.url:
+        return {"type": "resource_link", "uri": file.url, "name": file.name, "mimeType": file.kind}
+    form = file.kind.partition("/")[0]
+    if form in ("image", "audio"):
+        return {"type": form, "data": file.data, "mimeType": file.kind}
+    about = {"uri": f"routelock:made/{quote(file.name)}", "mimeType": file.kind, "blob": file.data}
+    return {"type": "resource", "resource": about}
 
 
 def error_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
