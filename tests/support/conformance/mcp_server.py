@@ -45,7 +45,7 @@ NOT_APPLICABLE: Mapping[str, str] = {
     "input-required-result-basic-list-roots": _NO_SAMPLING,
     "input-required-result-basic-sampling": _NO_SAMPLING,
     "input-required-result-capability-check": _NO_SAMPLING,
-    "input-required-result-ignore-extra": "it answers a question that was not asked, which decides nothing here",
+    "input-required-result-ignore-extra": "it answers what was not asked, which decides nothing",
     "input-required-result-multiple-input": _NO_SAMPLING,
     "input-required-result-non-tool": _NO_PROMPTS,
     "json-schema-2020-12": "the schemas are made of Python types",
