@@ -8,7 +8,7 @@ import pytest
 
 from routelock.cli.main import main
 
-COMMANDS = ("chat", "run", "serve", "dev", "graph", "record", "replay", "trace", "doctor")
+COMMANDS = ("chat", "run", "serve", "mcp", "dev", "graph", "record", "replay", "trace", "doctor")
 
 
 def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -117,13 +117,19 @@ sys.exit(main(["serve", "app:agent", *sys.argv[1:]]))
 
 @pytest.mark.parametrize(
     ("missing", "extra", "options"),
-    [("starlette", "serve", []), ("uvicorn", "serve", []), ("a2a", "a2a", ["--a2a"])],
+    [
+        ("starlette", "serve", []),
+        ("uvicorn", "serve", []),
+        ("a2a", "a2a", ["--a2a"]),
+        ("mcp", "mcp", ["--mcp"]),
+    ],
 )
 def test_a_missing_extra_is_named(missing: str, extra: str, options: list[str], tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     done = _python("-c", _WITHOUT.format(missing=missing), *options, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.strip().endswith(f"pip install 'routelock[{extra}]'.")
+    assert "pip install" in done.stderr
+    assert done.stderr.strip().endswith(f"'routelock[{extra}]'.")
     assert "Traceback" not in done.stderr
 
 

@@ -54,7 +54,11 @@ mcp_command: Command = Command(
     help="Serve agents as tools to an MCP host, over standard input and output.",
     declare=_declare,
     run=_serve,
-    more="""A host starts this command by itself, from settings such as:
-  {"mcpServers": {"shop": {"command": "routelock", "args": ["mcp", "shop:triage"], "cwd": "/path/to/shop"}}}
-For hosts on other machines, or for many at once: routelock serve module:agent --mcp""",
+    more="""examples:
+  routelock mcp app:agent                        talks MCP on stdin and stdout, until stdin ends
+  routelock mcp app:team --context app:shop      each agent of a list is a tool
+
+A host starts it by itself, from settings such as:
+  {"mcpServers": {"shop": {"command": "routelock", "args": ["mcp", "app:agent"], "cwd": "/path/of/app"}}}
+For hosts on other machines: routelock serve app:agent --mcp""",
 )

@@ -186,7 +186,7 @@ class ToolCalls:
         except ImportError as error:
             raise MissingExtra(
                 "Serving by MCP needs version 2 of the mcp package, which is not installed: "
-                "pip install 'routelock[mcp,serve]' 'mcp>=2'."
+                "pip install 'mcp>=2' 'routelock[mcp]'."
             ) from error
         return Server[Any](
             name,

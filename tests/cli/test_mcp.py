@@ -1,0 +1,91 @@
+"""``routelock mcp``: standard output has messages of the protocol and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from terminals import environment
+from waiting import PATIENCE
+
+pytest.importorskip("mcp_types", reason="version 2 of the mcp package serves")
+
+APP = """
+import os
+import subprocess
+from routelock import Agent, tool
+from routelock.testing import ScriptedHandler, call
+
+print("printed while it is loaded")
+os.system("echo said by a child")
+
+@tool
+def look(what: str) -> str:
+    print("printed by a tool")
+    return subprocess.run("echo child >&2; wc -c", shell=True, capture_output=True, text=True).stdout.strip()
+
+def seen(request):
+    return f"stdin had {request.messages[-1]['content']} bytes"
+
+agent = Agent("A", lambda context, agent: str(context.context), tools=[look],
+              model=ScriptedHandler([call("look", {"what": "x"}), seen]))
+shop = "lamps"
+"""
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+def talk(cwd: Path, *arguments: str, said: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
+    """Start the command, say all of it, and close its standard input when it has answered."""
+    program = [sys.executable, "-m", "routelock", "mcp", *arguments]
+    process = subprocess.Popen(
+        program,
+        cwd=cwd,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin
+    assert process.stdout
+    lines: list[str] = []
+    for number, each in enumerate(said):
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, **each}) + "\n")
+        process.stdin.flush()
+        lines.append(process.stdout.readline())
+    rest, errors = process.communicate(timeout=PATIENCE)
+    return subprocess.CompletedProcess(program, process.returncode, "".join(lines) + rest, errors)
+
+
+def test_standard_output_is_for_the_protocol_alone(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    call = {"name": "a", "arguments": {"input": "Hi"}}
+    said = [{"method": "initialize", "params": HELLO}, {"method": "tools/call", "params": call}]
+    done = talk(tmp_path, "app:agent", said=said)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["id"] for each in answers] == [0, 1]
+    assert answers[1]["result"]["content"][0]["text"] == "stdin had 0 bytes"
+    assert done.returncode == 0
+    for printed in ("printed while it is loaded", "said by a child", "printed by a tool"):
+        assert printed in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["app:nothing"], "'app' has no 'nothing'"),
+        (["app:agent", "--max-concurrent", "0"], "max_concurrent must be more than 0"),
+        (["app:agent", "--context", "app:nothing"], "'app' has no 'nothing'"),
+    ],
+)
+def test_a_mistake_ends_it_with_one_line(tmp_path: Path, arguments: list[str], why: str) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    done = talk(tmp_path, *arguments, said=[])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert why in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
