@@ -87,6 +87,6 @@ def test_the_core_imports_where_no_optional_package_is_installed(
         f"routelock.testing.pytest_{name}" for name in ("guards", "vcr", "respx", "beside_recording")
     }
     about_one |= {f"routelock.serving.{name}" for name in ("http", "routes", "run_route", "responses.routes")}
-    about_one |= {f"routelock.serving.{name}.routes" for name in ("a2a", "ag_ui", "dev")}
+    about_one |= {f"routelock.serving.{name}.routes" for name in ("a2a", "ag_ui", "dev", "mcp")}
     names = [name for name in modules if name.split(".")[0] == "routelock" and name not in about_one]
     _run(_WITHOUT % (_HEAVY,) + f"\nimport {', '.join(names)}", offline_env)

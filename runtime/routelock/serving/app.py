@@ -41,6 +41,7 @@ def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | 
 
     With ``ServeConfig(a2a=A2A())`` it also answers clients of the Agent2Agent protocol, see `A2A` and
     docs/a2a.md; with ``ServeConfig(ag_ui=AGUI())`` front ends that speak AG-UI, see `AGUI` and docs/ag-ui.md.
+    With ``ServeConfig(mcp=MCP())`` the agents are tools of MCP hosts, see `MCP` and docs/mcp-server.md.
 
     Args:
         agents: one agent, or several.
