@@ -1,9 +1,10 @@
-"""Shows an agent as a tool of an MCP host: `routelock[mcp]` with version 2 of the SDK, and a user who is asked."""
+"""Shows an agent as a tool of an MCP host: `routelock[mcp]` with mcp 2, and a user who is asked."""
 
 import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import ElicitResult
@@ -29,9 +30,9 @@ script = ScriptedHandler([call("pay", {"amount": 40}), "You will have 40 EUR tom
 clerk = Agent("clerk", "You pay refunds out.", model=script, tools=[pay], handoff_description="Pays refunds.")
 
 
-async def ask_user(context: object, question: object) -> ElicitResult:
+async def ask_user(context: Any, params: Any) -> ElicitResult:
     """Answer a question of the server as a user would, in place of a dialog."""
-    print("host:", question.message)
+    print("host:", params.message)
     print("user: yes")
     return ElicitResult(action="accept", content={})
 
@@ -51,7 +52,7 @@ async def main() -> None:
         for each in (await host.list_tools()).tools:
             print(f"tool {each.name}: {each.description}")
         result = await host.call_tool("clerk", {"input": "My money back."}, progress_callback=tell)
-        print("clerk:", result.content[0].text)
+        print("clerk:", *(each.text for each in result.content if each.type == "text"))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import mcp
 from mcp.client import streamable_http
 
-__all__ = ["BOTH", "Asks", "connected", "http_client", "text_of"]
+__all__ = ["BOTH", "Asks", "connected", "http_client", "said_in"]
 
 
 BOTH = ("auto", "legacy")
@@ -51,6 +51,6 @@ async def http_client(
             yield client
 
 
-def text_of(result: Any) -> str:
+def said_in(result: Any) -> str:
     """Return what a result says."""
     return "".join(each.text for each in result.content)

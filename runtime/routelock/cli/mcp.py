@@ -12,7 +12,7 @@ import anyio
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE
 from routelock.cli.options import CONFIG, config_of, load_agents
-from routelock.cli.serve import CONTEXT, context_of
+from routelock.cli.serve import CONTEXT, request_context
 from routelock.serving import ServeConfig
 from routelock.serving.mcp.stdio import protocol_streams, serve_stdio
 
@@ -39,7 +39,7 @@ def _serve(given: argparse.Namespace) -> int:
             max_concurrent=given.max_concurrent,
             timeout=given.timeout,
             run_config=config_of(given),
-            context=None if given.context is None else context_of(given.context),
+            context=None if given.context is None else request_context(given.context),
         )
         logging.basicConfig(stream=sys.stderr, format="%(levelname)s: %(name)s: %(message)s")
         logging.getLogger("routelock").setLevel(given.log_level.upper())

@@ -19,7 +19,7 @@ from routelock.serving.auth import is_loopback
 from routelock.serving.config import ClientSettings
 from routelock.sessions import SessionStore, SQLiteSessions
 
-__all__ = ["CONTEXT", "context_of", "serve_command"]
+__all__ = ["CONTEXT", "request_context", "serve_command"]
 
 
 CONTEXT = (
@@ -122,7 +122,7 @@ def _config(given: argparse.Namespace) -> ServeConfig:
         ag_ui=AGUI(approvals=given.client_approvals) if given.ag_ui else None,
         mcp=MCP() if given.mcp else None,
         run_config=config_of(given),
-        context=None if given.context is None else context_of(given.context),
+        context=None if given.context is None else request_context(given.context),
     )
 
 
@@ -130,7 +130,7 @@ def _a2a(given: argparse.Namespace) -> A2A:
     return A2A(versions=given.a2a_versions.split(","), approvals=given.client_approvals)
 
 
-def context_of(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
+def request_context(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
     """Return the context function of the app: one that takes the request, or one with a shared result."""
     found: object = find_object(spec, "app:shop")
     if callable(found) and not takes(found, 0):

@@ -15,7 +15,7 @@ import pytest
 from asgi_client import Exchange
 from clients.a2a_cast import payer
 from clients.cast import Log, endless
-from mcp_clients import BOTH, http_client, text_of
+from mcp_clients import BOTH, http_client, said_in
 from scripted_agents import agent
 from served_apps import listening
 from starlette.applications import Starlette
@@ -23,6 +23,7 @@ from starlette.routing import Mount
 from waiting import PATIENCE, eventually, until
 
 from routelock import Agent, ConfigError, Request
+from routelock.history.messages import text_of
 from routelock.serving import MCP, ServeConfig, create_app
 from routelock.testing import ScriptedHandler
 
@@ -133,7 +134,7 @@ def test_a_client_ends_its_session() -> None:
 @pytest.mark.parametrize("mode", BOTH)
 async def test_a_key_has_the_scopes_of_its_runs(mode: str) -> None:
     def repeat(request: Request) -> str:
-        return str(request.messages[0]["content"])
+        return text_of(request.messages[0])
 
     told = Agent("A", lambda context, agent: str(context.context), model=ScriptedHandler([repeat] * 2))
     keys = {"one": ["boss"], "two": []}
@@ -142,7 +143,7 @@ async def test_a_key_has_the_scopes_of_its_runs(mode: str) -> None:
     with listening(create_app(told, settings)) as url:
         for key in ("one", "two"):
             async with http_client(f"{url}/mcp", mode, key=key) as client:
-                texts.append(text_of(await client.call_tool("a", {"input": "Hi"})))
+                texts.append(said_in(await client.call_tool("a", {"input": "Hi"})))
     assert texts == ["['boss']", "[]"]
 
 
@@ -211,7 +212,7 @@ async def test_a_mounted_app_needs_no_lifespan(mode: str) -> None:
     outer = Starlette(routes=[Mount("/agents", create_app(agent("A", "Hi."), SERVED))])
     with listening(outer) as url:
         async with http_client(f"{url}/agents/mcp", mode) as client:
-            assert text_of(await client.call_tool("a", {"input": "Hi"})) == "Hi."
+            assert said_in(await client.call_tool("a", {"input": "Hi"})) == "Hi."
 
 
 @pytest.mark.anyio

@@ -9,11 +9,12 @@ import anyio
 import mcp
 import pytest
 from clients.a2a_cast import payer
-from mcp_clients import BOTH, Asks, connected, text_of
+from mcp_clients import BOTH, Asks, connected, said_in
 from pydantic import BaseModel
 from scripted_agents import agent
 
 from routelock import Agent, Request, RunConfig, RunContext, handler, handoff, tool
+from routelock.history.messages import text_of
 from routelock.serving import MCP, ServeConfig, ServedRequest
 from routelock.serving.mcp.stdio import local_server
 from routelock.testing import ScriptedHandler, call, reply
@@ -37,7 +38,7 @@ async def test_the_answer_is_all_that_the_agents_wrote(mode: str) -> None:
     transfer = reply("One moment.", calls=[call("transfer_to_b")])
     team = agent("A", transfer, handoffs=[handoff(agent("B", "Here it is."))])
     result = await asked(local_server(team, ServeConfig()), mode, "a")
-    assert text_of(result) == "One moment.\n\nHere it is."
+    assert said_in(result) == "One moment.\n\nHere it is."
     assert not result.is_error
 
 
@@ -47,7 +48,7 @@ async def test_an_output_type_is_promised_and_given(mode: str) -> None:
 
     clerk = agent("clerk", reply("Let me see.", calls=[call("noop")]), '{"number": 7}', output_type=Order)
     result = await asked(local_server(clerk, ServeConfig()), mode, "clerk")
-    assert (result.structured_content, text_of(result)) == ({"number": 7}, '{"number": 7}')
+    assert (result.structured_content, said_in(result)) == ({"number": 7}, '{"number": 7}')
 
 
 async def test_progress_comes_if_the_client_asks_for_it(mode: str) -> None:
@@ -86,14 +87,14 @@ async def test_a_cancelled_call_ends_its_run(mode: str) -> None:
 async def test_an_accepted_call_is_made(mode: str) -> None:
     asks, paid = Asks("accept"), list[int]()
     result = await asked(paying(paid), mode, "payer", asks)
-    assert (asks.questions, paid, text_of(result)) == ([QUESTION], [40], "Then: paid")
+    assert (asks.questions, paid, said_in(result)) == ([QUESTION], [40], "Then: paid")
 
 
 async def test_a_declined_call_is_not_made_and_the_run_goes_on(mode: str) -> None:
     paid: list[int] = []
     result = await asked(paying(paid), mode, "payer", Asks("decline"))
     assert (paid, result.is_error) == ([], False)
-    assert text_of(result) == "Then: This call was not approved, so it was not made."
+    assert said_in(result) == "Then: This call was not approved, so it was not made."
 
 
 async def test_each_call_is_decided_by_itself(mode: str) -> None:
@@ -110,7 +111,7 @@ async def test_each_call_is_decided_by_itself(mode: str) -> None:
     asks = Asks("decline", "accept")
     result = await asked(server, mode, "a", asks)
     assert (len(asks.questions), len(paid)) == (2, 1)
-    assert text_of(result) == "Now:\n\nDone."
+    assert said_in(result) == "Now:\n\nDone."
 
 
 REFUSALS = {
@@ -125,7 +126,7 @@ async def test_without_a_decision_nothing_is_done(mode: str, why: str) -> None:
     paid: list[int] = []
     result = await asked(paying(paid, mcp=settings), mode, "payer", Asks(action))
     assert (result.is_error, paid) == (True, [])
-    assert text in text_of(result)
+    assert text in said_in(result)
     assert result.meta["routelock/code"] == "approval_required"
 
 
@@ -138,7 +139,7 @@ async def test_a_client_without_elicitation_is_told_so_and_nothing_is_done(mode:
     async with connected(paying(paid), mode) as client:
         if mode == "legacy":
             result = await client.call_tool("payer", {"input": "Hi"})
-            assert (result.is_error, NO_ELICITATION in text_of(result)) == (True, True)
+            assert (result.is_error, NO_ELICITATION in said_in(result)) == (True, True)
         else:
             with pytest.raises(mcp.MCPError, match=NO_ELICITATION) as raised:
                 await client.call_tool("payer", {"input": "Hi"})
@@ -158,7 +159,7 @@ async def test_a_client_that_fails_to_ask_has_not_decided(mode: str) -> None:
         except mcp.MCPError:  # in the newer form the client itself gives up
             assert mode == "auto"
         else:
-            assert "the user did not decide" in text_of(result)
+            assert "the user did not decide" in said_in(result)
     assert paid == []
 
 
@@ -168,14 +169,14 @@ async def test_an_error_is_a_result_that_says_so(mode: str) -> None:
         raise RuntimeError("secret")
 
     result = await asked(local_server(Agent("A", model=fails), ServeConfig()), mode, "a")
-    assert (result.is_error, text_of(result)) == (True, "The handler of this agent failed.")
+    assert (result.is_error, said_in(result)) == (True, "The handler of this agent failed.")
 
 
 async def test_arguments_that_do_not_fit_are_a_result_that_says_so(mode: str) -> None:
     async with connected(local_server(agent("A"), ServeConfig()), mode) as client:
         result = await client.call_tool("a", {})
     assert result.is_error
-    assert "input (string, required)" in text_of(result)
+    assert "input (string, required)" in said_in(result)
 
 
 async def test_an_unknown_tool_is_an_error_of_the_protocol(mode: str) -> None:
@@ -221,11 +222,11 @@ async def test_a_local_run_has_the_scopes_and_the_context_of_the_app(mode: str) 
         return context.context
 
     def repeat(request: Request) -> str:
-        return str(request.messages[0]["content"])
+        return text_of(request.messages[0])
 
     told = Agent("A", instructions, model=ScriptedHandler([repeat]))
     config = ServeConfig(context=context, run_config=RunConfig(scopes=["admin"]))
-    assert text_of(await asked(local_server(told, config), mode, "a")) == "A for anonymous, ['admin']"
+    assert said_in(await asked(local_server(told, config), mode, "a")) == "A for anonymous, ['admin']"
 
 
 @pytest.mark.virtual_time(threads=True)
@@ -237,7 +238,7 @@ async def test_the_time_limit_of_a_run_does_not_count_what_a_person_takes(mode: 
         return await asks(context, params)
 
     async with connected(paying(paid, timeout=10), mode, slowly) as client:
-        assert text_of(await client.call_tool("payer", {"input": "Hi"})) == "Then: paid"
+        assert said_in(await client.call_tool("payer", {"input": "Hi"})) == "Then: paid"
 
 
 @pytest.mark.virtual_time
@@ -251,5 +252,5 @@ async def test_a_person_who_never_answers_has_not_decided(mode: str) -> None:
     paid: list[int] = []
     async with connected(paying(paid, pending_ttl=5), mode, never) as client:
         result = await client.call_tool("payer", {"input": "Hi"})
-    assert "the user did not decide" in text_of(result)
+    assert "the user did not decide" in said_in(result)
     assert paid == []

@@ -15,7 +15,7 @@ from routelock.run.events import AgentUpdated, HandoffOccurred, NestedEvent, Too
 from routelock.serving import MCP
 from routelock.serving.catalog import Catalog
 from routelock.serving.errors import Refusal, closing
-from routelock.serving.mcp.tools import ServedTool, progress_text, refusal_body, served_tools
+from routelock.serving.mcp.tools import ServedTool, json_rpc_refusal, progress_text, served_tools
 from routelock.testing.scripted import ScriptedReply
 
 
@@ -108,7 +108,7 @@ REFUSED: Sequence[tuple[Refusal, int]] = [
 
 @pytest.mark.parametrize(("refusal", "code"), REFUSED)
 def test_a_refusal_is_an_error_of_json_rpc(refusal: Refusal, code: int) -> None:
-    body = refusal_body(refusal, "r1")
+    body = json_rpc_refusal(refusal, "r1")
     assert (body["jsonrpc"], body["id"], body["error"]["code"]) == ("2.0", None, code)
     assert body["error"]["data"] == {"code": refusal.code, "requestId": "r1"}
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
-from mcp_clients import Asks, text_of
+from mcp_clients import Asks, said_in
 
 Facts = dict[str, Any]
 PATIENCE = 60.0
@@ -40,7 +40,7 @@ class Scenes:
         }
 
     async def greeting(self) -> Facts:
-        return {"text": text_of(await self.call("greeter"))}
+        return {"text": said_in(await self.call("greeter"))}
 
     async def transfer(self) -> Facts:
         told: list[str | None] = []
@@ -48,21 +48,21 @@ class Scenes:
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             told.append(message)
 
-        return {"text": text_of(await self.call("desk", progress_callback=tell)), "told": told}
+        return {"text": said_in(await self.call("desk", progress_callback=tell)), "told": told}
 
     async def unicode(self) -> Facts:
-        return {"text": text_of(await self.call("polyglot"))}
+        return {"text": said_in(await self.call("polyglot"))}
 
     async def broken(self) -> Facts:
         result = await self.call("broken")
-        return {"error": result.is_error, "text": text_of(result)}
+        return {"error": result.is_error, "text": said_in(result)}
 
     async def structured(self) -> Facts:
         result = await self.call("clerk")
-        return {"data": result.structured_content, "text": json.loads(text_of(result))}
+        return {"data": result.structured_content, "text": json.loads(said_in(result))}
 
     async def approval(self) -> Facts:
-        said = [text_of(await self._asking.call_tool("payer", {"input": "Hello?"})) for _ in range(2)]
+        said = [said_in(await self._asking.call_tool("payer", {"input": "Hello?"})) for _ in range(2)]
         return {"asked": self._asks.questions, "said": said}
 
     async def silent(self) -> Facts:
@@ -83,7 +83,7 @@ class Scenes:
         await begun.wait()
         task.cancel()
         while True:
-            told = json.loads(text_of(await self.call("teller")))
+            told = json.loads(said_in(await self.call("teller")))
             if told["cancelled"]:
                 return {"told": told}
             await asyncio.sleep(0.02)
@@ -96,7 +96,7 @@ async def refused(call: Awaitable[Any]) -> str:
     except Exception as error:
         return str(error)
     assert result.is_error
-    return text_of(result)
+    return said_in(result)
 
 
 async def played(connect: Connect) -> dict[str, Facts]:

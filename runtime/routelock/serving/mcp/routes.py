@@ -21,7 +21,7 @@ from routelock.serving.config import MCP, ServeConfig
 from routelock.serving.errors import closing
 from routelock.serving.http import Endpoint, Incoming, event_text, read_body, received_again
 from routelock.serving.mcp.tool_calls import CALLER, Caller, ToolCalls
-from routelock.serving.mcp.tools import refusal_body
+from routelock.serving.mcp.tools import json_rpc_refusal
 from routelock.serving.requests import check_size, read_json
 from routelock_skills.mcp.connection import running_loop, start_background_task
 
@@ -55,7 +55,7 @@ class MCPRoutes:
 
     def routes(self) -> list[BaseRoute]:
         """Return the route, also with a slash at the end."""
-        answer = Endpoint(self._access, self._answer, body_of=refusal_body)
+        answer = Endpoint(self._access, self._answer, body_of=json_rpc_refusal)
         methods = ["GET", "POST", "DELETE"]
         return [Route(path, answer, methods=methods) for path in (_PATH, f"{_PATH}/")]
 
@@ -173,7 +173,7 @@ class _Passed(Response):
 def _last_events(said: object, request_id: str) -> str:
     """Return the answer to a request that is cut off; nothing has to be answered but requests."""
     call_id = cast("Mapping[str, object]", said).get("id") if isinstance(said, Mapping) else None
-    return "" if call_id is None else event_text({**refusal_body(closing(), request_id), "id": call_id})
+    return "" if call_id is None else event_text({**json_rpc_refusal(closing(), request_id), "id": call_id})
 
 
 def _user(principal: Principal) -> Any:

@@ -361,7 +361,7 @@ def _capability_missing(message: str) -> Exception:
     from mcp import MCPError  # noqa: PLC0415 - an extra
     from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY  # noqa: PLC0415 - an extra
 
-    needed = {"requiredCapabilities": {"elicitation": {"form": {}}}}
+    needed: dict[str, Any] = {"requiredCapabilities": {"elicitation": {"form": {}}}}
     return MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
 
 

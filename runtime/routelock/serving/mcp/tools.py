@@ -22,7 +22,7 @@ from routelock.serving.errors import Refusal
 from routelock.serving.run_data import MadeFile, made_files, output_data, usage_data
 from routelock.tools.approvals import Interruption
 
-__all__ = ["ServedTool", "error_body", "progress_text", "question", "refusal_body", "served_tools"]
+__all__ = ["ServedTool", "error_body", "json_rpc_refusal", "progress_text", "question", "served_tools"]
 
 
 _PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32700, -32600, -32603, -32000
@@ -131,7 +131,7 @@ def error_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
     }
 
 
-def refusal_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
+def json_rpc_refusal(refusal: Refusal, request_id: str) -> dict[str, Any]:
     """Return the JSON-RPC error for a request that was refused before the SDK read it."""
     code = _INVALID_REQUEST
     if refusal.code == "invalid_json":
