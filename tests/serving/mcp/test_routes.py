@@ -181,6 +181,36 @@ def test_a_connection_that_breaks_ends_its_run() -> None:
         eventually(lambda: log.cancelled == ["Hi"])
 
 
+class Leaving(Exchange):
+    """A client that leaves as soon as the answer has begun."""
+
+    def __init__(self) -> None:
+        super().__init__(b"")
+        self._begun = anyio.Event()
+
+    async def _receive(self) -> Mapping[str, Any]:
+        if self._left:
+            return await super()._receive()
+        await self._begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        assert message["type"] == "http.response.start", (
+            "some servers refuse what comes after the client left"
+        )
+        await super()._send(message)
+        self._begun.set()
+
+
+@pytest.mark.anyio
+async def test_a_client_that_has_left_is_sent_nothing_more() -> None:
+    app = create_app(agent("A"), SERVED)
+    hello = await Exchange(HELLO).play(app, "/mcp", headers={"accept": ACCEPT})
+    headers = {"accept": ACCEPT, "mcp-session-id": hello.headers["mcp-session-id"]}
+    answer = await Leaving().play(app, "/mcp", method="GET", headers=headers)
+    assert (answer.status, answer.body) == (200, b"")
+
+
 @pytest.mark.anyio
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("mode", BOTH)

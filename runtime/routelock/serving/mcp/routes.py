@@ -78,8 +78,8 @@ class MCPRoutes:
         caller = Caller(incoming.about)
         scope = {**request.scope, CALLER: caller, "user": _user(incoming.principal)}
         try:
-            answer = partial(manager.handle_request, scope, receive)
-            await incoming.respond(_Passed(answer, _last_events(said, incoming.id)))
+            answer = partial(manager.handle_request, scope)
+            await incoming.respond(_Passed(answer, receive, _last_events(said, incoming.id)))
         finally:
             # nothing keeps what a client has not read, so a run whose client has left is for nothing
             caller.while_connected.cancel()
@@ -145,17 +145,25 @@ class _Passed(Response):
 
     Args:
         answer: sends the response.
+        receive: the messages of the client.
         last: the last events, if the server ends before the SDK has answered.
     """
 
-    def __init__(self, answer: Callable[[Send], Awaitable[None]], last: str) -> None:
+    def __init__(
+        self, answer: Callable[[Receive, Send], Awaitable[None]], receive: Receive, last: str
+    ) -> None:
         super().__init__()
-        self._answer, self._last = answer, last
-        self._is_open = False
+        self._answer, self._receive, self._last = answer, receive, last
+        self._is_open = self._has_left = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         added = (b"x-request-id", self.headers["x-request-id"].encode())
+
+        async def received() -> Message:
+            message = await self._receive()
+            self._has_left = self._has_left or message["type"] == "http.disconnect"
+            return message
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -164,9 +172,10 @@ class _Passed(Response):
             self._is_open = message["type"] == "http.response.start" or message.get("more_body", False)
 
         try:
-            await self._answer(sent)
+            await self._answer(received, sent)
         finally:
-            if self._is_open:  # the SDK breaks off when the server ends, and servers cancel what still runs
+            # the SDK breaks off when the server ends, and servers cancel what still runs
+            if self._is_open and not self._has_left:
                 await send({"type": "http.response.body", "body": self._last.encode()})
 
 
