@@ -8,6 +8,7 @@ the run is kept in memory.
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import secrets
@@ -182,6 +183,7 @@ class ToolCalls:
 
     def _server(self, name: str) -> Server[Any]:
         try:
+            importlib.import_module("mcp_types")  # version 1 has a server of another kind, and lacks this
             from mcp.server.lowlevel import Server  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise MissingExtra(
