@@ -26,6 +26,7 @@ from routelock.serving import A2A, ServeConfig
         ({"response_sessions": "kept.db"}, "such as SQLiteSessions, not 'kept.db'"),
         ({"a2a": True}, "must be an A2A"),
         ({"ag_ui": True}, "must be an AGUI"),
+        ({"mcp": True}, "must be an MCP"),
         ({"run_config": RunConfig(executor=InProcess())}, "has no executor without a2a"),
         ({"ping": 0}, "ping must be more than 0"),
         ({"max_body": "1 MB"}, "max_body must be more than 0"),
