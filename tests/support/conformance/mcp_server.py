@@ -1,6 +1,6 @@
-"""MCP's conformance suite against agents that are served as tools.
+"""MCP's conformance suite against agents that are served as tools: the suite that npm has.
 
-`judged` needs npm. Without a kit it runs the suite that npm has.
+With the files of its repository: `python -m conformance.mcp_server HOME FILES`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-__all__ = ["NAME", "Judgement", "judged"]
+from conformance.suite import NotRun, Result, Settings
+
+__all__ = ["judged", "mcp_server"]
 
 
 NAME = "MCP conformance, server"
@@ -63,28 +64,19 @@ NOT_APPLICABLE: Mapping[str, str] = {
 """Why scenarios, or ``scenario/check``, do not apply, by how their names begin."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """How the suite judged.
-
-    Args:
-        version: the version of the suite.
-        passed: how many checks passed.
-        failed: the reason, by ``scenario/check``.
-        not_applicable: the reason, by scenario or ``scenario/check``.
-    """
-
-    version: str
-    passed: int = 0
-    failed: Mapping[str, str] = field(default_factory=dict[str, str])
-    not_applicable: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
 _TIME = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
 """The end of the name of a folder of results."""
 
 
-def judged(home: Path, kit: Path | None = None) -> Judgement:
+def mcp_server(settings: Settings) -> Result:
+    """Run the suite as `make conformance` does."""
+    try:
+        return judged(settings.home)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NotRun(f"npm or the server does not run: {error}") from error
+
+
+def judged(home: Path, kit: Path | None = None) -> Result:
     """Run all scenarios against the agents of `conformance.mcp_agents`.
 
     Args:
@@ -102,7 +94,7 @@ def judged(home: Path, kit: Path | None = None) -> Judgement:
         arguments = ["server", "--url", url, "--suite", "all", "--output-dir", str(found)]
         # it ends with 1 if a check fails; which one is read below
         subprocess.run([*command, *arguments], stdout=subprocess.DEVNULL, timeout=PATIENCE, check=False)
-    return _judgement(version, found)
+    return _result(version, found)
 
 
 def _from_package(home: Path) -> tuple[Sequence[str], str]:
@@ -165,7 +157,7 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
     raise subprocess.CalledProcessError(server.returncode, "uvicorn")
 
 
-def _judgement(version: str, found: Path) -> Judgement:
+def _result(version: str, found: Path) -> Result:
     passed, failed, not_applicable = 0, dict[str, str](), dict[str, str]()
     for file in sorted(found.glob("*/checks.json")):
         scenario = _TIME.sub("", file.parent.name.removeprefix("server-"))
@@ -181,7 +173,7 @@ def _judgement(version: str, found: Path) -> Judgement:
                 not_applicable[case] = why
             else:
                 failed[case] = str(check.get("errorMessage") or check["status"])
-    return Judgement(version=version, passed=passed, failed=failed, not_applicable=not_applicable)
+    return Result(name=NAME, version=version, passed=passed, failed=failed, not_applicable=not_applicable)
 
 
 def _why_not(case: str, check: Mapping[str, Any] | None = None) -> str | None:
