@@ -14,6 +14,7 @@ from routelock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from routelock.handoffs.payload import HandoffPayload
+    from routelock.tools.questions import ToolAnswer
 
 __all__ = ["PAYLOAD_KEY", "MemoryScope", "RunContext", "ToolContext", "scoped"]
 
@@ -100,10 +101,18 @@ class ToolContext(RunContext[T]):
     """JSON text as the model wrote it."""
     arguments: Mapping[str, Any] = field(default_factory=lambda: {})
     """The validated arguments, for the tool itself; hooks get ``tool_arguments``."""
+    answer: ToolAnswer | None = None
+    """The answer to the question that the tool asked in this call, see `routelock.tools.ToolQuestion`."""
 
     @classmethod
     def of(
-        cls, moment: RunContext[T], *, tool_name: str, tool_call_id: str, tool_arguments: str
+        cls,
+        moment: RunContext[T],
+        *,
+        tool_name: str,
+        tool_call_id: str,
+        tool_arguments: str,
+        answer: ToolAnswer | None = None,
     ) -> ToolContext[T]:
         """Return the context of a call at this moment of a run."""
         return cls(
@@ -111,6 +120,7 @@ class ToolContext(RunContext[T]):
             tool_name=tool_name,
             tool_call_id=tool_call_id,
             tool_arguments=tool_arguments,
+            answer=answer,
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ __all__ = ["Office", "over_streams", "protocol_error", "raw"]
 
 types: Any = mcp.types
 IS_2 = hasattr(mcp, "Client")
+Context: Any = import_module("mcp.server.mcpserver" if IS_2 else "mcp.server.fastmcp").Context
 RAW = Path(raw_mcp_server.__file__)
 
 
@@ -32,7 +34,7 @@ class Office:
         self.hanging = anyio.Event()
         self.called_off = anyio.Event()
         self.server: Any = _server()(name, instructions="Ask the office.")
-        for tool in (self.add, self.fail, self.hang, self.team, self.none, self.chart):
+        for tool in (self.add, self.fail, self.hang, self.team, self.none, self.chart, self.lend):
             self.add_tool(tool)
         self.add_tool(self.read, name="files.read/v1")
 
@@ -67,6 +69,14 @@ class Office:
         finally:
             self.called_off.set()
         return "never"
+
+    def lend(self, title: str, context: Context) -> Any:
+        """Lend a book, in a second round that says where."""
+        if replies := context.input_responses:
+            return f"{title} is lent in {replies['branch'].content['branch']}"
+        schema = {"type": "object", "properties": {"branch": {"type": "string"}}, "required": ["branch"]}
+        asked = types.ElicitRequestFormParams(message="Which branch?", requested_schema=schema)
+        return types.InputRequiredResult(input_requests={"branch": types.ElicitRequest(params=asked)})
 
     def team(self) -> list[dict[str, str]]:
         """Tell who works here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable
@@ -13,8 +14,9 @@ from routelock.run.routing import Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
 from routelock.run.tool_batch import context_of
 from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
+from routelock.tools.questions import ToolQuestion
 
-__all__ = ["apply_decisions", "gate_handoff", "gate_tools", "note_waiting"]
+__all__ = ["apply_decisions", "gate_handoff", "gate_tools", "hold_questions", "note_waiting"]
 
 _NOT_AVAILABLE = "Tool {name!r} is not available now, so this call was not made."
 
@@ -38,6 +40,8 @@ def apply_decisions(run: Run, reply: RoutedCalls) -> None:
         if decision is None:
             if (*run.sub_runs.path, call.id) in run.calls.decisions.asked:
                 _hold(run, reply, call)
+        elif decision.answer is not None:  # also a person who declined: the tool has begun its work
+            call.answer = decision.answer
         elif not decision.approved and call.kind != "handoff":
             call.refuse(declined_text(decision))
     reply.external = [call for call in reply.external if call.is_open]
@@ -86,6 +90,14 @@ async def gate_handoff(run: Run, reply: RoutedCalls, call: RoutedCall) -> None:
             reply.handoff = None
 
 
+def hold_questions(run: Run, reply: RoutedCalls, calls: Sequence[RoutedCall]) -> None:
+    """Let the calls wait whose tools asked a person something."""
+    for call in calls:
+        if call.outcome is not None and call.outcome.question is not None:
+            number = 1 if call.answer is None else call.answer.number + 1
+            _hold(run, reply, call, call.outcome.question, number)
+
+
 def note_waiting(run: Run, reply: RoutedCalls) -> None:
     """Note the calls that wait after the turn: in this run, its sub-runs, and stored sub-runs."""
     inner_runs = run.sub_runs.waiting.values()
@@ -96,10 +108,13 @@ def note_waiting(run: Run, reply: RoutedCalls) -> None:
     run.calls.interruptions = (*found, *(one for one in left if one not in found))
 
 
-def _hold(run: Run, reply: RoutedCalls, call: RoutedCall) -> None:
-    """Let a call wait for approval."""
+def _hold(
+    run: Run, reply: RoutedCalls, call: RoutedCall, question: ToolQuestion | None = None, number: int = 0
+) -> None:
+    """Let a call wait for approval, or for the answer to a question of its tool."""
     call.is_held, call.asks_handoff = True, False
-    reply.waiting.append(_interruption(run, call))
+    one = _interruption(run, call)
+    reply.waiting.append(one if question is None else replace(one, question=question, number=number))
 
 
 def _decision(run: Run, call: RoutedCall) -> Decision | None:
@@ -108,6 +123,7 @@ def _decision(run: Run, call: RoutedCall) -> Decision | None:
 
 
 def _interruption(run: Run, call: RoutedCall) -> Interruption:
+    question, number = _last_question(run, call)
     return Interruption(
         agent=run.frame.agent.name,
         name=call.name,
@@ -115,7 +131,21 @@ def _interruption(run: Run, call: RoutedCall) -> Interruption:
         call_id=call.id,
         path=run.sub_runs.path,
         run_id=run.sub_runs.outermost_id or run.run_id,
+        question=question,
+        number=number,
     )
+
+
+def _last_question(run: Run, call: RoutedCall) -> tuple[ToolQuestion | None, int]:
+    """Return what the tool asked last when the call was made before, and which question that was."""
+    key = (*run.sub_runs.path, call.id)
+    for one in run.calls.interruptions:
+        if (*one.path, one.call_id) == key:
+            return one.question, one.number
+    made = run.calls.decisions.by_call.get(key)
+    if made is None or made.answer is None:
+        return None, 0
+    return made.answer.question, made.answer.number
 
 
 def _needs(run: Run, call: RoutedCall, needs: NeedsApproval) -> Question[bool]:

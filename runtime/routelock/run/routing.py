@@ -21,6 +21,7 @@ from routelock.history.messages import ToolCall
 from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.tools.approvals import Interruption
 from routelock.tools.outcome import ToolOutcome
+from routelock.tools.questions import ToolAnswer
 from routelock.tools.tool import Tool
 
 __all__ = ["MOST_CALLS", "NOT_TAKEN", "Result", "RoutedCall", "RoutedCalls"]
@@ -57,6 +58,7 @@ class RoutedCall:
     """
 
     __slots__ = (
+        "answer",
         "arguments",
         "asks_handoff",
         "attempt",
@@ -87,6 +89,8 @@ class RoutedCall:
         """Set while the call is running beside others."""
         self.outcome: ToolOutcome | None = None
         self.result: Result | None = None
+        self.answer: ToolAnswer | None = None
+        """The answer to the question that the tool asked when the call was made before."""
         self.guardrails: list[GuardrailRecord] | None = None
         """What the guardrails of the tool have found so far; None without guardrails."""
         self.asks_handoff: bool = False

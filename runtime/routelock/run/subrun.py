@@ -455,7 +455,8 @@ def _own_settings(settings: Mapping[str, Any], config: RunConfig) -> dict[str, A
 
 def step_key(run: Run, call: RoutedCall) -> str:
     """Return the key of a tool's step: unique in the run, and the same at each replay."""
-    return f"t{run.turn}.tool.{call.name}.{call.id}"
+    answered = "" if call.answer is None else f".answer{call.answer.number}"
+    return f"t{run.turn}.tool.{call.name}.{call.id}{answered}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ class ToolBatch:
         except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
             outcome, stop = _stopped(raised), raised
         self.take(call, outcome, stop)  # before the hooks: if one is cancelled, it is not lost
-        if run.is_observed:
+        if run.is_observed and outcome.question is None:
             await emit(run, ToolEnds(call.call, tool, context, outcome))
 
     async def _run_sub(self, one: SubRun) -> AsyncGenerator[RunEvent]:
@@ -247,12 +247,17 @@ def take_outcome(
         outcome: the outcome.
         stop: the error that the tool raised to stop the run.
     """
-    result = Result(outcome.output, outcome.error, exception=outcome.exception, media=outcome.media)
-    call.outcome, call.result = outcome, result
-    if outcome.handoff is not None:
-        result.text = _UNDECIDED.format(target=outcome.handoff.target_name)
+    call.outcome = outcome
     if outcome.usage is not None:
         run.count(outcome.usage)
+    if outcome.question is not None:  # the call goes on when a person has answered
+        run.calls.begun.discard(call.id)
+        run.budget.tool_calls -= 1
+        return False
+    result = Result(outcome.output, outcome.error, exception=outcome.exception, media=outcome.media)
+    call.result = result
+    if outcome.handoff is not None:
+        result.text = _UNDECIDED.format(target=outcome.handoff.target_name)
     if outcome.error == "arguments":
         result.is_mistake, result.problem = True, "bad_arguments"
         if "bad_arguments" in run.config.raise_on:
@@ -270,4 +275,10 @@ def _stopped(raised: RoutelockError) -> ToolOutcome:
 
 def context_of(run: Run, call: RoutedCall) -> ToolContext[Any]:
     """Return the context of a call, for the functions of the app."""
-    return ToolContext.of(run.now(), tool_name=call.name, tool_call_id=call.id, tool_arguments=call.arguments)
+    return ToolContext.of(
+        run.now(),
+        tool_name=call.name,
+        tool_call_id=call.id,
+        tool_arguments=call.arguments,
+        answer=call.answer,
+    )

@@ -8,7 +8,13 @@ from contextlib import aclosing
 from routelock.errors import RoutelockError
 from routelock.history.content import with_media
 from routelock.history.messages import Message
-from routelock.run.approval_gate import apply_decisions, gate_handoff, gate_tools, note_waiting
+from routelock.run.approval_gate import (
+    apply_decisions,
+    gate_handoff,
+    gate_tools,
+    hold_questions,
+    note_waiting,
+)
 from routelock.run.call_events import called_event, decided_events, handoff_event, later_events
 from routelock.run.events import RunEvent
 from routelock.run.refusals import answer_lost, answer_too_many, answer_unknown
@@ -56,6 +62,7 @@ async def answer_calls(run: Run, reply: RoutedCalls, events: Events) -> AsyncGen
                     async with aclosing(batch.stream(one)) as happening:
                         async for event in happening:
                             yield event
+            hold_questions(run, reply, free)
         await _choose_handoff(run, reply)
         for each in decided_events(run, reply) if run.stream else ():
             yield each

@@ -56,9 +56,9 @@ async def _run_steps(batch: ToolBatch, executor: Executor, calls: Sequence[Route
         call = by_key[step.key]
         await isolated(_carry_out_in_turn(batch, call))
         assert call.outcome is not None
-        assert call.result is not None
+        stops = call.result is not None and call.result.stop is not None  # no result: the tool asks a person
         records = {"guardrails": records_as_json(call.guardrails)} if call.guardrails else {}
-        return {**call.outcome.envelope(), "stop": call.result.stop is not None, **records}
+        return {**call.outcome.envelope(), "stop": stops, **records}
 
     steps: list[Call] = []
     for key, call in by_key.items():
@@ -70,6 +70,8 @@ async def _run_steps(batch: ToolBatch, executor: Executor, calls: Sequence[Route
             call.guardrails = records_from_json(recorded.get("guardrails", ()))
             stop = _replayed_stop(outcome, call.guardrails) if recorded.get("stop") else None
             batch.take(call, outcome, stop)
+            if outcome.question is not None:
+                continue
             emit_now(run, ToolEnds(call.call, call.tool, None, outcome))
 
 

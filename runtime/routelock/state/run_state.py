@@ -33,6 +33,7 @@ from routelock.run.config import RunConfig
 from routelock.run.records import HandoffRecord
 from routelock.state.document import RunDocument, StoredDecision, read_document, write_document
 from routelock.tools.approvals import Decision, Interruption, rejection
+from routelock.tools.questions import answer_to
 from routelock.usage import Usage
 
 __all__ = ["RunState", "RunStatus", "agent_named", "is_behind", "redacted"]
@@ -285,17 +286,21 @@ class RunState:
         """Calls that wait for approval, see `approve` and `reject`."""
         return tuple(replace(one, run_id=self.run_id) for one in self.document.interruptions)
 
-    def approve(self, one: Interruption, *, always: bool = False) -> RunState:
+    def approve(
+        self, one: Interruption, *, answer: Mapping[str, Any] | None = None, always: bool = False
+    ) -> RunState:
         """Return the state in which a call is approved, once and with these arguments.
 
         Args:
             one: a call that waits.
+            answer: the answer to ``one.question`` by field; fields that are left out have their defaults.
             always: whether all calls of this tool by this agent are approved for the rest of the run.
 
         Raises:
-            ConfigError: the call does not wait in this state, or has other arguments there.
+            ConfigError: the call does not wait in this state, or has other arguments there; or the answer
+                does not fit the question.
         """
-        return self._decided(one, Decision(True), always)
+        return self._decided(one, Decision(True), always, answer)
 
     def reject(self, one: Interruption, *, message: str = "", always: bool = False) -> RunState:
         """Return the state in which a call is rejected.
@@ -311,8 +316,12 @@ class RunState:
         """
         return self._decided(one, rejection(message), always)
 
-    def _decided(self, one: Interruption, decision: Decision, always: bool) -> RunState:
+    def _decided(
+        self, one: Interruption, decision: Decision, always: bool, content: Mapping[str, Any] | None = None
+    ) -> RunState:
         _check_waits(one, self.run_id, self.interruptions)
+        if one.question is not None or content is not None:
+            decision = _with_answer(one, decision, always, content)
         if always:
             made = StoredDecision(on=(one.agent, one.name), decision=decision)
         else:
@@ -381,7 +390,30 @@ class RunState:
 
 def _is_decided(each: Interruption, one: Interruption, always: bool) -> bool:
     """Whether a decision on one call holds for another one as well."""
-    return (each.agent, each.name) == (one.agent, one.name) if always else each == one
+    if always:
+        return each.question is None and (each.agent, each.name) == (one.agent, one.name)
+    return each == one
+
+
+def _with_answer(
+    one: Interruption, decision: Decision, always: bool, content: Mapping[str, Any] | None
+) -> Decision:
+    """Return a decision with the answer to the question of a tool.
+
+    Raises:
+        ConfigError: the call asks nothing, the answer does not fit, or it is to hold for other calls too.
+    """
+    if one.question is None:
+        raise ConfigError(
+            f"The call {one.call_id!r:.80} of {one.name!r:.80} asks nothing: leave out the answer."
+        )
+    if always:
+        raise ConfigError(
+            f"{one.name!r:.80} asks a question, and one answer cannot hold for all: leave out always."
+        )
+    message = decision.message
+    answer = answer_to(one.question, one.number, approved=decision.approved, content=content, message=message)
+    return replace(decision, answer=answer)
 
 
 def _check_waits(one: Interruption, run_id: str, waiting: Sequence[Interruption]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from routelock.tools.approvals import Approvals, Decision, Interruption, NeedsApproval
 from routelock.tools.decorators import function_tool, tool
 from routelock.tools.outcome import ToolOutcome, ToolResult
+from routelock.tools.questions import ToolAnswer, ToolQuestion
 from routelock.tools.search import RankTools, SearchedTool, ToolSearch
 from routelock.tools.tool import FunctionTool, IsEnabled, OnError, Tool
 from routelock.tools.vendor_tool import VendorTool
@@ -26,7 +27,9 @@ __all__ = [
     "RankTools",
     "SearchedTool",
     "Tool",
+    "ToolAnswer",
     "ToolOutcome",
+    "ToolQuestion",
     "ToolResult",
     "ToolSearch",
     "VendorTool",

@@ -15,6 +15,7 @@ from routelock._callables import MaybeAwaitable
 from routelock._json import sendable
 from routelock.context import ToolContext
 from routelock.errors import ConfigError
+from routelock.tools.questions import ToolAnswer, ToolQuestion, as_data
 
 __all__ = [
     "Approvals",
@@ -52,14 +53,20 @@ class Interruption:
     """The ids of the calls of agents as tools around this call, the outermost first."""
     run_id: str = ""
     """The run in which the call waits; within agents as tools, the outermost run."""
+    question: ToolQuestion | None = None
+    """What the tool asks in the middle of the call; None if the call only needs an approval."""
+    number: int = 0
+    """Which question of the call this is, from 1; 0 without a question."""
 
     @property
     def fingerprint(self) -> str:
         """A digest of the call; a decision applies only to a call with the same digest."""
         import hashlib  # noqa: PLC0415 - loads OpenSSL, for the few runs that wait for a decision
 
-        parts = [self.run_id, *self.path, self.call_id, self.agent, self.name, self.arguments]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        parts: list[Any] = [self.run_id, *self.path, self.call_id, self.agent, self.name, self.arguments]
+        if self.question is not None:
+            parts += [self.number, as_data(self.question)]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,8 @@ class Decision:
     """The reason for a rejection, for the model."""
     fingerprint: str = ""
     """The fingerprint of the call; empty if the decision is about all calls of a tool."""
+    answer: ToolAnswer | None = None
+    """The answer to the question of the tool, if it asked one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,8 @@ class Approvals:
         made = None if spent else self.by_call.get((*one.path, one.call_id))
         if made is not None and made.fingerprint == one.fingerprint:
             return made
-        return self.by_tool.get((one.agent, one.name))
+        # a decision about a tool answers no question
+        return self.by_tool.get((one.agent, one.name)) if one.question is None else None
 
 
 NO_APPROVALS = Approvals()

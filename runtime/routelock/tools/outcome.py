@@ -11,6 +11,7 @@ from routelock._json import detached, sendable
 from routelock._text import clip_place
 from routelock.handoff_request import HandoffRequest
 from routelock.history.content import chat_part, media_of
+from routelock.tools.questions import ToolQuestion, as_data
 from routelock.usage import Usage, is_usage
 
 __all__ = [
@@ -42,6 +43,8 @@ class ToolOutcome:
     """The handoff request that the function returned, if any; ``output`` is the result after the handoff."""
     media: Sequence[Mapping[str, Any]] = ()
     """Images, sound and files that belong to the ``output``, as parts of a chat message."""
+    question: ToolQuestion | None = None
+    """What the function asks a person, if it does: the call waits then, and has no ``output``."""
     exception: BaseException | None = field(default=None, compare=False)
     """The exception of a failed call; it exists only in the process that made the call."""
     value: Any = field(default=None, compare=False)
@@ -57,6 +60,8 @@ class ToolOutcome:
             made["media"] = list(self.media)
         if self.handoff is not None:
             made["handoff"] = self.handoff.envelope()
+        if self.question is not None:
+            made["question"] = as_data(self.question)
         return {"ok": made}
 
     @classmethod
@@ -68,11 +73,13 @@ class ToolOutcome:
             return cls(failed["message"], error=failed["type"], usage=usage)
         made: Mapping[str, Any] = envelope["ok"]
         asked: Mapping[str, Any] | None = made.get("handoff")
+        question: Mapping[str, Any] | None = made.get("question")
         return cls(
             made["output"],
             usage=Usage(**made["usage"]) if made["usage"] else None,
             handoff=HandoffRequest.from_envelope(asked) if asked else None,
             media=made.get("media", ()),
+            question=ToolQuestion(**question) if question else None,
         )
 
 
@@ -99,7 +106,8 @@ class ToolResult:
     """A result with usage or media, for a tool that returns more than its content."""
 
     content: Any
-    """The content for the model: text as it is, anything else as JSON; or a `HandoffRequest`."""
+    """The content for the model: text as it is, anything else as JSON; or a `HandoffRequest` or a
+    `ToolQuestion`."""
     usage: Usage | None = None
     """The usage of the tool itself, for example of a model that it called; added to the run's usage."""
     media: Sequence[Mapping[str, Any]] = ()
@@ -125,8 +133,10 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
         raise NoTextError(f"usage must be a routelock.Usage of numbers, not {usage!r:.80}")
     if isinstance(content, HandoffRequest):
         return ToolOutcome(output=content.answer, usage=usage, value=value, handoff=content)
+    if isinstance(content, ToolQuestion):
+        return ToolOutcome(output="", usage=usage, value=value, question=_checked(content))
     if _contains_request(content):
-        raise NoTextError("a HandoffRequest must be returned by itself, not in a list")
+        raise NoTextError("a HandoffRequest or a ToolQuestion must be returned by itself, not in a list")
     if hasattr(type(content), "handoff_description"):  # an agent: its instructions are not for this model
         name = getattr(content, "name", "")
         raise NoTextError(f"an agent is no result: put it into handoffs, or return HandoffRequest({name!r})")
@@ -141,10 +151,17 @@ def _media(given: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
     return parts
 
 
+def _checked(question: ToolQuestion) -> ToolQuestion:
+    try:
+        return ToolQuestion(**as_data(question))
+    except ValueError as error:
+        raise NoTextError(f"a ToolQuestion consists of JSON data: {error}") from error
+
+
 def _contains_request(content: object) -> bool:
     if isinstance(content, str) or not isinstance(content, list | tuple):
         return False
-    return any(isinstance(each, HandoffRequest) for each in cast("Sequence[object]", content))
+    return any(isinstance(each, HandoffRequest | ToolQuestion) for each in cast("Sequence[object]", content))
 
 
 class NoTextError(Exception):

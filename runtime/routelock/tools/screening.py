@@ -38,7 +38,8 @@ async def screen_outcome(
         ToolGuardrailTripped: a guardrail tripped.
         CallbackError: a guardrail raised.
     """
-    if not tool.output_guardrails or outcome.handoff is not None:  # then there is no result to check
+    # a handoff or a question is no result to check
+    if not tool.output_guardrails or outcome.handoff is not None or outcome.question is not None:
         return outcome
     shown = outcome.output
     answer = await screened(tool.output_guardrails, context, tool, shown, records, "tool_output")

@@ -18,6 +18,7 @@ from routelock.errors import ConfigError, RoutelockError, ToolError, ToolTimeout
 from routelock.tools.approvals import NeedsApproval
 from routelock.tools.failures import failure_text, reason_of
 from routelock.tools.outcome import ToolResult
+from routelock.tools.questions import ToolAnswer, ToolQuestion
 from routelock.tools.tool import Tool
 from routelock_providers.deadlines import check_seconds
 from routelock_skills.mcp.connection import (
@@ -29,6 +30,7 @@ from routelock_skills.mcp.connection import (
     library,
     running_loop,
 )
+from routelock_skills.mcp.elicitation import Elicitations, InputRound, OnElicitation, is_unfinished
 from routelock_skills.mcp.results import result_media, result_text
 from routelock_skills.mcp.servers import WebServer, server_address
 from routelock_skills.mcp.tools import ListedTool, WantedTools, check_known, wanted_tools
@@ -37,6 +39,9 @@ __all__ = ["MCPClient"]
 
 
 T = TypeVar("T")
+
+_MOST_ROUNDS = 10
+"""How many times in a row a server may leave a call unfinished, as in the package's own client."""
 
 
 class MCPClient:
@@ -66,6 +71,10 @@ class MCPClient:
             that to the agent or the run.
         timeout: seconds for one call after the connection is open; None for no limit.
         connect_timeout: seconds to start the server, connect to it and list its tools.
+        on_elicitation: answers what the server asks in the middle of a call: a sync or async function that
+            gets a `routelock.tools.ToolQuestion` and returns the fields of the answer, True for an answer of
+            defaults only, False to decline, or None to leave it to a person. A call whose question is left to
+            a person waits as one that needs approval.
 
     Raises:
         ConfigError: an argument that cannot work.
@@ -83,6 +92,7 @@ class MCPClient:
         deferred: bool | None = None,
         timeout: float | None = 60.0,
         connect_timeout: float = 30.0,
+        on_elicitation: OnElicitation | None = None,
     ) -> None:
         library()
         check_seconds(timeout=timeout)
@@ -94,6 +104,7 @@ class MCPClient:
         self._deferred = deferred
         self._timeout = timeout
         self._connect_timeout = connect_timeout
+        self._elicitations = Elicitations(on_elicitation)
         self._where = f"MCP server {self.name!r}"
         self._listed: Sequence[Mapping[str, Any]] = ()
         self._tools: tuple[Tool, ...] = ()
@@ -107,6 +118,15 @@ class MCPClient:
         """The tools of the server, as they were listed last."""
         self._open_loop()
         return self._tools
+
+    @property
+    def definitions(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the server says about each of its tools, by its names: ``inputSchema`` and all else.
+
+        The schemas are as the server wrote them; those of `tools` are in the form that providers accept.
+        """
+        self._open_loop()
+        return {str(each.get("name")): each for each in reversed(self._listed)}
 
     @property
     def instructions(self) -> str:
@@ -164,11 +184,18 @@ class MCPClient:
 
         Raises:
             ToolTimeout: the call took longer than ``timeout``.
-            ToolError: the server refused the call, or was lost. A tool that fails returns ``isError``.
+            ToolError: the server refused the call, or was lost, or asked what ``on_elicitation`` does not
+                answer. A tool that fails returns ``isError``.
         """
         # the package breaks the connection, with all its calls, over text that cannot be sent
         given = sendable(dict(arguments or {}))
-        return await self._call(name, given, name)
+        result = await self._finished(name, given, name, None)
+        if isinstance(result, ToolQuestion):
+            raise ToolError(
+                f"{self._where} asks {result.message!r:.200}, and no person can be asked outside of a run: "
+                "give MCPClient an on_elicitation function that answers."
+            )
+        return result
 
     async def _list(self, link: ServerLink) -> list[Mapping[str, Any]]:
         with anyio.move_on_after(self._connect_timeout):
@@ -201,17 +228,41 @@ class MCPClient:
     async def _invoke(self, tool: ListedTool, context: ToolContext[Any], arguments: str) -> ToolResult:
         given = cast("dict[str, Any]", pydantic_core.from_json(arguments))
         given = {tool.arguments.get(name, name): each for name, each in given.items()}
-        result = await self._call(tool.name, given, context.tool_name)
+        result = await self._finished(tool.name, given, context.tool_name, context.answer)
+        if isinstance(result, ToolQuestion):
+            return ToolResult(result)
         text = result_text(result)
         if result.get("isError"):
             raise ToolError(text or "the server does not say why")
+        if context.answer is not None and context.answer.message:
+            text = f"{text}\nThe question was declined: {context.answer.message}"
         return ToolResult(text, media=result_media(result))
 
-    async def _call(self, name: str, given: dict[str, Any], called: str) -> Mapping[str, Any]:
+    async def _finished(
+        self, name: str, given: dict[str, Any], called: str, answer: ToolAnswer | None
+    ) -> Mapping[str, Any] | ToolQuestion:
+        """Call a tool until it has a result; return a question of the server that a person has to answer."""
+        asked = None if answer is None else InputRound.answered(answer)
+        for count in range(_MOST_ROUNDS):
+            if asked is not None:
+                question = await asked.ask(self._elicitations)
+                if question is not None:
+                    return question
+                if not asked.replies:  # the server needs time, and not an answer
+                    await anyio.sleep(min(0.05 * 2**count, 1))
+            result = await self._call(name, given, called, asked)
+            if not is_unfinished(result):
+                return result
+            asked = InputRound.of(result)
+        raise ToolError(f"the server asked {_MOST_ROUNDS} times in one call")
+
+    async def _call(
+        self, name: str, given: dict[str, Any], called: str, answers: InputRound | None
+    ) -> Mapping[str, Any]:
         async def request(link: ServerLink) -> Mapping[str, Any]:
             # a time limit of the tool would also count the time of connecting again
             with anyio.move_on_after(self._timeout):
-                return await link.call(name, given)
+                return await link.call(name, given, answers)
             raise ToolTimeout(f"Tool {called!r} timed out after {self._timeout or 0:g}s.")
 
         return await self._ask(request)
@@ -263,7 +314,8 @@ class MCPClient:
             return connection
 
     async def _connect(self) -> ServerConnection:
-        connection = ServerConnection(functools.partial(connect, self._address), self._where)
+        opened = functools.partial(connect, self._address, self._elicitations)
+        connection = ServerConnection(opened, self._where)
         self._instructions = (await connection.open(self._connect_timeout)).instructions
         try:
             # also after a lost connection: the package reads results by the list of tools

@@ -25,6 +25,7 @@ from routelock._json import sendable
 from routelock._redaction import redact_text
 from routelock.errors import MissingExtra, ToolError
 from routelock.tools.failures import reason_of
+from routelock_skills.mcp.elicitation import Elicitations, InputRound, NotAnswered
 from routelock_skills.mcp.servers import OwnTransport, Program, ServerAddress, ServerObject, WebServer
 
 __all__ = [
@@ -45,6 +46,9 @@ _CONNECTION_CLOSED = -32000
 
 _SESSION_TERMINATED = (-32600, 32600)
 """The codes of version 2 of the package and of version 1, which lacks the sign."""
+
+_HEADER_MISMATCH = -32020
+"""The server's schema of a tool is another one than this client has listed; it has done nothing."""
 
 _HTTP_SECONDS = 30.0
 """The time limit for HTTP except for the wait for an answer, which the caller limits."""
@@ -70,8 +74,8 @@ class ServerLink:
     """The server's text on how to use it."""
     page: Callable[[str | None], Awaitable[Any]]
     """Requests one page of the list of tools."""
-    ask: Callable[[str, dict[str, Any]], Awaitable[Any]]
-    """Calls a tool."""
+    ask: Callable[[str, dict[str, Any], InputRound | None], Awaitable[Any]]
+    """Calls a tool; again with answers, if it asked for some."""
     has_session: bool
     """Whether the server may end the session, see `SessionExpired`."""
 
@@ -86,9 +90,11 @@ class ServerLink:
             if not cursor:
                 return found
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> Mapping[str, Any]:
-        """Return the result of a tool in the form of ``tools/call``."""
-        return await _plain(self.ask(name, arguments), self.has_session)
+    async def call(
+        self, name: str, arguments: dict[str, Any], answers: InputRound | None = None
+    ) -> Mapping[str, Any]:
+        """Return the result of a tool in the form of ``tools/call``, which may be unfinished."""
+        return await _plain(self.ask(name, arguments, answers), self.has_session)
 
 
 async def _plain(request: Awaitable[Any], has_session: bool) -> Mapping[str, Any]:
@@ -156,39 +162,88 @@ def library() -> Any:
     return module
 
 
-def connect(address: ServerAddress, on_end: Callable[[], None]) -> AbstractAsyncContextManager[ServerLink]:
+def connect(
+    address: ServerAddress, elicitations: Elicitations, on_end: Callable[[], None]
+) -> AbstractAsyncContextManager[ServerLink]:
     """Connect to a server. At the end of the block it is disconnected; a program is ended.
 
     Args:
         address: the address of the server.
+        elicitations: answers what the server asks while a call runs.
         on_end: called when the server closes the connection.
     """
     if hasattr(library(), "Client"):
-        return _connect_2(address, on_end)
-    return _connect_1(address, on_end)
+        return _connect_2(address, elicitations, on_end)
+    return _connect_1(address, elicitations, on_end)
 
 
 @asynccontextmanager
-async def _connect_2(address: ServerAddress, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
+async def _connect_2(
+    address: ServerAddress, elicitations: Elicitations, on_end: Callable[[], None]
+) -> AsyncGenerator[ServerLink]:
     server = (
         address.server if isinstance(address, ServerObject) else _with_end_notice(_transport(address), on_end)
     )
+    # a server may ask only if there is a callback, also in the way that needs none
+    callback = partial(_elicited, elicitations)
     with _errors(_has_session(address)):
-        async with library().Client(server, cache=None) as client:
+        async with library().Client(server, cache=None, elicitation_callback=callback) as client:
             yield ServerLink(
                 instructions=client.instructions or "",
                 page=lambda cursor: client.list_tools(cursor=cursor),
-                ask=client.call_tool,
+                ask=partial(_ask_2, client),
                 has_session=_has_session(address),
             )
 
 
-@asynccontextmanager
-async def _connect_1(address: ServerAddress, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
+async def _ask_2(client: Any, name: str, arguments: dict[str, Any], answers: InputRound | None) -> Any:
+    """Call a tool, and again after its listing was read if that has changed, as the package's client does."""
     mcp = library()
+    replies = {} if answers is None else answers.replies
+    responses = {key: mcp.types.ElicitResult.model_validate(reply) for key, reply in replies.items()}
+    state = None if answers is None else answers.state
+
+    async def send() -> Any:
+        return await client.session.call_tool(
+            name,
+            arguments,
+            input_responses=responses or None,
+            request_state=state,
+            allow_input_required=True,
+        )
+
+    try:
+        return await send()
+    except mcp.MCPError as error:
+        if error.error.code != _HEADER_MISMATCH:
+            raise
+        cursor: str | None = None
+        while True:
+            page = await client.list_tools(cursor=cursor)
+            cursor = page.next_cursor
+            if not cursor or any(tool.name == name for tool in page.tools):
+                return await send()
+
+
+async def _elicited(elicitations: Elicitations, _: object, params: Any) -> Any:
+    """Answer what a server asks while a call runs."""
+    types = library().types
+    try:
+        reply = await elicitations.reply_now(params.model_dump(mode="json", by_alias=True, exclude_none=True))
+    except NotAnswered as error:
+        return types.ErrorData(code=types.INVALID_REQUEST, message=str(error))
+    return types.ElicitResult.model_validate(reply)
+
+
+@asynccontextmanager
+async def _connect_1(
+    address: ServerAddress, elicitations: Elicitations, on_end: Callable[[], None]
+) -> AsyncGenerator[ServerLink]:
+    mcp = library()
+    callback = partial(_elicited, elicitations) if elicitations.function is not None else None
     async with (
         _with_end_notice(_transport(address), on_end) as streams,
-        mcp.ClientSession(*streams) as session,
+        mcp.ClientSession(*streams, elicitation_callback=callback) as session,
     ):
         has_session = _has_session(address)
         hello = await _plain(session.initialize(), has_session)
@@ -196,7 +251,7 @@ async def _connect_1(address: ServerAddress, on_end: Callable[[], None]) -> Asyn
         async def page(cursor: str | None) -> Any:
             return await session.list_tools(params=mcp.types.PaginatedRequestParams(cursor=cursor))
 
-        async def ask(name: str, arguments: dict[str, Any]) -> Any:
+        async def ask(name: str, arguments: dict[str, Any], _: InputRound | None) -> Any:
             number = session._request_id  # the id of this call, which the package does not return
             try:
                 return await session.call_tool(name, arguments)

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp_servers import Office, over_streams, protocol_error
+from mcp_servers import Office, over_streams, protocol_error, raw
 
 from routelock import Agent, RunHooks, Runner, RunState, tool
 from routelock.context import ToolContext
@@ -54,6 +54,14 @@ async def test_model_gets_the_names_and_schemas_of_the_server() -> None:
     assert spec["function"]["description"] == "Add two numbers."
     assert spec["function"]["parameters"]["required"] == ["a"]
     assert "strict" not in spec["function"]
+
+
+async def test_definitions_are_as_the_server_wrote_them() -> None:
+    async with MCPClient(raw(), prefix="raw_") as client:
+        written = client.definitions["find"]["inputSchema"]
+        offered = next(each.params_json_schema for each in client.tools if each.name == "raw_find")
+    assert [*written["properties"]] == ["filter[id]", "text"]
+    assert [*offered["properties"]] == ["filter_id_", "text"]
 
 
 async def test_name_and_instructions_of_the_server() -> None:

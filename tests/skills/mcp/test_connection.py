@@ -67,7 +67,7 @@ async def test_program_is_used_and_ended(tmp_path: Path) -> None:
 
 async def test_all_pages_of_the_list_are_read() -> None:
     async with MCPClient(raw()) as client:
-        assert len(client.tools) == 12
+        assert len(client.tools) == 17
 
 
 async def test_program_gets_few_environment_variables() -> None:

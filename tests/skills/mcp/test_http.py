@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mcp_servers import Office
+from mcp_servers import IS_2, Office
 from served_apps import listening
 from servers import HELLO, Reply, Server
 
-from routelock import Agent, Runner
+from routelock import Agent, Runner, RunState
 from routelock.context import ToolContext
 from routelock.errors import ToolError
 from routelock.testing import ScriptedHandler, call
@@ -79,6 +79,18 @@ async def test_an_agent_uses_it_with_a_key(door: tuple[Door, str]) -> None:
     answers = [each.get("content") for each in result.to_input_list() if each["role"] == "tool"]
     assert answers == ["3", "what is in x"]
     assert set(made.keys) == {"Bearer k"}
+
+
+@pytest.mark.skipif(not IS_2, reason="version 1 of the package has no calls of several rounds")
+async def test_question_is_answered_from_a_stored_state(door: tuple[Door, str]) -> None:
+    async with MCPClient(door[1]) as client:
+        model = ScriptedHandler([call("lend", {"title": "Emma"}), "Done."])
+        agent = Agent("clerk", model=model, tools=client.tools)
+        stored = (await Runner.run(agent, "Go.")).state().to_json()
+        state = RunState.from_json(stored, agents=[agent])
+        state = state.approve(state.interruptions[0], answer={"branch": "north"})
+        result = await Runner.run(agent, state)
+    assert result.to_input_list()[2].get("content") == "Emma is lent in north"
 
 
 @pytest.mark.asyncio_only  # on trio, version 1 of the package may never hand on one of two answers
