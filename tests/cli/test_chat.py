@@ -190,6 +190,28 @@ def test_an_undecided_call_is_not_made(folder: Path, end: str) -> None:
     assert done.returncode == 3, "a script is told"
 
 
+def test_fields_of_a_question_are_asked_for(folder: Path) -> None:
+    done = routelock("chat", "app:librarian", cwd=folder, stdin="Hi\ny\nnorth\ntwo\n2\n\n")
+    assert lines_of(done.stdout)[1:] == [
+        '  > lend(title="Emma")',
+        '  ? librarian wants to call lend(title="Emma")',
+        "  ? Which branch?",
+        "Answer it? y, n, or why not: y",
+        "branch (north, south): north",
+        "copies [1]: two",
+        "copies [1]: 2",
+        "gift: ",
+        '  > lend(title="Emma")',
+        "  < lend: Emma: {'copies': 2, 'branch': 'north'}",
+        "librarian: 1 from you",
+    ]
+
+
+def test_a_question_may_be_declined(folder: Path) -> None:
+    done = routelock("chat", "app:librarian", cwd=folder, stdin="Hi\nnot today\n")
+    assert "  < lend: Emma: not today" in done.stdout
+
+
 def test_a_call_is_shown_whole_before_approval(folder: Path) -> None:
     done = routelock("chat", "app:hiding", cwd=folder, stdin="Hi\n")
     assert 'a to Mallory")' in done.stdout

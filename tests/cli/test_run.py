@@ -96,6 +96,11 @@ def test_a_call_that_waits_for_approval_is_3(app: str, capsys: pytest.CaptureFix
     )
 
 
+def test_json_has_the_question_of_a_tool(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:librarian", "Emma", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["interruptions"][0]["question"] == "Which branch?"
+
+
 def test_json_has_the_calls_that_wait_for_approval(app: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", f"{app}:payer", "Pay", "--json"]) == 3
     document = json.loads(capsys.readouterr().out)

@@ -26,9 +26,11 @@ from pathlib import Path
 
 import anyio
 from routelock import Agent, RunConfig, RunContext, function_tool, handoff, tool
+from routelock.context import ToolContext
 from routelock.handlers.events import MessageDone, TextDelta
 from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, call, reply
+from routelock.tools import ToolQuestion
 from routelock.usage import Usage
 
 @function_tool
@@ -89,6 +91,23 @@ def pay(amount: int, note: str = "") -> str:
 def pays(*amounts):
     return [call("pay", {"amount": amount}) for amount in amounts]
 
+BRANCH = {
+    "type": "object",
+    "properties": {
+        "branch": {"type": "string", "enum": ["north", "south"]},
+        "copies": {"type": "integer", "default": 1},
+        "gift": {"type": "boolean"},
+    },
+    "required": ["branch", "copies"],
+}
+
+@tool
+def lend(context: ToolContext, title: str) -> str | ToolQuestion:
+    if context.answer is None:
+        return ToolQuestion(message="Which branch?", schema=BRANCH)
+    return f"{title}: {context.answer.content or context.answer.message}"
+
+librarian = Agent("librarian", model=ScriptedHandler([call("lend", {"title": "Emma"}), count]), tools=[lend])
 payer = Agent("payer", model=ScriptedHandler([pays(4, 5), pays(6), pays(6), count, count]), tools=[pay])
 async def pays_later(request):
     while not Path("go").exists():

@@ -253,5 +253,6 @@ async def test_question_must_be_json() -> None:
 
 
 @pytest.mark.parametrize("question", [SURE, BRANCH])
-def test_approval_alone_may_not_be_an_answer(question: ToolQuestion) -> None:
-    assert question.needs_content is (question is BRANCH)
+async def test_approval_alone_may_not_be_an_answer(question: ToolQuestion) -> None:
+    result = await run(librarian(Desk(question)), "Hi")
+    assert result.interruptions[0].needs_answer is (question is BRANCH)

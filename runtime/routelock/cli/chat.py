@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,7 @@ from routelock.run.result import RunResult
 from routelock.run.stream import RunStream
 from routelock.runner import Runner
 from routelock.tools.approvals import Interruption
+from routelock.tools.questions import ToolQuestion
 from routelock.usage import Usage
 
 if TYPE_CHECKING:
@@ -55,6 +58,10 @@ __all__ = ["chat_command"]
 _HELP = """/new forgets the conversation, /quit or Ctrl-D ends it, Ctrl-C stops a reply."""
 
 _ALLOW = "Allow it? y, n, always, or why not"
+
+_ANSWER = "Answer it? y, n, or why not"
+
+_YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
 _NAME = "chat"
 """The name of the session in the file of ``--session``."""
@@ -203,21 +210,40 @@ class _Chat:
         arguments = call_arguments(one.arguments, 12 * len(one.arguments) + 100)
         wants = f"{bounded(one.agent, 80)} wants to call {bounded(one.name, 80)}"
         self._screen.show_note(Note("question", f"{wants}({arguments})"))
+        if (asked := one.question) is not None:
+            self._screen.show_note(Note("question", " ".join(filter(None, (asked.message, asked.url)))))
         drop_typed_text()
-        while not (said := self._screen.ask(_ALLOW)):
+        while not (said := self._said(_ALLOW if asked is None else _ANSWER)):
             pass
-        if said == "/quit":
-            self._over = True
-            raise EOFError
         match said.casefold():
             case "y" | "yes":
-                return state.approve(one)
-            case "a" | "always":
+                return state.approve(one, answer=None if asked is None else self._answer_to(asked))
+            case "a" | "always" if asked is None:
                 return state.approve(one, always=True)
             case "n" | "no":
                 return state.reject(one)
             case _:
                 return state.reject(one, message=said)
+
+    def _said(self, prompt: str) -> str:
+        said = self._screen.ask(prompt)
+        if said == "/quit":
+            self._over = True
+            raise EOFError
+        return said
+
+    def _answer_to(self, question: ToolQuestion) -> dict[str, Any]:
+        """Return what the user says for each field of a question; an empty line leaves the default."""
+        answer: dict[str, Any] = {}
+        for name, field in question.fields.items():
+            while True:
+                said = self._said(_field_prompt(name, field))
+                if not said and name not in question.required:
+                    break
+                with suppress(ValueError):  # the user is asked again
+                    answer[name] = _field_value(str(field.get("type", "string")), said)
+                    break
+        return answer
 
     def _is_command(self, text: str) -> bool:
         """Run a command of the chat; return whether the text was one."""
@@ -229,6 +255,25 @@ class _Chat:
         elif text == "/help":
             self._screen.print_line(_HELP)
         return text in ("/new", "/help")
+
+
+def _field_prompt(name: str, field: Mapping[str, Any]) -> str:
+    choices = f" ({', '.join(map(str, field['enum']))})" if "enum" in field else ""
+    default = f" [{field['default']}]" if "default" in field else ""
+    return bounded(f"{field.get('title') or name}{choices}{default}", 200)
+
+
+def _field_value(kind: str, said: str) -> Any:
+    """Return what the user said as a value of the kind that a field takes.
+
+    Raises:
+        ValueError: it is no such value.
+    """
+    if kind == "string" and said:
+        return said
+    if kind == "boolean" and said.casefold() in _YES_OR_NO:
+        return _YES_OR_NO[said.casefold()]
+    return json.loads(said)
 
 
 def _not_made(calls: Sequence[Interruption]) -> str:

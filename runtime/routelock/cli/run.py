@@ -181,7 +181,13 @@ def _document(result: RunResult[Any], error: RoutelockError | None) -> str:
         "warnings": result.warnings,
         "repairs": result.repairs,
         "interruptions": [
-            {"agent": each.agent, "name": each.name, "arguments": each.arguments, "call_id": each.call_id}
+            {
+                "agent": each.agent,
+                "name": each.name,
+                "arguments": each.arguments,
+                "call_id": each.call_id,
+                **({} if each.question is None else {"question": each.question.message}),
+            }
             for each in result.interruptions
         ],
         "pending": result.pending,

@@ -59,6 +59,11 @@ class Interruption:
     """Which question of the call this is, from 1; 0 without a question."""
 
     @property
+    def needs_answer(self) -> bool:
+        """Whether an approval alone is not enough, because the question has a field that needs a value."""
+        return self.question is not None and bool(self.question.required)
+
+    @property
     def fingerprint(self) -> str:
         """A digest of the call; a decision applies only to a call with the same digest."""
         import hashlib  # noqa: PLC0415 - loads OpenSSL, for the few runs that wait for a decision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -37,9 +37,11 @@ class ToolQuestion:
         return cast("Mapping[str, Mapping[str, Any]]", found) if isinstance(found, Mapping) else {}
 
     @property
-    def needs_content(self) -> bool:
-        """Whether an approval alone does not answer it, because a required field has no default."""
-        return bool(self._missing({}))
+    def required(self) -> Sequence[str]:
+        """The fields that an answer has to have, because they have no default."""
+        found: object = (self.schema or {}).get("required")
+        names = cast("list[str]", found) if isinstance(found, list) else []
+        return [name for name in names if "default" not in self.fields.get(name, {})]
 
     def content_of(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the content of an answer: what is given, and the defaults of all other fields.
@@ -55,7 +57,7 @@ class ToolQuestion:
             raise ConfigError(
                 f"The answer has {', '.join(map(repr, unknown))}; fields of the question: {asked}."
             )
-        if missing := self._missing(given):
+        if missing := [name for name in self.required if name not in given]:
             raise ConfigError(
                 f"The question {self.message!r:.200} needs an answer with {', '.join(map(repr, missing))}: "
                 "approve(one, answer={...})."
@@ -64,11 +66,6 @@ class ToolQuestion:
             return None
         defaults = {name: each["default"] for name, each in self.fields.items() if "default" in each}
         return {**defaults, **given}
-
-    def _missing(self, given: Mapping[str, Any]) -> list[str]:
-        required: object = (self.schema or {}).get("required")
-        names = cast("list[str]", required) if isinstance(required, list) else []
-        return [name for name in names if name not in given and "default" not in self.fields.get(name, {})]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

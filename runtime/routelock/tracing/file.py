@@ -102,7 +102,7 @@ _BARE: Mapping[type[Any], Callable[[Any], object]] = {
         error=_error(one.error),
         warnings=(),
         pending=[_call(each) for each in one.pending],
-        interruptions=[{**each, "arguments": ""} for each in one.interruptions],
+        interruptions=[{**each, "arguments": "", "question": None} for each in one.interruptions],
         guardrails=[_guardrail(each) for each in one.guardrails],
     ),
 }

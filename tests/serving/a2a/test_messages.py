@@ -9,9 +9,10 @@ from scripted_agents import agent
 
 from routelock import RunConfig, Runner
 from routelock.errors import LimitExceeded
-from routelock.serving.a2a.messages import answer_parts, message_of, verdict_of
+from routelock.serving.a2a.messages import answer_parts, message_of, question_parts, verdict_of
 from routelock.serving.errors import Refusal
 from routelock.testing import ScriptedReply
+from routelock.tools import Interruption, ToolQuestion
 
 
 def test_texts_are_one_text_and_data_is_json_as_it_was() -> None:
@@ -111,3 +112,11 @@ async def test_a_file_that_only_its_vendor_has_is_no_part() -> None:
     message: Any = {"role": "assistant", "content": content}
     result = await Runner.run(agent("A", ScriptedReply(message=message)), "Hi")
     assert answer_parts(result, "Here.") == [{"text": "Here."}]
+
+
+def test_client_is_shown_what_a_tool_asks() -> None:
+    asked = ToolQuestion(message="Which branch?")
+    one = Interruption(agent="A", name="lend", arguments="{}", call_id="c", question=asked)
+    text, data = question_parts([one])
+    assert text["text"].endswith("\nA: lend({}) Which branch?")
+    assert data["data"]["approvals"][0]["question"] == "Which branch?"

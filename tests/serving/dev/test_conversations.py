@@ -14,6 +14,7 @@ from dev_page import PATIENCE, Page, dev_page, lines_of, shop
 from waiting import eventually
 
 from routelock import Agent, RunConfig, function_tool
+from routelock.context import ToolContext
 from routelock.errors import ConfigError, ConnectionFailed
 from routelock.handlers.events import HandlerEvent, ReasoningDelta, TextDelta
 from routelock.handlers.port import Request
@@ -23,6 +24,7 @@ from routelock.serving.dev.conversations import DevConversations
 from routelock.serving.errors import Refusal
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, call, reply
+from routelock.tools import ToolQuestion
 from routelock.tracing.reader import read_trace
 
 
@@ -284,6 +286,19 @@ def test_a_call_that_needs_approval_waits_for_a_decision() -> None:
         lines = page.decide(conversation, {"approve": True})
         assert (paid, _texts(lines), lines[-1]["approvals"]) == ([40], "Paid.", [])
         assert lines[0]["resumed"] is True
+
+
+def test_the_question_of_a_tool_is_shown() -> None:
+    @function_tool
+    def lend(context: ToolContext) -> Any:
+        """Lend a book."""
+        return "lent" if context.answer else ToolQuestion(message="Are you sure?")
+
+    agent = Agent("clerk", model=ScriptedHandler([call("lend"), "Done."]), tools=[lend])
+    with dev_page(agent) as page:
+        conversation = page.begin()
+        assert page.say(conversation, "Emma")[-1]["approvals"][0]["question"] == "Are you sure?"
+        assert _texts(page.decide(conversation, {"approve": True})) == "Done."
 
 
 def test_a_rejected_call_is_not_made_and_the_model_sees_the_reason() -> None:

@@ -165,10 +165,16 @@ def _named(part: dict[str, Any], name: str, kind: str | None) -> dict[str, Any]:
 
 def question_parts(calls: Iterable[Interruption]) -> list[dict[str, Any]]:
     """Return the parts of the question whether calls may be made."""
-    asked = [{"agent": one.agent, "name": one.name, "arguments": one.arguments} for one in calls]
-    listed = "\n".join(f"{one['agent']}: {one['name']}({one['arguments']})" for one in asked)
+    asked = [_asked(one) for one in calls]
+    lines = (f"{one['agent']}: {one['name']}({one['arguments']}) {one.get('question', '')}" for one in asked)
+    listed = "\n".join(map(str.rstrip, lines))
     text = f'May these calls be made? Answer yes or no, or with the data {{"approve": true}}.\n{listed}'
     return [{"text": text}, {"data": {"approvals": asked}, "mediaType": "application/json"}]
+
+
+def _asked(one: Interruption) -> dict[str, str]:
+    asked = {"agent": one.agent, "name": one.name, "arguments": one.arguments}
+    return asked if one.question is None else {**asked, "question": one.question.message}
 
 
 def verdict_of(said: Mapping[str, Any]) -> tuple[bool, str] | None:

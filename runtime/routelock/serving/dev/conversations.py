@@ -24,6 +24,7 @@ from routelock.run.config import RunConfig
 from routelock.run.events import RunEvent
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.runner import Runner
+from routelock.serving.decisions import decided
 from routelock.serving.errors import Refusal
 from routelock.sessions.session import Session
 from routelock.state.run_state import RunState
@@ -229,12 +230,13 @@ def _begin_with(conversation: DevConversation, said: Said) -> tuple[Agent[Any], 
         raise Refusal(409, "These calls do not wait for approval any more.", "not_waiting")
     agent, state = conversation.waiting
     for one, decision in zip(conversation.interruptions, said, strict=True):
-        state = state.approve(one) if decision.approve else state.reject(one, message=decision.message)
+        state = decided(state, one, approved=decision.approve, message=decision.message)
     return agent, state
 
 
 def _shown(one: Interruption) -> dict[str, Any]:
-    return redact({"agent": one.agent, "name": one.name, "arguments": one.arguments, "call_id": one.call_id})
+    shown = {"agent": one.agent, "name": one.name, "arguments": one.arguments, "call_id": one.call_id}
+    return redact(shown if one.question is None else {**shown, "question": one.question.message})
 
 
 def _send_delta(event: RunEvent, send_line: SendLine) -> None:

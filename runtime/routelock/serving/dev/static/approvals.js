@@ -41,6 +41,7 @@ export class Approvals {
     card.append(
       el("legend", {}, `${call.agent} asks to call ${call.name}`),
       el("pre", {}, pretty(call.arguments)),
+      ...(call.question ? [el("p", {}, call.question)] : []),
       el("div", { class: "words" },
         el("button", { type: "button", class: "primary", onclick: say(true) }, "Approve"),
         el("button", { type: "button", class: "danger", onclick: say(false) }, "Decline"), reason));
