@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx2
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
@@ -22,6 +22,7 @@ from mcp.client.auth.extensions.client_credentials import (
     PrivateKeyJWTOAuthProvider,
     SignedJWTParameters,
 )
+from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
@@ -138,6 +139,8 @@ class Browser:
 def provider(url: str, known: Mapping[str, Any]) -> httpx2.Auth:
     """Return the way to sign in that fits what is known."""
     client_id, secret = known.get("client_id"), known.get("client_secret")
+    if "idp_id_token" in known:
+        return managed_by_an_enterprise(url, known)
     if known.get("private_key_pem"):
         signed = SignedJWTParameters(
             issuer=known["client_id"],
@@ -167,6 +170,35 @@ def provider(url: str, known: Mapping[str, Any]) -> httpx2.Auth:
         browser.open,
         browser.result,
         client_metadata_url=CLIENT_DOCUMENT,
+    )
+
+
+def managed_by_an_enterprise(url: str, known: Mapping[str, Any]) -> httpx2.Auth:
+    """Return the way to sign in with a token of the user's identity provider."""
+    metadata = httpx2.get(urljoin(url, "/.well-known/oauth-protected-resource/mcp")).json()
+
+    async def assertion(audience: str, resource: str) -> str:
+        exchange = {
+            "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+            "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+            "audience": audience,
+            "resource": resource,
+            "subject_token": known["idp_id_token"],
+            "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+            "client_id": known["idp_client_id"],
+        }
+        async with httpx2.AsyncClient() as client:
+            answer = await client.post(known["idp_token_endpoint"], data=exchange)
+        return str(answer.json()["access_token"])
+
+    return IdentityAssertionOAuthProvider(
+        url,
+        Storage(),
+        known["client_id"],
+        known["client_secret"],
+        metadata["authorization_servers"][0],
+        assertion,
+        token_endpoint_auth_method="client_secret_basic",
     )
 
 

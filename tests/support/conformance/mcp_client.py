@@ -1,0 +1,160 @@
+"""MCP's conformance suite against an agent with the tools of the suite's servers.
+
+`judged` needs npm. Each scenario is played in both forms of the protocol, if it is for both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["NAME", "Judgement", "judged"]
+
+
+NAME = "MCP conformance, client"
+
+PACKAGE, NODE = "@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24"
+"""The suite, and a Node.js that it runs on: the one of many machines is too old for it."""
+
+PROGRAM = Path(__file__).with_name("mcp_client_program.py")
+
+PATIENCE = 900.0
+"""Seconds for an installation."""
+
+AT_ONCE = 2
+"""Scenarios that are played at the same time; each has limits of some seconds."""
+
+VERSIONS = ("2025-11-25", "2026-07-28")
+"""The newest version of the protocol with sessions, and the newest one. Older ones are like the first."""
+
+_NO_PROVIDER = "an extension: version 2 of the mcp package has no provider for it; an app may write one"
+
+NOT_APPLICABLE: Mapping[str, str] = {
+    "auth/dpop": _NO_PROVIDER,
+    "auth/wif-jwt-bearer": _NO_PROVIDER,
+    "sep-2640-client": "an extension: resources, and so skills in them, are not read",
+}
+"""Why scenarios do not apply, by how their names begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """How the suite judged.
+
+    Args:
+        version: the version of the suite.
+        passed: how many checks passed.
+        failed: the reason, by ``scenario@version/check``.
+        not_applicable: the reason, by scenario or ``scenario@version/check``.
+    """
+
+    version: str
+    passed: int = 0
+    failed: Mapping[str, str] = field(default_factory=dict[str, str])
+    not_applicable: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One scenario at one version of the protocol; None is the one that the suite chooses."""
+
+    name: str
+    version: str | None
+
+    @property
+    def label(self) -> str:
+        """What it is called in the table."""
+        return self.name if self.version is None else f"{self.name}@{self.version}"
+
+
+def judged(home: Path) -> Judgement:
+    """Play all scenarios of clients.
+
+    Args:
+        home: a folder for what is installed; it stays for the next time.
+
+    Raises:
+        OSError: npm is not installed.
+        subprocess.SubprocessError: something cannot be installed or started.
+    """
+    folder = _installed(home / "mcp-client") / "node_modules"
+    package = folder / PACKAGE.rpartition("@")[0]
+    command = [str(folder / ".bin" / "node"), str(package / "dist" / "index.js")]
+    results = home / "mcp-client-results"
+    shutil.rmtree(results, ignore_errors=True)
+    not_applicable, scenarios = dict[str, str](), list[Scenario]()
+    for one in _scenarios(command):
+        if (why := _why_not(one.name)) is not None:
+            not_applicable[one.name] = why
+        else:
+            scenarios.append(one)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        played = list(threads.map(lambda one: _play(command, one, results / one.label), scenarios))
+    passed, failed = 0, dict[str, str]()
+    for one, checks in zip(scenarios, played, strict=True):
+        passed += sum(check["status"] == "SUCCESS" for check in checks)
+        for check in checks:
+            what = str(check.get("errorMessage") or check["description"])
+            if check["status"] == "SKIPPED":
+                not_applicable[f"{one.label}/{check['id']}"] = f"the suite skips it: {what}"
+            elif check["status"] not in ("SUCCESS", "INFO"):
+                failed[f"{one.label}/{check['id']}"] = what
+        if not checks:
+            failed[one.label] = "the scenario did not run"
+    version = str(json.loads((package / "package.json").read_text("utf-8"))["version"])
+    return Judgement(version=version, passed=passed, failed=failed, not_applicable=not_applicable)
+
+
+def _scenarios(command: Sequence[str]) -> Iterator[Scenario]:
+    """Yield what the suite lists, such as ``- tools_call [2025-06-18,2026-07-28]``."""
+    listed = subprocess.run([*command, "list"], capture_output=True, text=True, check=True).stdout
+    _, _, clients = listed.partition("Client scenarios")
+    clients, _, _ = clients.partition("\n\n")
+    for name, versions in re.findall(r"- (\S+) \[(.*)\]", clients):
+        known = [each for each in versions.split(",") if each in VERSIONS]
+        yield from (Scenario(name, version) for version in known or [None])
+
+
+def _play(command: Sequence[str], one: Scenario, results: Path) -> list[dict[str, Any]]:
+    """Play a scenario and return its checks; it ends with 1 if a check fails."""
+    at = [] if one.version is None else ["--spec-version", one.version]
+    asked = ["client", "--command", f"{sys.executable} {PROGRAM}", "--scenario", one.name, *at]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run(
+        [*command, *asked, "--output-dir", str(results)],
+        capture_output=True,
+        check=False,
+        env=environment,
+        timeout=PATIENCE,
+    )
+    return [check for file in results.rglob("checks.json") for check in json.loads(file.read_text("utf-8"))]
+
+
+def _why_not(name: str) -> str | None:
+    return next((why for begin, why in NOT_APPLICABLE.items() if name.startswith(begin)), None)
+
+
+def _installed(folder: Path) -> Path:
+    done, wanted = folder / ".done", f"{PACKAGE}\n{NODE}"
+    if not (done.exists() and done.read_text("utf-8") == wanted):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        options = ["--no-package-lock", "--no-audit", "--no-fund", "--no-progress", "--loglevel=error"]
+        install = ["npm", "install", *options, "--prefix", str(folder), PACKAGE, NODE]
+        subprocess.run(install, check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
+        done.write_text(wanted, "utf-8")
+    return folder
+
+
+if __name__ == "__main__":
+    outcome = judged(Path(sys.argv[1]))
+    json.dump([NAME, outcome.version, outcome.passed, outcome.failed, outcome.not_applicable], sys.stdout)
