@@ -8,7 +8,7 @@ import pytest
 
 from routelock import Agent, Runner, tool
 from routelock.context import ToolContext
-from routelock.serving.decisions import decided
+from routelock.serving.decisions import with_verdict
 from routelock.testing import ScriptedHandler, call
 from routelock.tools import ToolQuestion
 
@@ -38,6 +38,6 @@ async def test_yes_alone_answers_no_form(schema: Any, approved: bool, answer: tu
 
     agent = Agent("librarian", model=ScriptedHandler([call("lend"), "Done."]), tools=[lend])
     first = await Runner.run(agent, "Hi")
-    state = decided(first.state(), first.interruptions[0], approved=approved, message="No.")
+    state = with_verdict(first.state(), first.interruptions[0], approved=approved, message="No.")
     await Runner.run(agent, state)
     assert heard == [answer]

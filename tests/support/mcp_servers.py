@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import mcp
@@ -17,7 +17,10 @@ __all__ = ["Office", "over_streams", "protocol_error", "raw"]
 
 types: Any = mcp.types
 IS_2 = hasattr(mcp, "Client")
-Context: Any = import_module("mcp.server.mcpserver" if IS_2 else "mcp.server.fastmcp").Context
+if TYPE_CHECKING:
+    Context = Any
+else:
+    Context = import_module("mcp.server.mcpserver" if IS_2 else "mcp.server.fastmcp").Context
 RAW = Path(raw_mcp_server.__file__)
 
 

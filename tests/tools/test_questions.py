@@ -187,7 +187,7 @@ async def test_output_guardrail_does_not_see_a_question() -> None:
 
     def watch(context: Any, tool: Any, output: str) -> GuardrailResult:
         seen.append(output)
-        return GuardrailResult()
+        return GuardrailResult(tripwire_triggered=False)
 
     await run(librarian(Desk(SURE), output_guardrails=[watch]), "Hi")
     assert seen == []

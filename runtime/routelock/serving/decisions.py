@@ -5,13 +5,13 @@ from __future__ import annotations
 from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
 
-__all__ = ["decided"]
+__all__ = ["with_verdict"]
 
 
 _NOT_ANSWERED = "The question needs an answer, and this client could only agree."
 
 
-def decided(state: RunState, one: Interruption, *, approved: bool, message: str) -> RunState:
+def with_verdict(state: RunState, one: Interruption, *, approved: bool, message: str) -> RunState:
     """Return the state with a client's yes or no on a call; a yes alone does not answer every question.
 
     Args:

@@ -61,7 +61,7 @@ def agree(_: ToolQuestion) -> bool:
 def answer(question: ToolQuestion | None) -> Mapping[str, Any] | None:
     """Return a value for each field of a question."""
     fields = {} if question is None else question.fields
-    return {name: SAMPLES.get(each.get("type"), "text") for name, each in fields.items()} or None
+    return {name: SAMPLES.get(str(each.get("type")), "text") for name, each in fields.items()} or None
 
 
 def calls_of(client: MCPClient, known: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -77,7 +77,7 @@ def calls_of(client: MCPClient, known: Mapping[str, Any]) -> Iterator[tuple[str,
             yield (
                 name,
                 {
-                    field: SAMPLES.get(fields[field].get("type"), "text")
+                    field: SAMPLES.get(str(fields[field].get("type")), "text")
                     for field in schema.get("required", fields)
                 },
             )

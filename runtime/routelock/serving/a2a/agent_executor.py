@@ -25,7 +25,7 @@ from routelock.serving.auth import AccessControl
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
-from routelock.serving.decisions import decided
+from routelock.serving.decisions import with_verdict
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
 from routelock.serving.run_data import delta_text, usage_data
 from routelock.serving.served_run import context_for, needs_approval
@@ -224,7 +224,7 @@ def _waiting(asked: _Asked, conversation: OpenContext) -> RunState:
 def _decided(state: RunState, approved: bool, why_not: str) -> RunState:
     """Return the state with a decision on all calls that wait."""
     for one in state.interruptions:
-        state = decided(state, one, approved=approved, message=why_not)
+        state = with_verdict(state, one, approved=approved, message=why_not)
     return state
 
 

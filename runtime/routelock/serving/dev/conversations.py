@@ -24,7 +24,7 @@ from routelock.run.config import RunConfig
 from routelock.run.events import RunEvent
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.runner import Runner
-from routelock.serving.decisions import decided
+from routelock.serving.decisions import with_verdict
 from routelock.serving.errors import Refusal
 from routelock.sessions.session import Session
 from routelock.state.run_state import RunState
@@ -230,7 +230,7 @@ def _begin_with(conversation: DevConversation, said: Said) -> tuple[Agent[Any], 
         raise Refusal(409, "These calls do not wait for approval any more.", "not_waiting")
     agent, state = conversation.waiting
     for one, decision in zip(conversation.interruptions, said, strict=True):
-        state = decided(state, one, approved=decision.approve, message=decision.message)
+        state = with_verdict(state, one, approved=decision.approve, message=decision.message)
     return agent, state
 
 
