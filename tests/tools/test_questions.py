@@ -9,7 +9,7 @@ import pytest
 from payments import PAY, WATCHED, Till, run
 from scripted_agents import agent, answers_of
 
-from routelock import Agent, GuardrailResult, Limits, RunConfig, RunHooks, Tool, tool
+from routelock import Agent, GuardrailResult, Limits, RunConfig, RunHooks, Runner, Tool, tool
 from routelock.context import ToolContext
 from routelock.errors import ConfigError
 from routelock.state.journal import Journal
@@ -191,6 +191,13 @@ async def test_output_guardrail_does_not_see_a_question() -> None:
 
     await run(librarian(Desk(SURE), output_guardrails=[watch]), "Hi")
     assert seen == []
+
+
+async def test_stream_says_that_the_call_waits() -> None:
+    async with Runner.run_streamed(librarian(Desk(SURE)), "Hi") as stream:
+        kinds = [event.type async for event in stream]
+    assert kinds[-2:] == ["approval_requested", "run_done"]
+    assert "tool_output" not in kinds
 
 
 # -- recorded runs --

@@ -22,6 +22,7 @@ from waiting import PATIENCE
 from routelock import Agent, ModelSettings, Retry, RunConfig, Runner, function_tool
 from routelock.errors import ConfigError, ConnectionFailed
 from routelock.testing import ScriptedHandler, call
+from routelock.tools import ToolQuestion
 from routelock.tracing.file import TraceFile, as_line
 from routelock.tracing.reader import read_trace
 from routelock.tracing.records import ItemTraced, RunStarted, ToolEnded
@@ -75,6 +76,19 @@ async def test_content_can_be_left_out(tmp_path: Path) -> None:
     assert [item.message["role"] for item in run.calls[0].items] == ["system", "user"]
     assert run.end is not None
     assert run.end.usage.requests == 4
+
+
+async def test_question_of_a_tool_can_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+
+    @function_tool
+    def lend() -> ToolQuestion:
+        """Lend a book."""
+        return ToolQuestion(message="Is Emma for Ada?")
+
+    agent = Agent("A", model=ScriptedHandler([call("lend")]), tools=[lend])
+    await Runner.run(agent, "Hi", run_config=RunConfig(trace=TraceFile(path, content=False)))
+    assert "Ada" not in path.read_text("utf-8")
 
 
 async def test_a_vendors_tool_is_named_without_its_options(tmp_path: Path) -> None:
