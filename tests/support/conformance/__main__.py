@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from conformance.a2a_kit import a2a_kit, a2a_old_kit
+from conformance.mcp_client import mcp_client
 from conformance.mcp_server import mcp_server
 from conformance.suite import A2A_OLD_REF, A2A_REF, NotRun, Result, Settings, Suite
 from conformance.table import reasons, table
@@ -23,6 +24,7 @@ SUITES: Mapping[str, Suite] = {
     "a2a-kit": a2a_kit,
     "a2a-kit-0.3": a2a_old_kit,
     "mcp-server": mcp_server,
+    "mcp-client": mcp_client,
     **{name: suite_of(name) for name in CLIENTS},
 }
 

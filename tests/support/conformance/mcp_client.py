@@ -1,6 +1,6 @@
 """MCP's conformance suite against an agent with the tools of the suite's servers.
 
-`judged` needs npm. Each scenario is played in both forms of the protocol, if it is for both.
+Each scenario is played in both forms of the protocol, if it is for both.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NAME", "Judgement", "judged"]
+from conformance.environments import node_packages
+from conformance.suite import Result, Settings
+
+__all__ = ["mcp_client"]
 
 
 NAME = "MCP conformance, client"
@@ -28,7 +31,7 @@ PACKAGE, NODE = "@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24"
 PROGRAM = Path(__file__).with_name("mcp_client_program.py")
 
 PATIENCE = 900.0
-"""Seconds for an installation."""
+"""Seconds for one scenario."""
 
 AT_ONCE = 2
 """Scenarios that are played at the same time; each has limits of some seconds."""
@@ -46,23 +49,6 @@ NOT_APPLICABLE: Mapping[str, str] = {
 """Why scenarios do not apply, by how their names begin."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """How the suite judged.
-
-    Args:
-        version: the version of the suite.
-        passed: how many checks passed.
-        failed: the reason, by ``scenario@version/check``.
-        not_applicable: the reason, by scenario or ``scenario@version/check``.
-    """
-
-    version: str
-    passed: int = 0
-    failed: Mapping[str, str] = field(default_factory=dict[str, str])
-    not_applicable: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One scenario at one version of the protocol; None is the one that the suite chooses."""
@@ -76,17 +62,10 @@ class Scenario:
         return self.name if self.version is None else f"{self.name}@{self.version}"
 
 
-def judged(home: Path) -> Judgement:
-    """Play all scenarios of clients.
-
-    Args:
-        home: a folder for what is installed; it stays for the next time.
-
-    Raises:
-        OSError: npm is not installed.
-        subprocess.SubprocessError: something cannot be installed or started.
-    """
-    folder = _installed(home / "mcp-client") / "node_modules"
+def mcp_client(settings: Settings) -> Result:
+    """Play all scenarios of clients against an agent with the tools of the suite's servers."""
+    home = settings.home
+    folder = node_packages(home / "mcp-client", [PACKAGE, NODE]) / "node_modules"
     package = folder / PACKAGE.rpartition("@")[0]
     command = [str(folder / ".bin" / "node"), str(package / "dist" / "index.js")]
     results = home / "mcp-client-results"
@@ -109,7 +88,7 @@ def judged(home: Path) -> Judgement:
             elif check["status"] not in ("SUCCESS", "INFO"):
                 failed[f"{one.label}/{check['id']}"] = what
     version = str(json.loads((package / "package.json").read_text("utf-8"))["version"])
-    return Judgement(version=version, passed=passed, failed=failed, not_applicable=not_applicable)
+    return Result(name=NAME, version=version, passed=passed, failed=failed, not_applicable=not_applicable)
 
 
 def _scenarios(command: Sequence[str]) -> Iterator[Scenario]:
@@ -143,20 +122,3 @@ def _play(command: Sequence[str], one: Scenario, results: Path) -> list[dict[str
 
 def _why_not(name: str) -> str | None:
     return next((why for begin, why in NOT_APPLICABLE.items() if name.startswith(begin)), None)
-
-
-def _installed(folder: Path) -> Path:
-    done, wanted = folder / ".done", f"{PACKAGE}\n{NODE}"
-    if not (done.exists() and done.read_text("utf-8") == wanted):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        options = ["--no-package-lock", "--no-audit", "--no-fund", "--no-progress", "--loglevel=error"]
-        install = ["npm", "install", *options, "--prefix", str(folder), PACKAGE, NODE]
-        subprocess.run(install, check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
-        done.write_text(wanted, "utf-8")
-    return folder
-
-
-if __name__ == "__main__":
-    outcome = judged(Path(sys.argv[1]))
-    json.dump([NAME, outcome.version, outcome.passed, outcome.failed, outcome.not_applicable], sys.stdout)
