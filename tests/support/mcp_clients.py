@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,16 +21,18 @@ class Asks:
 
     Args:
         actions: what the user does, in order; the last one again and again.
+        content: what the user fills in.
     """
 
-    def __init__(self, *actions: str) -> None:
+    def __init__(self, *actions: str, content: Mapping[str, Any] | None = None) -> None:
+        self._content = content
         self.questions: list[str] = []
         self._actions = [*actions]
 
     async def __call__(self, context: object, params: Any) -> Any:
         self.questions.append(params.message)
         action = self._actions.pop(0) if len(self._actions) > 1 else self._actions[0]
-        return mcp.types.ElicitResult.model_validate({"action": action})
+        return mcp.types.ElicitResult.model_validate({"action": action, "content": self._content})
 
 
 def connected(server: Any, mode: str, asks: Callable[..., Any] | None = None) -> Any:

@@ -14,10 +14,12 @@ from pydantic import BaseModel
 from scripted_agents import agent
 
 from routelock import Agent, Request, RunConfig, RunContext, handler, handoff, tool
+from routelock.context import ToolContext
 from routelock.history.messages import text_of
 from routelock.serving import MCP, ServeConfig, ServedRequest
 from routelock.serving.mcp.stdio import local_server
 from routelock.testing import ScriptedHandler, call, reply
+from routelock.tools import ToolAnswer, ToolQuestion
 
 pytest.importorskip("mcp_types", reason="version 2 of the mcp package serves")
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", BOTH)]
@@ -112,6 +114,37 @@ async def test_each_call_is_decided_by_itself(mode: str) -> None:
     result = await asked(server, mode, "a", asks)
     assert (len(asks.questions), len(paid)) == (2, 1)
     assert said_in(result) == "Now:\n\nDone."
+
+
+def librarian() -> tuple[Agent, list[ToolAnswer]]:
+    """Return an agent whose tool asks for a branch, and the answers that the tool gets."""
+    heard: list[ToolAnswer] = []
+
+    @tool
+    def lend(context: ToolContext) -> Any:
+        """Lend a book."""
+        if context.answer is None:
+            schema = {"type": "object", "properties": {"branch": {"type": "string"}}, "required": ["branch"]}
+            return ToolQuestion(message="Which branch?", schema=schema)
+        heard.append(context.answer)
+        return "lent"
+
+    return agent("A", call("lend"), "Done.", tools=[lend]), heard
+
+
+async def test_a_question_of_a_tool_is_the_clients_form(mode: str) -> None:
+    lender, heard = librarian()
+    asks = Asks("accept", content={"branch": "East"})
+    result = await asked(local_server(lender, ServeConfig()), mode, "a", asks)
+    assert (asks.questions, said_in(result)) == (["Which branch?"], "Done.")
+    assert [answer.content for answer in heard] == [{"branch": "East"}]
+
+
+async def test_an_answer_that_does_not_fit_the_question_is_refused(mode: str) -> None:
+    lender, heard = librarian()
+    result = await asked(local_server(lender, ServeConfig()), mode, "a", Asks("accept", content={}))
+    assert (result.is_error, heard) == (True, [])
+    assert "needs an answer with 'branch'" in said_in(result)
 
 
 REFUSALS = {

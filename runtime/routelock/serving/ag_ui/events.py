@@ -322,10 +322,13 @@ class RunEvents:
         """Return an interrupt. A call that the client was not shown is asked for by its message alone."""
         shown = None if one.path else self.shown.get(one.call_id)
         call = {"agent": one.agent, "name": one.name, "arguments": sendable(one.arguments)}
+        message = f"May {one.agent} make this call? {one.name}({sendable(one.arguments)})"
+        if one.question is not None:
+            message = sendable(one.question.message)
         return {
             "id": name,
             "reason": "confirmation" if shown is None else "tool_call",
-            "message": f"May {one.agent} make this call? {one.name}({sendable(one.arguments)})",
+            "message": message,
             **({} if shown is None else {"toolCallId": shown}),
             "responseSchema": _ANSWER,
             "metadata": {"routelock": call},

@@ -19,6 +19,7 @@ from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.serving.ag_ui.requests import RunRequest
 from routelock.serving.bounded_store import BoundedStore
+from routelock.serving.decisions import with_verdict
 from routelock.serving.requests import bad_request
 from routelock.state.document import write_document
 from routelock.state.run_state import RunState
@@ -62,7 +63,7 @@ class WaitingRun:
         state = self.state
         for name, one in self.interrupts.items():
             verdict = asked.resume[name]
-            state = state.approve(one) if verdict.approved else state.reject(one, message=verdict.message)
+            state = with_verdict(state, one, approved=verdict.approved, message=verdict.message)
         return state.with_answers(answers) if answers else state
 
     def _answers(self, asked: RunRequest) -> list[Message]:

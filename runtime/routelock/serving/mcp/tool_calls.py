@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from routelock.errors import MissingExtra
+from routelock.errors import ConfigError, MissingExtra
 from routelock.run.events import RunEvent
 from routelock.run.result import RunResult
 from routelock.runner import Runner
@@ -82,20 +82,28 @@ class _Waiting:
             requests[key] = {"method": "elicitation/create", "params": question(one)}
         return requests
 
-    def decided(self, actions: Sequence[str]) -> RunState:
+    def decided(self, answers: Sequence[object]) -> RunState:
         """Return the state with a decision on each call that waits.
 
         Args:
-            actions: the answers of the client, in order.
+            answers: the answers of the client, in order; each has an ``action``, and perhaps ``content``.
 
         Raises:
-            Refusal: 403, the user did not decide on a call.
+            Refusal: 403, the user did not decide on a call; 400, an answer does not fit the tool's question.
         """
         state = self.state
-        for one, action in zip(state.interruptions, actions, strict=True):
+        for one, answer in zip(state.interruptions, answers, strict=True):
+            action: object = getattr(answer, "action", "")
             if action not in ("accept", "decline"):
                 raise Refusal(403, _NOT_MADE.format(_NO_DECISION), "approval_required")
-            state = state.approve(one) if action == "accept" else state.reject(one)
+            if action == "decline":
+                state = state.reject(one)
+                continue
+            content = None if one.question is None else getattr(answer, "content", None) or {}
+            try:
+                state = state.approve(one, answer=content)
+            except ConfigError as error:
+                raise Refusal(400, str(error), "invalid_answer") from error
         return state
 
 
@@ -266,8 +274,8 @@ class ToolCalls:
             _logger.info("%s: no answer to %s", asked.about.request_id, ", ".join(missing))
             return _input_required(waiting, params.request_state)
         self._waiting.remove(key)  # a decision holds once
-        actions = [str(getattr(answers[name], "action", "")) for name in waiting.questions]
-        return _Begun(lambda: waiting.decided(actions), waiting.text)
+        given = [answers[name] for name in waiting.questions]
+        return _Begun(lambda: waiting.decided(given), waiting.text)
 
     async def _answer(self, asked: _Asked, begun: _Begun) -> dict[str, Any]:
         """Run until the agent has answered, or until the client has to call again with decisions."""
@@ -280,7 +288,7 @@ class ToolCalls:
             waiting = _Waiting(self._state(asked, result), _joined(said, text))
             if not asked.context.session.can_send_request:
                 return self._keep(asked, waiting)
-            given, said = waiting.decided(await self._actions(asked, waiting)), waiting.text
+            given, said = waiting.decided(await self._answers(asked, waiting)), waiting.text
 
     async def _run(
         self, asked: _Asked, given: str | RunState, progress: _Progress
@@ -330,11 +338,11 @@ class ToolCalls:
         self._waiting.put((asked.about.principal, asked.digest, token), waiting, size)
         return _input_required(waiting, token)
 
-    async def _actions(self, asked: _Asked, waiting: _Waiting) -> Sequence[str]:
-        """Ask the client about each call that waits, and return what it answers, in order."""
+    async def _answers(self, asked: _Asked, waiting: _Waiting) -> Sequence[object]:
+        """Ask the client about each call that waits; return its answers in order, None where it gives none."""
         from mcp import MCPError  # noqa: PLC0415 - an extra
 
-        actions: list[str] = []
+        answers: list[object] = []
         context = asked.context
         for each in waiting.questions.values():
             said = each["params"]
@@ -346,8 +354,8 @@ class ToolCalls:
                     )
                 except MCPError as error:
                     _logger.warning("%s: the client cannot ask: %s", asked.about.request_id, error)
-            actions.append("" if answer is None else answer.action)
-        return actions
+            answers.append(answer)
+        return answers
 
 
 def _input_required(waiting: _Waiting, token: str) -> dict[str, Any]:

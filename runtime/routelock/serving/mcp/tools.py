@@ -145,12 +145,16 @@ def json_rpc_refusal(refusal: Refusal, request_id: str) -> dict[str, Any]:
 
 
 def question(call: Interruption) -> dict[str, Any]:
-    """Return the request that asks the user whether a call may be made: accepting it approves the call."""
-    return {
-        "mode": "form",
-        "message": f"May the agent {call.agent} call {call.name} with these arguments? {call.arguments}",
-        "requestedSchema": {"type": "object", "properties": {}},
-    }
+    """Return the request that asks the user: the question of the tool, or whether the call may be made.
+
+    To accept it is to approve the call.
+    """
+    schema: Mapping[str, Any] = {"type": "object", "properties": {}}
+    message = f"May the agent {call.agent} call {call.name} with these arguments? {call.arguments}"
+    if (asked := call.question) is not None:
+        schema = asked.schema or schema
+        message = asked.message if asked.url is None else f"{asked.message} {asked.url}"
+    return {"mode": "form", "message": message, "requestedSchema": schema}
 
 
 def progress_text(event: RunEvent, path: Sequence[str] = ()) -> str:
