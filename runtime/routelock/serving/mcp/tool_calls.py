@@ -339,7 +339,7 @@ class ToolCalls:
         return _input_required(waiting, token)
 
     async def _answers(self, asked: _Asked, waiting: _Waiting) -> Sequence[object]:
-        """Ask the client about each call that waits; return its answers in order, None where it gives none."""
+        """Ask the client about each call that waits; return its answers in order, None for those it owes."""
         from mcp import MCPError  # noqa: PLC0415 - an extra
 
         answers: list[object] = []
