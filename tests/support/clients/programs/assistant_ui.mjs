@@ -12,12 +12,12 @@ const require = createRequire(join(modules, "x.js"));
 const load = async (name) => import(pathToFileURL(join(modules, name)).href);
 
 const { JSDOM } = require("jsdom");
-const page = new JSDOM("<!doctype html><main></main>", { url: "http://localhost" }).window;
+const page = new JSDOM("<!doctype html>", { url: "http://localhost" }).window;
 for (const name of ["window", "document", "navigator", "HTMLElement", "Node", "Event", "MutationObserver"])
   globalThis[name] ??= page[name];
 console.error = () => {};
 
-const { createElement, useState } = require("react");
+const { createElement, useEffect, useState } = require("react");
 const { createRoot } = require("react-dom/client");
 const { AssistantRuntimeProvider, makeAssistantTool } = await load("@assistant-ui/react/dist/index.js");
 const { useAgUiRuntime } = await load("@assistant-ui/react-ag-ui/dist/index.js");
@@ -33,17 +33,19 @@ const Weather = makeAssistantTool({
 let runtime;
 const errors = [];
 
-function Chat({ agent }) {
+function Chat({ agent, ready }) {
   const [client] = useState(() => new HttpAgent({ url: `${url}/ag-ui/${agent}` }));
-  runtime = useAgUiRuntime({ agent: client, onError: (error) => errors.push(error.message) });
-  return createElement(AssistantRuntimeProvider, { runtime }, createElement(Weather));
+  const own = useAgUiRuntime({ agent: client, onError: (error) => errors.push(error.message) });
+  useEffect(() => ready(own), [own, ready]); // after the effects of its children, so all of the page is there
+  return createElement(AssistantRuntimeProvider, { runtime: own }, createElement(Weather));
 }
 
-const turns = (count) => new Promise((resolve) => setTimeout(resolve, count * 10));
+const moment = () => new Promise((resolve) => setTimeout(resolve, 10));
 
 // Wait until the user sees that all is done; a tool of the page begins another run.
 async function settled(isDone) {
-  for (let rest = 1000; rest && !isDone(runtime.thread.getState()); rest--) await turns(1);
+  const end = Date.now() + 60_000;
+  while (Date.now() < end && !isDone(runtime.thread.getState())) await moment();
 }
 
 function shown(part) {
@@ -58,16 +60,12 @@ const ends = ({ isRunning, messages }, text) =>
   !isRunning && messages.at(-1)?.content.some((part) => part.type === "text" && part.text === text);
 
 async function chat(agent, isDone, more = async () => ({})) {
-  const root = createRoot(page.document.querySelector("main"));
-  runtime = undefined;
-  root.render(createElement(Chat, { agent }));
-  while (!runtime) await turns(1);
-  await turns(5);
+  const root = createRoot(page.document.body.appendChild(page.document.createElement("main")));
+  runtime = await new Promise((ready) => root.render(createElement(Chat, { agent, ready })));
   runtime.thread.append("Weather, please?");
   await settled(isDone);
   const facts = { seen: seen(), ...(await more()) };
   root.unmount();
-  await turns(1);
   return facts;
 }
 
