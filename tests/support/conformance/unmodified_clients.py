@@ -30,7 +30,7 @@ class Client:
         name: the client, as the table has it.
         version: returns its version.
         files: the files of tests, in tests/clients.
-        parameter: the parameter of the tests that names the client; empty if they are all its own.
+        parameter: how the parameter of the tests that names the client begins; empty if they are all its own.
     """
 
     name: str
@@ -47,11 +47,11 @@ def _python(folder: str, package: str) -> str:
     return found.name.removeprefix(f"{package}-").removesuffix(".dist-info")
 
 
-def _node(package: str) -> str:
+def _node(package: str, folder: str = "js") -> str:
     """Return the version of an npm package that scripts/clients has installed."""
-    about = clients() / "js" / "node_modules" / package / "package.json"
+    about = clients() / folder / "node_modules" / package / "package.json"
     if not about.exists():
-        raise NotRun(f"{package} is not in {clients().name}/js; scripts/clients installs it")
+        raise NotRun(f"{package} is not in {clients().name}/{folder}; scripts/clients installs it")
     return json.loads(about.read_text())["version"]
 
 
@@ -99,6 +99,41 @@ CLIENTS = {
         files=["test_a2a_clients.py"],
         parameter="js",
     ),
+    "mcp-python": Client(
+        name="mcp for Python",
+        version=partial(version, "mcp"),
+        files=["test_mcp_clients.py"],
+        parameter="python",
+    ),
+    "mcp-js1": Client(
+        name="@modelcontextprotocol/sdk",
+        version=partial(_node, "@modelcontextprotocol/sdk"),
+        files=["test_mcp_clients.py"],
+        parameter="js 1",
+    ),
+    "mcp-js2": Client(
+        name="@modelcontextprotocol/client",
+        version=partial(_node, "@modelcontextprotocol/client"),
+        files=["test_mcp_clients.py"],
+        parameter="js 2",
+    ),
+    "ag-ui": Client(
+        name="@ag-ui/client",
+        version=partial(_node, "@ag-ui/client"),
+        files=["test_ag_ui_clients.py"],
+        parameter="1",
+    ),
+    "ag-ui-0": Client(
+        name="@ag-ui/client, 0.0",
+        version=partial(_node, "ag-ui-client-0"),
+        files=["test_ag_ui_clients.py"],
+        parameter="0.0.59",
+    ),
+    "assistant-ui": Client(
+        name="assistant-ui",
+        version=partial(_node, "@assistant-ui/react-ag-ui", "page"),
+        files=["test_assistant_ui.py"],
+    ),
 }
 
 
@@ -123,7 +158,11 @@ def _cases_of(client: Client) -> list[str]:
     files = [f"tests/clients/{file}" for file in client.files]
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", *_TESTS, *files]
     done = subprocess.run(command, cwd=REPO, capture_output=True, encoding="utf-8", timeout=120)
-    named = re.compile(rf"\[{re.escape(client.parameter)}(-|\])") if client.parameter else re.compile("::")
+    named = (
+        re.compile(rf"\[{re.escape(client.parameter)}(-|,| with |\])")
+        if client.parameter
+        else re.compile("::")
+    )
     found = [line for line in done.stdout.splitlines() if line.startswith("tests/") and named.search(line)]
     if not found:
         raise NotRun(f"no test is played with it: {done.stdout[-300:]}{done.stderr[-300:]}")
