@@ -99,7 +99,9 @@ class _Waiting:
             if action == "decline":
                 state = state.reject(one)
                 continue
-            content = None if one.question is None else getattr(answer, "content", None) or {}
+            content: Mapping[str, Any] | None = None
+            if one.question is not None:
+                content = cast("Any", answer).content or {}
             try:
                 state = state.approve(one, answer=content)
             except ConfigError as error:
