@@ -54,6 +54,31 @@ def _task(text: str, *, stream: bool) -> Any:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"message": message}}
 
 
+def _page(text: str, *, stream: bool) -> Any:
+    message = {"id": "m", "role": "user", "content": text}
+    rest: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
+    return {"threadId": "t", "runId": "r", "messages": [message], **rest}
+
+
+_VERSION = "2026-07-28"
+"""The version of MCP without sessions."""
+
+
+def _tool_call(text: str, *, stream: bool) -> Any:
+    prefix = "io.modelcontextprotocol/"
+    meta: dict[str, Any] = {f"{prefix}protocolVersion": _VERSION, f"{prefix}clientCapabilities": {}}
+    params = {"name": "plain", "arguments": {"input": text}, "_meta": meta}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+_OF_MCP = {
+    "accept": "application/json, text/event-stream",
+    "mcp-protocol-version": _VERSION,
+    "mcp-method": "tools/call",
+    "mcp-name": "plain",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A protocol of a server, as a row of the table."""
@@ -66,6 +91,8 @@ class Row:
     headers: Mapping[str, str] = field(default_factory=lambda: {})
     requests: int = 6
     """How many each client sends."""
+    kinds: Sequence[bool] = (False, True)
+    """Whether it is asked for whole answers, which is False, and for streamed ones."""
 
 
 ROWS: Mapping[str, Row] = {
@@ -73,6 +100,8 @@ ROWS: Mapping[str, Row] = {
     "chat completions": Row(server="routelock", path="/v1/chat/completions", body=_chat),
     "responses": Row(server="routelock", path="/v1/responses", body=_response),
     "A2A": Row(server="routelock", path="/a2a/plain", body=_task, headers={"a2a-version": "1.0"}, requests=2),
+    "AG-UI": Row(server="routelock", path="/ag-ui/plain", body=_page, kinds=(True,)),
+    "MCP": Row(server="routelock", path="/mcp", body=_tool_call, headers=_OF_MCP, requests=2, kinds=(False,)),
     "LiteLLM's proxy": Row(server="litellm", path="/v1/chat/completions", body=_chat, requests=1),
 }
 """The floor comes first. A protocol more is a row more."""
@@ -110,7 +139,7 @@ def measured_load(url: str, *, clients: int, rounds: int, litellm: str = "") -> 
         litellm: a Python that has LiteLLM's proxy; empty to leave it out.
     """
     rows = {name: row for name, row in ROWS.items() if litellm or row.server != "litellm"}
-    seen = {(name, stream): Load() for name in rows for stream in (False, True)}
+    seen = {(name, stream): Load() for name, row in rows.items() for stream in row.kinds}
     with ExitStack() as stack:
         names = dict.fromkeys(row.server for row in rows.values())
         servers = {name: stack.enter_context(_serving(name, url, litellm)) for name in names}
@@ -234,6 +263,8 @@ def shown_load(seen: Seen) -> str:
 
 
 def _cells(seen: Seen, name: str, floor: str, stream: bool) -> Sequence[str]:
+    if (name, stream) not in seen:
+        return ("", "", "")
     mine, least = seen[name, stream], seen[floor, stream]
 
     def beside(ours: Sequence[float], theirs: Sequence[float]) -> str:

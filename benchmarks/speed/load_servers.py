@@ -25,11 +25,12 @@ from speed.scene import KEY, MODEL, SPECIALIST  # noqa: E402
 def routelock(url: str) -> Any:
     """Return the app of one agent, with each protocol that is served."""
     from routelock import Agent
-    from routelock.serving import A2A, ServeConfig, create_app
+    from routelock.serving import A2A, AGUI, MCP, ServeConfig, create_app
     from routelock_providers import OpenAICompatible
 
     model = OpenAICompatible(MODEL, base_url=url, api_key=KEY)
-    return create_app(Agent("plain", SPECIALIST, model=model), ServeConfig(max_concurrent=10_000, a2a=A2A()))
+    settings = ServeConfig(max_concurrent=10_000, a2a=A2A(), ag_ui=AGUI(), mcp=MCP())
+    return create_app(Agent("plain", SPECIALIST, model=model), settings)
 
 
 def bare(url: str) -> Any:

@@ -43,9 +43,12 @@ def test_served_agents_are_measured_under_load() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if "|" in line][2:]
-    assert [row[0].strip() for row in rows] == ["bare starlette", "chat completions", "responses", "A2A"]
+    protocols = ["chat completions", "responses", "A2A", "AG-UI", "MCP"]
+    assert [row[0].strip() for row in rows] == ["bare starlette", *protocols]
     for row in rows:
-        assert all(re.fullmatch(r" [\d.]+( ms)?( \([\d.]+\))? ", cell) for cell in row[1:]), row
+        name, cells = row[0].strip(), [cell for cell in row[1:] if cell.strip()]
+        assert len(cells) == (3 if name in ("AG-UI", "MCP") else 6)
+        assert all(re.fullmatch(r" [\d.]+( ms)?( \([\d.]+\))? ", cell) for cell in cells), row
 
 
 def test_what_is_kept_and_told_is_measured_too() -> None:
