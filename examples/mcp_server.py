@@ -1,4 +1,4 @@
-"""Shows an agent as a tool of an MCP host: `routelock[mcp]` with mcp 2, and a user who is asked."""
+"""Shows an agent as a tool of an MCP host, which asks its user to approve a call. It needs `mcp>=2`."""
 
 import asyncio
 import os

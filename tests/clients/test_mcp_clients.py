@@ -123,7 +123,7 @@ def test_a_client_that_cannot_ask_is_told_so(scenes: Played) -> None:
 
 
 def test_an_unknown_tool_is_refused(scenes: Played) -> None:
-    assert "There is no tool 'nobody' here." in scenes["unknown"]["refused"]
+    assert "There is no tool 'stranger' here." in scenes["unknown"]["refused"]
 
 
 def test_a_cancelled_call_ends_its_run(scenes: Played) -> None:

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator
 
-import anyio
-import anyio.lowlevel
 import pytest
+from yielding_handler import DONE, Yields
 
 from routelock import Agent, Request, Retry, RunConfig, Runner
 from routelock.errors import ServerFailed
-from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
+from routelock.handlers.events import AttemptFailed, HandlerEvent
 from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
-
-
-DONE = MessageDone(message={"role": "assistant", "content": "Hi."})
-
-
-class Yields:
-    """Yields what it is told to, and then waits for ever if it is to."""
-
-    name = "yields"
-
-    def __init__(self, *events: Any, hangs: bool = False) -> None:
-        self.events: Sequence[Any] = events
-        self.hangs = hangs
-        self.closed = False
-
-    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        try:
-            for event in self.events:
-                yield event
-            if self.hangs:
-                await anyio.sleep_forever()
-        finally:
-            self.closed = True
 
 
 @pytest.mark.parametrize("fallback", [False, True])

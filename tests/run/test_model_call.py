@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
+from yielding_handler import DONE, Yields
 
 from routelock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner
 from routelock.errors import BudgetExceeded, HandlerError, ProviderTimeout, ServerFailed
-from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, TextDelta
 from routelock.run.config import Limits
 
 pytestmark = pytest.mark.anyio
-
-DONE = MessageDone(message={"role": "assistant", "content": "Hi."})
-
-
-class Yields:
-    """Yields what it is told to, and then waits for ever if it is to."""
-
-    name = "yields"
-
-    def __init__(self, *events: Any, hangs: bool = False) -> None:
-        self.events: Sequence[Any] = events
-        self.hangs = hangs
-        self.closed = False
-
-    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        try:
-            for event in self.events:
-                yield event
-            if self.hangs:
-                await anyio.sleep_forever()
-        finally:
-            self.closed = True
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable
 from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import pytest
+from declining_targets import declined, listed, no, team
 from plain_and_streamed import both
 from scripted_agents import TO_B, agent, shown
 
-from routelock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, RunResult, function_tool, handoff
+from routelock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, function_tool, handoff
 from routelock.errors import CallbackError, HandoffStateError
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.handoffs.context import HandoffContext
@@ -23,24 +23,6 @@ from routelock.testing import ScriptedHandler, call
 pytestmark = pytest.mark.anyio
 
 Status = HandoffStatus
-
-
-def team(on_request: Any = None, *replies: Any, first: Any = TO_B, edge: Any = None, **b: Any) -> Agent[Any]:
-    """A hands over to B, whose hook decides; what A says after a rejection are the replies."""
-    target = agent("B", "Done.", on_handoff_request=on_request, **b)
-    return agent("A", first, *replies, handoffs=[handoff(target, **(edge or {}))])
-
-
-def no(reason: str) -> Callable[[HandoffRequest], HandoffResponse]:
-    return lambda request: HandoffResponse.reject(reason)
-
-
-async def declined(on_request: Any, **settings: Any) -> RunResult[Any]:
-    """The result of a run whose transfer is not made."""
-    played = await both(lambda: team(on_request, "Then I do it."), **settings)
-    assert played.result.final_output == "Then I do it."
-    assert played.result.last_agent.name == "A"
-    return played.result
 
 
 # -- the states --
@@ -348,11 +330,6 @@ async def test_next_target_is_requested_after_a_refusal() -> None:
 
 
 # -- lists of targets --
-
-
-def listed(*targets: Any, **options: Any) -> Agent[Any]:
-    first = call(f"transfer_to_{getattr(targets[0], 'name', targets[0]).lower()}", id="t")
-    return agent("A", first, "Mine.", handoffs=[handoff(list(targets), **options)])
 
 
 async def test_the_second_takes_what_the_first_declines() -> None:

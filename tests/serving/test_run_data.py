@@ -49,13 +49,12 @@ async def made(*content: Any, **more: Any) -> list[MadeFile]:
         ),
         (
             {"file_data": "data:text/plain;charset=utf-8;base64,aGk="},
-            MadeFile(kind="text/plain", name="file", data="aGk="),
+            MadeFile(kind="text/plain", data="aGk="),
         ),
         (
             {"file_url": "https://x.example/a.pdf?b=c"},
             MadeFile(
                 kind="application/pdf",
-                name="https://x.example/a.pdf?b=c",
                 url="https://x.example/a.pdf?b=c",
             ),
         ),
@@ -73,4 +72,4 @@ async def test_a_file_that_only_its_vendor_has_is_left_out() -> None:
 @pytest.mark.anyio
 async def test_images_may_be_in_a_key_of_their_own() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
-    assert await made(images=[image]) == [MadeFile(kind="image/png", name="file", data="aGk=")]
+    assert await made(images=[image]) == [MadeFile(kind="image/png", data="aGk=")]

@@ -58,7 +58,8 @@ class MadeFile:
 
     kind: str
     """The media type."""
-    name: str
+    name: str = ""
+    """Its name, if it has one."""
     data: str = ""
     """The bytes in Base64; empty if there is only an address."""
     url: str = ""
@@ -78,13 +79,13 @@ def _file(media: Mapping[str, Any]) -> MadeFile | None:
     about: Mapping[str, Any] = media.get(str(media.get("type"))) or {}
     if media.get("type") == "input_audio":
         form = str(about.get("format") or "wav")
-        return MadeFile(kind=f"audio/{form}", name=f"sound.{form}", data=str(about.get("data") or ""))
+        return MadeFile(kind=f"audio/{form}", data=str(about.get("data") or ""))
     where = next((text for key in _ADDRESSES if isinstance(text := about.get(key), str)), "")
     name = str(about.get("filename") or "")
     kind = about.get("format") or mimetypes.guess_type(name or where.partition("?")[0])[0]
     if (data := _DATA_URL.match(where)) is not None:
         kind = data["kind"] or kind
-        return MadeFile(kind=kind or "application/octet-stream", name=name or "file", data=data["bytes"])
+        return MadeFile(kind=kind or "application/octet-stream", name=name, data=data["bytes"])
     if not where.startswith(("https://", "http://")):
         return None
-    return MadeFile(kind=kind or "application/octet-stream", name=name or where, url=where)
+    return MadeFile(kind=kind or "application/octet-stream", name=name, url=where)

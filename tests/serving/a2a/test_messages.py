@@ -77,6 +77,10 @@ PIXEL = "data:image/png;base64,aGk="
             {"url": "https://x.example/a.png?size=1", "mediaType": "image/png"},
         ),
         (
+            {"type": "input_audio", "input_audio": {"format": "mp3", "data": "aGk="}},
+            {"raw": "aGk=", "mediaType": "audio/mp3"},
+        ),
+        (
             {"type": "file", "file": {"filename": "a.csv", "file_data": "data:;base64,aGk="}},
             {"raw": "aGk=", "filename": "a.csv", "mediaType": "text/csv"},
         ),

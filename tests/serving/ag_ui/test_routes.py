@@ -492,7 +492,7 @@ def test_keys_bodies_and_names_are_checked_as_for_chats() -> None:
     config = replace(CONFIG, api_keys=["key"], max_body=500)
     app = create_app(agent("A"), config)
     wrong = Client(app, key="wrong").post()
-    unknown = Client(app, "nobody", key="key").post()
+    unknown = Client(app, "stranger", key="key").post()
     long = Client(app, key="key").post(forwardedProps="x" * 500)
     headers = {"authorization": "Bearer key", "content-type": "text/plain"}
     plain = asked(app, "/ag-ui", {}, headers=headers)

@@ -70,7 +70,7 @@ class Scenes:
         return {"refused": await refused(self.call("payer"))}
 
     async def unknown(self) -> Facts:
-        return {"refused": await refused(self.call("nobody"))}
+        return {"refused": await refused(self.call("stranger"))}
 
     async def cancelled(self) -> Facts:
         """Give a call up, and ask on the same connection what became of its run."""

@@ -7,18 +7,15 @@ artifact is the output of a run.
 from __future__ import annotations
 
 import json
-import mimetypes
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from routelock._json import integral
 from routelock.agents.agent import Agent
-from routelock.history.content import media_of
 from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.serving.errors import Refusal
-from routelock.serving.run_data import output_data
+from routelock.serving.run_data import MadeFile, made_files, output_data
 from routelock.tools.approvals import Interruption
 
 __all__ = [
@@ -36,10 +33,6 @@ _PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32700, -32600,
 
 _CONTENT_TYPE_NOT_SUPPORTED = -32005
 """An error code of A2A, see https://a2a-protocol.org/v1.0.0/specification/#54-error-code-mappings."""
-_DATA_URL = re.compile(r"data:(?P<kind>[^;,]*)(?:;[^;,]*)*;base64,(?P<bytes>.*)", re.DOTALL)
-
-_ADDRESSES = ("url", "file_data", "file_url", "file_id")
-"""The keys of a media part that may hold its bytes, as a data URL, or its address."""
 
 
 def card_body(
@@ -136,31 +129,13 @@ def answer_parts(result: RunResult[Any], text: str) -> list[dict[str, Any]]:
     """
     if (data := output_data(result)) is not None:
         return [{"data": data, "mediaType": "application/json"}]
-    return [*([{"text": text}] if text else []), *_files(result)]
+    return [*([{"text": text}] if text else []), *map(_file_part, made_files(result))]
 
 
-def _files(result: RunResult[Any]) -> Iterator[dict[str, Any]]:
-    """Yield a part for each image and file that models made in a run."""
-    for item in result.items[result.input_count :]:
-        if item.message["role"] == "assistant":
-            made = cast("list[dict[str, Any]]", item.message.get("images") or [])
-            parts = (_file(media) for media in (*made, *media_of(item.message.get("content"))))
-            yield from (part for part in parts if part is not None)
-
-
-def _file(media: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the part for an image or a file: its bytes, or its address; None for what has neither."""
-    about: Mapping[str, Any] = media.get(str(media.get("type"))) or {}
-    where = next((text for key in _ADDRESSES if isinstance(text := about.get(key), str)), "")
-    name = about.get("filename") or ""
-    kind = about.get("format") or mimetypes.guess_type(name or where.partition("?")[0])[0]
-    if (data := _DATA_URL.match(where)) is not None:
-        return _named({"raw": data["bytes"]}, name, data["kind"] or kind)
-    return _named({"url": where}, name, kind) if where.startswith(("https://", "http://")) else None
-
-
-def _named(part: dict[str, Any], name: str, kind: str | None) -> dict[str, Any]:
-    return {**part, **({"filename": name} if name else {}), "mediaType": kind or "application/octet-stream"}
+def _file_part(file: MadeFile) -> dict[str, Any]:
+    """Return the part for an image, a sound or a file that a model made: its bytes, or its address."""
+    where = {"raw": file.data} if file.data else {"url": file.url}
+    return {**where, **({"filename": file.name} if file.name else {}), "mediaType": file.kind}
 
 
 def question_parts(calls: Iterable[Interruption]) -> list[dict[str, Any]]:

@@ -114,11 +114,16 @@ def _served_tool(served: ServedAgent, settings: MCP) -> ServedTool:
 def _file_content(file: MadeFile) -> dict[str, Any]:
     """Return the content block of a file."""
     if file.url:
-        return {"type": "resource_link", "uri": file.url, "name": file.name, "mimeType": file.kind}
+        return {
+            "type": "resource_link",
+            "uri": file.url,
+            "name": file.name or file.url,
+            "mimeType": file.kind,
+        }
     form = file.kind.partition("/")[0]
     if form in ("image", "audio"):
         return {"type": form, "data": file.data, "mimeType": file.kind}
-    about = {"uri": f"routelock:made/{quote(file.name)}", "mimeType": file.kind, "blob": file.data}
+    about = {"uri": f"routelock:made/{quote(file.name or 'file')}", "mimeType": file.kind, "blob": file.data}
     return {"type": "resource", "resource": about}
 
 

@@ -95,7 +95,7 @@ const scenes = {
     return { asked, said: [text(accepted), text(declined)] };
   },
   silent: async () => ({ refused: await refused(() => call("payer")) }),
-  unknown: async () => ({ refused: await refused(() => call("nobody")) }),
+  unknown: async () => ({ refused: await refused(() => call("stranger")) }),
   async cancelled() {
     const client = await connected();
     const gone = new AbortController();
