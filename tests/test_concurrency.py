@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from routelock import Agent, RunConfig, Runner, function_handler
-from routelock._concurrency import isolated, open_group, run_all
+from routelock._concurrency import open_group, run_all
 from routelock.guardrails import GuardrailResult
 from routelock.handlers.port import Request
 
@@ -32,38 +32,9 @@ async def become(name: str) -> str:
 
 
 async def test_context_variables_stay_inside_a_job() -> None:
-    assert await isolated(become("a")) == "a"
     assert await run_all([partial(become, "b")]) == ["b"]
     assert await run_all([partial(become, "c"), partial(become, "d")]) == ["c", "d"]
     assert WHO.get() == "me"
-
-
-async def test_cancellation_is_raised_at_the_await() -> None:
-    seen: list[str] = []
-
-    async def wait() -> None:
-        try:
-            await anyio.sleep_forever()
-        except anyio.get_cancelled_exc_class():
-            seen.append("cancelled")
-            raise
-
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await isolated(wait())
-    assert seen == ["cancelled"]
-
-
-async def test_a_failure_that_is_handled_is_over() -> None:
-    async def careful() -> str:
-        try:
-            with anyio.fail_after(0):
-                await anyio.sleep_forever()
-        except TimeoutError:
-            return "late"
-        return "in time"
-
-    assert await isolated(careful()) == "late"
 
 
 async def fail(name: str, go: anyio.Event) -> None:

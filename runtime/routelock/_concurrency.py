@@ -7,8 +7,7 @@ the others as its notes.
 
 from __future__ import annotations
 
-import types
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
@@ -21,63 +20,19 @@ import anyio
 from anyio.abc import TaskGroup
 
 from routelock._callables import MaybeAwaitable, callback_errors, resolve
+from routelock._isolation import in_context, isolated
 
 __all__ = [
     "Question",
     "ask_all",
     "call_in_time",
     "in_time",
-    "isolated",
-    "isolated_events",
     "open_group",
     "run_all",
 ]
 
 
 T = TypeVar("T")
-
-
-def isolated(coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:
-    """Return an awaitable that runs the coroutine in a copy of the context variables, in the caller's task.
-
-    A new task would do the same and cost a turn of the event loop.
-    """
-    return _in_context(copy_context(), coroutine)
-
-
-@types.coroutine
-def _in_context(context: Context, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Await a coroutine in ``context``: the variables it sets stay there."""
-    step: Callable[[Any], Any] = coroutine.send
-    given: Any = None
-    while True:
-        try:
-            out = context.run(step, given)
-        except StopIteration as done:
-            return cast("T", done.value)
-        try:
-            given = yield out
-        except BaseException as error:  # such as a cancellation: it must be raised at the await
-            step, given = coroutine.throw, error
-        else:
-            step = coroutine.send
-
-
-async def isolated_events(events: AsyncGenerator[T]) -> AsyncGenerator[T]:
-    """Yield the same events, each made in a copy of the context variables, within the caller's task."""
-    context, nothing = copy_context(), object()
-
-    async def next_event() -> T | object:
-        return await anext(events, nothing)
-
-    async def close() -> None:
-        await events.aclose()
-
-    try:
-        while (event := await _in_context(context, next_event())) is not nothing:
-            yield cast("T", event)
-    finally:
-        await _in_context(context, close())
 
 
 async def run_all(
@@ -165,7 +120,7 @@ class Question(Generic[T]):
     async def later(self, context: Context, found: Awaitable[Any]) -> T:
         """Return the answer of an async function."""
         with callback_errors(self.whose):
-            return self.read(await _in_context(context, resolve(found)))
+            return self.read(await in_context(context, resolve(found)))
 
 
 async def ask_all(questions: Sequence[Question[T]]) -> list[T]:

@@ -1,32 +1,25 @@
-"""JSON data in memory: copies of it, repairs of what cannot be sent, and values that pydantic lets pass."""
+"""JSON data in memory: repairs of what cannot be sent, and values that pydantic lets pass."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-if TYPE_CHECKING:
-    pass
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 __all__ = [
     "LINE_ENDS",
     "AnyObject",
     "AnyValue",
     "OrDefault",
-    "detached",
     "finite",
     "integral",
     "is_utf8",
     "json_line",
-    "own_copy",
     "recordable",
     "sendable",
     "sendable_json",
-    "unshared",
 ]
 
 
@@ -77,19 +70,6 @@ class OrDefault:
 
         schema = handler(source) if self._ge is None else core_schema.int_schema(ge=self._ge, strict=True)
         return core_schema.with_default_schema(schema, default=self._default, on_error="default")
-
-
-def may_need_repair(value: object) -> bool:
-    """Whether JSON data may hold NaN, infinity or half a surrogate pair, see `finite` and `sendable`.
-
-    Python shows each of them with certain letters, in C, which is faster than to look at each value. Other
-    texts with these letters are rare enough.
-    """
-    try:
-        shown = repr(value)
-    except Exception:  # nested too deep, or an object that cannot be shown
-        return True
-    return "nan" in shown or "inf" in shown or r"\ud" in shown
 
 
 def sendable(value: T) -> T:
@@ -225,61 +205,3 @@ def is_utf8(text: str) -> bool:
         except UnicodeEncodeError:
             return False
     return True
-
-
-# -- copies --
-
-# There are three, because their data differ. In JSON data every mapping becomes a dict. In data of the app
-# an object stays itself, such as a connection or a mapping of its own. Of a result that code of the app may
-# edit, the objects are copied as well.
-
-
-def detached(value: T) -> T:
-    """Return a copy of JSON data that shares no dict and no list with it; any mapping becomes a dict."""
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
-        return cast(T, {key: detached(each) for key, each in fields.items()})
-    if isinstance(value, list):
-        return cast(T, [detached(each) for each in cast("list[Any]", value)])
-    return value
-
-
-def own_copy(value: T) -> T:
-    """Return a copy of a value of the app for code that may edit it; objects are copied too.
-
-    An object that cannot be copied is returned as it is.
-    """
-    if isinstance(value, str):
-        return value
-    try:
-        return deepcopy(value)
-    except Exception:  # whatever the app's own types raise
-        return unshared(value)
-
-
-def unshared(value: T) -> T:
-    """Return a copy of data that shares no dict, list or set with it; other objects are not copied.
-
-    The data may refer to itself. Data that is nested deeper than Python can follow is returned as it is.
-    """
-    try:
-        return cast(T, _unshared(value, {}))
-    except RecursionError:
-        return value
-
-
-def _unshared(value: object, known: dict[int, object]) -> object:
-    place = id(value)
-    if place in known:
-        return known[place]
-    if isinstance(value, dict):
-        mapping = known[place] = copy(cast("dict[object, object]", value))
-        mapping.update({key: _unshared(each, known) for key, each in mapping.items()})
-        return mapping
-    if isinstance(value, list):
-        made = known[place] = copy(cast("list[object]", value))
-        made[:] = [_unshared(each, known) for each in made]
-        return made
-    if type(value) is tuple:
-        return tuple(_unshared(each, known) for each in cast("tuple[object, ...]", value))
-    return set(cast("set[object]", value)) if type(value) is set else value

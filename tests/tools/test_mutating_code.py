@@ -26,7 +26,6 @@ from routelock import (
     handoff,
     tool,
 )
-from routelock._json import own_copy
 from routelock.agents.skill import hook
 from routelock.errors import InputGuardrailTripped
 from routelock.run.emit import Moment, emit
@@ -426,16 +425,3 @@ async def test_output_guardrail_and_hook_cannot_change_the_output() -> None:
     )
     assert (await Runner.run(agent, "Pay.")).final_output == Payment([5])
     assert judged == [Payment([5])]
-
-
-def test_object_that_cannot_be_copied_is_passed_itself() -> None:
-    class Unique:
-        def __deepcopy__(self, memo: Any) -> Any:
-            raise TypeError("there is one")
-
-    one = Unique()
-    given = {"it": one, "list": [1]}
-    made = own_copy(given)
-    assert made == given
-    assert made["it"] is one
-    assert made["list"] is not given["list"]

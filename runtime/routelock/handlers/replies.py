@@ -8,7 +8,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, cast
 
-from routelock._json import finite, is_utf8, may_need_repair, sendable
+from routelock._json import finite, is_utf8, sendable
 from routelock.errors import HandlerError
 from routelock.handlers.events import (
     HandlerEvent,
@@ -118,7 +118,7 @@ def with_unique_ids(reply: MessageDone, turn: int, used: set[str]) -> tuple[Mess
             whole = [_completed(call, index, turn, used, repairs) for index, call in enumerate(calls)]
             if not all(map(operator.is_, whole, calls)):
                 message = cast(Message, {**message, "tool_calls": whole})
-        if may_need_repair(message):
+        if _may_need_repair(message):
             message = finite(message)
             if (valid := sendable(message)) is not message:
                 message = valid
@@ -126,6 +126,19 @@ def with_unique_ids(reply: MessageDone, turn: int, used: set[str]) -> tuple[Mess
     except RecursionError as error:
         raise HandlerError(f"The reply of turn {turn} is nested too deep to be stored.") from error
     return reply if message is reply.message else dataclasses.replace(reply, message=message), repairs
+
+
+def _may_need_repair(value: object) -> bool:
+    """Whether JSON data may hold what `finite` or `sendable` replaces: NaN, infinity, half a surrogate pair.
+
+    Python shows each of them with certain letters, in C, which is faster than to look at each value. Other
+    texts with these letters are rare enough.
+    """
+    try:
+        shown = repr(value)
+    except Exception:  # nested too deep, or an object that cannot be shown
+        return True
+    return "nan" in shown or "inf" in shown or r"\ud" in shown
 
 
 def _completed(call: ToolCall, index: int, turn: int, used: set[str], repairs: list[str]) -> ToolCall:

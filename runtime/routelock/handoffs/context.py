@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
-from routelock._json import detached, sendable
+from routelock._copies import detached
+from routelock._json import sendable
 from routelock._json_document import (
     MAX_BYTES,
     MAX_DEPTH,

@@ -16,7 +16,7 @@ import pydantic
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import TypedDict
 
-from routelock._json import detached
+from routelock._copies import detached
 from routelock._json_document import check_json, misfits
 
 __all__ = ["as_wire", "from_wire"]

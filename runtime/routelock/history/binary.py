@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
-from routelock._json import detached
+from routelock._copies import detached
 from routelock.history.messages import Message
 
 __all__ = ["externalize_binary", "restore_binary"]

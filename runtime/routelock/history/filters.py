@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable, error_text, is_error, name_of, resolve
-from routelock._json import detached
+from routelock._copies import detached
 from routelock.context import RunContext
 from routelock.errors import ConfigError, HandoffFilterError
 from routelock.history.input import checked_message

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from routelock._json import detached, finite
+from routelock._copies import detached
+from routelock._json import finite
 from routelock.errors import ConfigError
 from routelock.history.content import chat_part
 from routelock.history.marked import AGENT, KIND, ORIGIN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from routelock._json import detached
+from routelock._copies import detached
 from routelock.history.messages import ItemKind, Message, RunItem, calls_of
 from routelock.history.portable import portable
 

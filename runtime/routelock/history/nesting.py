@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any, cast, overload
 
 from routelock._callables import MaybeAwaitable
-from routelock._json import detached, json_line
+from routelock._copies import detached
+from routelock._json import json_line
 from routelock.errors import ConfigError
 from routelock.history.content import media_of, without_media
 from routelock.history.filters import (

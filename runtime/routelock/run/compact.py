@@ -15,8 +15,8 @@ from math import inf
 from typing import Any, Literal, cast
 
 from routelock._callables import error_text, resolve
-from routelock._concurrency import isolated
-from routelock._json import detached
+from routelock._copies import detached
+from routelock._isolation import isolated
 from routelock.agents.agent import Agent
 from routelock.agents.deferral import VENDOR_SEARCH
 from routelock.agents.offer import OfferedTools

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import anyio
 
 from routelock._callables import is_error, resolve
-from routelock._json import unshared
+from routelock._copies import unshared
 from routelock.agents.agent import Agent
 from routelock.context import RunContext, scoped
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from routelock._callables import error_text, is_error, resolve
-from routelock._json import detached, own_copy
+from routelock._copies import detached, own_copy
 from routelock._redaction import redact_text
 from routelock._text import plain
 from routelock.agents.agent import Agent

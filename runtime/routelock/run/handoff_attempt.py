@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from routelock._callables import is_error
-from routelock._json import unshared
+from routelock._copies import unshared
 from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.errors import ModelBehaviorError

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from routelock._callables import call_user_code, callback_errors
-from routelock._json import recordable, unshared
+from routelock._copies import unshared
+from routelock._json import recordable
 from routelock.agents.agent import Agent
 from routelock.context import PAYLOAD_KEY
 from routelock.handlers.port import family_of

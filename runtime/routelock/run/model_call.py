@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from routelock._callables import error_text
 from routelock._concurrency import in_time
-from routelock._json import detached
+from routelock._copies import detached
 from routelock.agents.offer import OfferedTools
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import HandlerError, ProviderTimeout

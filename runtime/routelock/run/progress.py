@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from routelock._json import detached
+from routelock._copies import detached
 from routelock.errors import HandoffError, LoopDetected, MaxHandoffsExceeded, ModelBehaviorError
 
 if TYPE_CHECKING:

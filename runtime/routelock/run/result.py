@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 from typing_extensions import TypeVar
 
+from routelock._copies import detached
 from routelock._hints import hint_attributes
-from routelock._json import detached
 from routelock._peer_names import RESULT
 from routelock.agents.agent import Agent
 from routelock.context import RunContext

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from routelock._json import detached, sendable
+from routelock._copies import detached
+from routelock._json import sendable
 from routelock.agents.agent import Agent
 from routelock.agents.deferral import FoundTools
 from routelock.agents.hooks import RunHooks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import TypeIs
 
-from routelock._json import unshared
+from routelock._copies import unshared
 from routelock.agents.agent import Agent
 from routelock.agents.agent_problems import combine_errors
 from routelock.agents.checked_graph import checked_graph

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import anyio
 
-from routelock._concurrency import isolated, isolated_events, run_all
+from routelock._concurrency import run_all
+from routelock._isolation import isolated, isolated_events
 from routelock.agents.agent_tool import AgentCall
 from routelock.context import ToolContext
 from routelock.errors import (

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import anyio.lowlevel
 
-from routelock._concurrency import isolated, run_all
+from routelock._concurrency import run_all
+from routelock._isolation import isolated
 from routelock.errors import RoutelockError, ToolError, ToolGuardrailTripped, ToolTimeout
 from routelock.guardrails import GuardrailRecord, records_as_json, records_from_json
 from routelock.run.emit import ToolEnds, emit_now

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from routelock._callables import is_error, resolve
-from routelock._json import unshared
+from routelock._copies import unshared
 from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.agents.checked_graph import find_agent

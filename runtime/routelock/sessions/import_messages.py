@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from routelock._json import detached
+from routelock._copies import detached
 from routelock.errors import ConfigError
 from routelock.history.content import chat_part
 from routelock.history.input import checked_message

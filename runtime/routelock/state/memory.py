@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from routelock._json import unshared
+from routelock._copies import unshared
 from routelock._redaction import REDACTED
 from routelock.context import PAYLOAD_KEY, MemoryScope
 from routelock.run.run import Run

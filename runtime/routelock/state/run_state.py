@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, cast
 
-from routelock._json import detached, sendable
+from routelock._copies import detached
+from routelock._json import sendable
 from routelock._json_document import MAX_BYTES, MAX_DEPTH, check_json, decode, encode, prefix_errors
 from routelock._redaction import redact, redact_text
 from routelock.agents.agent import Agent

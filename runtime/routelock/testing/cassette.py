@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from routelock._json import detached
+from routelock._copies import detached
 from routelock.errors import CassetteMiss, ConfigError, MissingExtra
 from routelock.testing.guards import models_allowed
 from routelock.testing.matching import MATCH_ON, PARTS, HTTPRequest, difference, nearest

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast
 
-from routelock._json import detached, sendable
+from routelock._copies import detached
+from routelock._json import sendable
 from routelock._text import clip_place
 from routelock.handoff_request import HandoffRequest
 from routelock.history.content import chat_part, media_of
