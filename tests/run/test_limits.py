@@ -25,7 +25,7 @@ from routelock.errors import (
 from routelock.handlers.port import Request
 from routelock.history.messages import Message
 from routelock.history.validity import problems
-from routelock.run.problem import Problem
+from routelock.run.records import Problem
 from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,8 @@ ROOM = REPO / "runtime" / "routelock"
 
 WRITERS = {
     "budget": {
-        "run/failed_attempt.py",
-        "run/failed_call.py",
+        "run/call_faults.py",
+        "run/failure.py",
         "run/model_call.py",
         "run/sub_run_accounts.py",
         "run/subrun.py",
@@ -33,23 +33,28 @@ WRITERS = {
         "sessions/session.py",
     },
     "ending": {"run/failure.py", "run/loop.py", "run/progress.py"},
-    "frame": {"run/offered_tools.py", "run/prompt.py", "run/transfer.py", "sessions/session.py"},
+    "frame": {"run/model_call.py", "run/prompt.py", "run/start.py", "run/transfer.py", "sessions/session.py"},
     "handoffs": {"run/sub_run_accounts.py"},
     "memory": {"run/compact.py", "run/handoff_data.py", "run/subrun.py", "state/memory.py"},
-    "model_call": {"run/compact.py", "run/failed_call.py", "run/input_check.py", "run/model_call.py"},
+    "model_call": {
+        "run/compact.py",
+        "run/call_faults.py",
+        "run/failure.py",
+        "run/input_check.py",
+        "run/model_call.py",
+    },
     "progress": {"run/model_call.py", "run/progress.py", "run/unusable_output.py"},
     "recorder": {"tracing/recorder.py"},
     "report": {
         "run/compact.py",
         "run/model_call.py",
-        "run/offered_tools.py",
         "run/sub_run_accounts.py",
         "run/tool_batch.py",
         "sessions/session.py",
     },
     "store": {"run/subrun.py", "runner.py"},
     "sub_runs": {"run/sub_run_accounts.py", "run/subrun.py"},
-    "transcript": {"run/compact.py", "sessions/session.py"},
+    "transcript": {"run/compact.py", "run/start.py", "sessions/session.py"},
 }
 """The modules that assign to a part or within it, beside `run/run.py`, which has the methods for it, and
 `state/resume.py`, which restores all of them."""

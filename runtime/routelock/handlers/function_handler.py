@@ -29,10 +29,16 @@ from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError
 from routelock.handlers.collector import Collector
 from routelock.handlers.events import HandlerEvent
-from routelock.handlers.port import Priority, Request
+from routelock.handlers.port import Handler, Priority, Request, copy_of
 from routelock.scopes import Scope, checked_scope
 
-__all__ = ["FunctionHandler", "Parameters", "function_handler", "handler"]
+__all__ = [
+    "CopyingHandler",
+    "FunctionHandler",
+    "Parameters",
+    "function_handler",
+    "handler",
+]
 
 
 _Source = Callable[[Request], Any]
@@ -510,3 +516,19 @@ def handler(
         )
 
     return make if function is None else make(function)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyingHandler:
+    """A handler that gets a copy of each request, so that it cannot change the run."""
+
+    inner: Handler
+
+    @property
+    def name(self) -> str:
+        """Name of the handler."""
+        return self.inner.name
+
+    def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
+        """Return the events of the handler."""
+        return self.inner.stream(copy_of(request))

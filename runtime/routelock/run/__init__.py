@@ -27,9 +27,8 @@ from routelock.run.events import (
     ToolOutput,
 )
 from routelock.run.executor import Call, Executor, InProcess, Outcome
-from routelock.run.problem import Problem
 from routelock.run.prompt import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
-from routelock.run.records import Compaction, HandoffRecord, ModelCall, Shown, StopReason
+from routelock.run.records import Compaction, HandoffRecord, ModelCall, Problem, Shown, StopReason
 from routelock.run.result import RunResult
 from routelock.run.stream import RunHandle, RunStream
 

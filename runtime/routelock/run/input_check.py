@@ -8,7 +8,7 @@ import anyio
 
 from routelock._concurrency import open_group
 from routelock.handlers.events import HandlerEvent
-from routelock.run.failed_attempt import count_failed
+from routelock.run.call_faults import count_failed
 from routelock.run.model_call import InputCheck, note_event
 from routelock.run.run import Run
 

@@ -26,12 +26,10 @@ from routelock.history.messages import Message, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver
 from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, emit_now
 from routelock.run.events import AgentUpdated, RunDone, RunEvent
-from routelock.run.failed_call import keep_partial, recover
-from routelock.run.failure import fail, fail_frame, in_run_time
+from routelock.run.failure import fail, fail_frame, in_run_time, keep_partial, recover
 from routelock.run.frames import asking_caller, drop_standbys, is_for_caller, return_answer
 from routelock.run.input_check import read_beside
-from routelock.run.model_call import call_events, note_event, prepare_call, take_reply
-from routelock.run.offered_tools import offered_tools
+from routelock.run.model_call import call_events, note_event, offered_tools, prepare_call, take_reply
 from routelock.run.progress import check_progress
 from routelock.run.result import RunResult
 from routelock.run.routing import RoutedCalls

@@ -1,4 +1,4 @@
-"""Records of a run: its handoffs, its model calls, and its compactions."""
+"""Records of a run: its handoffs, model calls, compactions and problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffSt
 from routelock.history.messages import Message
 from routelock.usage import NO_USAGE, Usage
 
-__all__ = ["Compaction", "HandoffRecord", "ModelCall", "Shown", "StopReason"]
+__all__ = [
+    "Compaction",
+    "HandoffRecord",
+    "ModelCall",
+    "Problem",
+    "Shown",
+    "StopReason",
+]
 
 
 StopReason = Literal["done", "requires_action", "limit", "error", "stopped", "unfinished"]
@@ -197,3 +204,28 @@ class ModelCall:
     def messages(self) -> list[Message]:
         """The messages of the request, the system prompt first."""
         return self.shown.messages()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that went wrong without ending the run."""
+
+    kind: Literal[
+        "unknown_tool",
+        "bad_arguments",
+        "tool",
+        "handoff",
+        "hook",
+        "provider",
+        "fallback",
+        "output",
+        "refusal",
+        "loop",
+        "limit",
+        "session",
+    ]
+    agent: str
+    turn: int
+    message: str
+    call_id: str | None = None
+    error: BaseException | None = None

@@ -20,8 +20,7 @@ from routelock.history.marked import marked, shown_later
 from routelock.history.messages import Message, RunItem, ToolCall, refusal_of
 from routelock.history.repair import repair
 from routelock.history.vendor_calls import Citation, VendorCall
-from routelock.run.problem import Problem
-from routelock.run.records import Compaction, HandoffRecord, ModelCall, StopReason
+from routelock.run.records import Compaction, HandoffRecord, ModelCall, Problem, StopReason
 from routelock.tools.approvals import Interruption
 from routelock.usage import Usage, total_by
 

@@ -22,16 +22,16 @@ from routelock.guardrails import GuardrailRecord
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Handler, Request, family_of, tool_name
 from routelock.handoff_request import HandoffStatus
+from routelock.handoffs.capabilities import Slot
 from routelock.history.messages import ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import Audience
 from routelock.history.view import View
-from routelock.run.config import RunConfig
+from routelock.run.config import Limits, RunConfig
+from routelock.run.events import HandoffCompleted, RunEvent
 from routelock.run.frames import Frame, asking_caller
-from routelock.run.handoff_log import HandoffLog
-from routelock.run.limits import Budget
-from routelock.run.problem import Problem
+from routelock.run.limits import budget_exceeded, own_budget_exceeded, turns_exceeded, without_effect
 from routelock.run.progress import Progress
-from routelock.run.records import Compaction, ModelCall, Shown, StopReason
+from routelock.run.records import Compaction, HandoffRecord, ModelCall, Problem, Shown, StopReason
 from routelock.run.result import RunResult
 from routelock.run.store import RunStore
 from routelock.run.sub_run_accounts import with_sub_runs
@@ -44,8 +44,10 @@ if TYPE_CHECKING:
     from routelock.tracing.recorder import Recorder
 
 __all__ = [
+    "Budget",
     "CallsState",
     "Ending",
+    "HandoffLog",
     "ModelCallState",
     "Report",
     "Run",
@@ -56,6 +58,8 @@ __all__ = [
 
 
 _log = logging.getLogger("routelock.handoff")
+
+_IN_FLIGHT = Usage(requests=1, cost=0.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +83,161 @@ class Transcript:
         if self._found is None:
             self._found = FoundTools()
         return self._found
+
+
+@dataclass(slots=True, eq=False)
+class Budget:
+    """Usage of a run, and its limits; a run and its sub-runs are checked together."""
+
+    limits: Limits | None
+    max_turns: int | None
+    outer: Budget | None = None
+    """Budget of the outer run, for a sub-run."""
+    own_limits: Limits | None = None
+    """Limits of a sub-run and its own sub-runs alone, see ``Agent.as_tool(run_config=...)``."""
+    before: tuple[Usage, int] = NO_USAGE, 0
+    """Usage and tool calls of a resumed sub-run that its outer run has counted already."""
+    inner: dict[str, Budget] = field(default_factory=lambda: {})
+    """Budgets of the active sub-runs, by call id."""
+    sub_run_turns: int = 0
+    """Turns of the sub-runs that have ended."""
+    turns_counted: int = 0
+    """Turns of a resumed sub-run that its outer run has counted already."""
+    usage: Usage = NO_USAGE
+    usage_by_agent: dict[str, Usage] = field(default_factory=lambda: {})
+    tool_calls: int = 0
+    """Tools that were run, those of ended sub-runs included."""
+    in_flight: bool = False
+    """True while an attempt of a model call is in flight, False between attempts."""
+
+    def begin_attempt(self) -> None:
+        """Note that an attempt of a model call is in flight, see `routelock.handlers.retry`."""
+        self.in_flight = True
+
+    def consumed(self) -> tuple[Usage, int]:
+        """Return usage and number of tool calls, with active sub-runs and calls in flight."""
+        usage, calls = self.usage, self.tool_calls
+        if self.in_flight:
+            usage += _IN_FLIGHT
+        for inner in self.inner.values():
+            more, made = inner.consumed()
+            usage, calls = usage + more, calls + made
+        return usage, calls
+
+    def check(self, agent: str, calls: int = 0) -> None:
+        """Check that the limits allow another model call, or a number of tool calls.
+
+        Args:
+            agent: name of the agent that wants to make them.
+            calls: number of tool calls; 0 for a model call.
+
+        Raises:
+            BudgetExceeded: the limits do not allow it.
+        """
+        outermost = self
+        while outermost.outer is not None:
+            outermost._check_own(agent, calls)
+            outermost = outermost.outer
+        if self.limits is None:
+            return
+        if why := self.limits.used_up(*outermost.consumed(), calls):
+            raise budget_exceeded(why, agent, calls)
+
+    def _check_own(self, agent: str, calls: int) -> None:
+        """Check the limits of a sub-run alone, as `check` does."""
+        if self.own_limits is None:
+            return
+        usage, made = self.all_consumed()
+        if why := self.own_limits.used_up(usage, made, calls):
+            raise own_budget_exceeded(why, agent, calls)
+
+    def all_consumed(self) -> tuple[Usage, int]:
+        """Return usage and number of tool calls, also those from before a sub-run was resumed."""
+        (usage, calls), (usage_before, calls_before) = self.consumed(), self.before
+        return usage + usage_before, calls + calls_before
+
+    def check_turns(self, agent: str, turn: int) -> None:
+        """Check that there may be another turn after this one.
+
+        Raises:
+            MaxTurnsExceeded: the run has made ``max_turns`` turns.
+        """
+        if self.max_turns is not None and turn + self.sub_run_turns >= self.max_turns:
+            raise turns_exceeded(self, self.max_turns, agent)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class HandoffLog:
+    """The handoffs of one run: records, what each target consumed, and the slots that targets hold."""
+
+    is_streamed: bool
+    records: list[HandoffRecord] = field(default_factory=lambda: [])
+    spent: dict[str, Usage] = field(default_factory=lambda: {})
+    """What each target has consumed, by the id of its handoff."""
+    slots: dict[str, Slot] = field(default_factory=lambda: {})
+    """The capacity slots that targets hold, by the id of their handoff; see ``RunConfig.capacity``."""
+    events: list[RunEvent] = field(default_factory=lambda: [])
+    """What became of handoffs, as events that were not yielded yet."""
+
+    def get(self, handoff_id: str | None) -> HandoffRecord | None:
+        """Return the record of a handoff."""
+        return next((one for one in reversed(self.records) if one.id == handoff_id), None)
+
+    def begin(self, handoff_id: str) -> None:
+        """Begin to count what the target of this handoff consumes."""
+        self.spent[handoff_id] = NO_USAGE
+
+    def close(
+        self,
+        handoff_id: str | None,
+        now: float,
+        status: HandoffStatus | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Record the end of a handoff, unless it has ended before, and give back the slot of its target.
+
+        Args:
+            handoff_id: the id of the handoff; None is no handoff.
+            now: the time, in seconds of ``RunConfig.clock``.
+            status: its status from now on; None keeps the one that it has.
+            error: how it failed.
+        """
+        self._release(handoff_id)
+        for place, one in enumerate(self.records):
+            if one.id != handoff_id or one.ended is not None:
+                continue
+            status_now = one.status if status is None else one.status.to(status, one.id)
+            usage = self.spent.get(one.id)
+            given: dict[str, Any] = {**vars(one), "status": status_now, "error": error}
+            given |= {"ended": now, "usage": usage}
+            self.records[place] = HandoffRecord(**given)
+            if self.is_streamed:
+                self.events.append(
+                    HandoffCompleted(
+                        source=one.source,
+                        target=one.target,
+                        call_id=one.call_id,
+                        status=status_now,
+                        error=error,
+                    )
+                )
+
+    def close_all(self, now: float, status: HandoffStatus | None = None, error: str | None = None) -> None:
+        """Record the end of all handoffs that have not ended, and give back all slots. Safe to call twice."""
+        for handoff_id in [one.id for one in self.records if one.ended is None]:
+            self.close(handoff_id, now, status, error)
+        for handoff_id in [*self.slots]:
+            self._release(handoff_id)
+
+    def hold(self, handoff_id: str, slot: Slot | None) -> None:
+        """Hold a capacity slot for the target of a handoff."""
+        if slot is not None:
+            self.slots[handoff_id] = slot
+
+    def _release(self, handoff_id: str | None) -> None:
+        """Give back the slot of a handoff, if it holds one. Safe to call twice."""
+        if handoff_id is not None and (slot := self.slots.pop(handoff_id, None)) is not None:
+            slot.release()
 
 
 @dataclass(slots=True, eq=False)
@@ -345,16 +504,6 @@ class Run:
         self.frame.view.items.append(item)
         return item
 
-    def replace_input(self, items: list[RunItem], known: set[str]) -> None:
-        """Replace the input of a run that has not begun.
-
-        Args:
-            items: the input.
-            known: ids of the calls in it.
-        """
-        self.transcript = Transcript(items, len(items), known, bool(known))
-        self.frame.view = View(items)
-
     # The stack of frames
 
     def push_frame(self, frame: Frame) -> None:
@@ -448,7 +597,7 @@ class Run:
             self.handoffs.spent[handoff_id] = after if spent is before else spent + usage
         self.current_context = None
         if budget.limits is not None:
-            warning = budget.warning_of(usage, name)
+            warning = without_effect(budget.limits, budget.usage, usage, name)
             if warning is not None and warning not in self.report.warnings:
                 self.warn(warning)
 

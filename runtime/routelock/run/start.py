@@ -23,9 +23,7 @@ from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame
 from routelock.run.handler_selection import handler_for, named
-from routelock.run.handoff_log import HandoffLog
-from routelock.run.limits import Budget
-from routelock.run.run import Run, SharedMemory, Transcript
+from routelock.run.run import Budget, HandoffLog, Run, SharedMemory, Transcript
 from routelock.run.vendor_tool_check import vendor_tool_error
 
 if TYPE_CHECKING:
@@ -153,7 +151,8 @@ def replace_input(run: Run, input: RunInput) -> None:
     Raises:
         ConfigError: it is empty, or has something that is no message.
     """
-    run.replace_input(*_first_items(input))
+    items, known = _first_items(input)
+    run.transcript, run.frame.view = Transcript(items, len(items), known, bool(known)), View(items)
 
 
 def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:

@@ -39,6 +39,7 @@ from routelock.run.emit import call_hook
 from routelock.run.events import NestedEvent, RunEvent
 from routelock.run.executor import Call, Executor, Outcome
 from routelock.run.frames import failure_of
+from routelock.run.limits import set_by
 from routelock.run.routing import RoutedCall
 from routelock.run.run import Run
 from routelock.run.start import replace_input, smaller, start, with_trace
@@ -159,9 +160,10 @@ class SubRun:
         stored = run.sub_runs.to_resume.get(self.call.id)
         if share == 0 and stored is None:  # a stored run may only have to make a call that was approved
             turns = run.budget.max_turns or 0
+            setting = set_by(run.budget.limits, "turns", turns, "max_turns")
             self.error = MaxTurnsExceeded(
                 f"Of the max_turns ({turns}) of the run, none is left for tool {self.call.name!r}: the last "
-                f"one is for its caller. Raise {run.budget.set_by('turns', turns, 'max_turns')} of the run."
+                f"one is for its caller. Raise {setting} of the run."
             )
             return
         if run.sub_runs.depth >= _DEEPEST:

@@ -28,9 +28,9 @@ from routelock.run.events import RunEvent
 from routelock.run.progress import mistake_error
 from routelock.run.routing import Result, RoutedCall
 from routelock.run.run import Run
+from routelock.run.steps import run_by_executor
 from routelock.run.sub_run_accounts import absorb_sub_runs
 from routelock.run.subrun import Events, GraceOver, SubRun, in_turn, prepare_sub_runs
-from routelock.run.tool_steps import run_by_executor
 from routelock.tools.invoke import invoke
 from routelock.tools.outcome import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 

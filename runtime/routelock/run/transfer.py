@@ -20,9 +20,14 @@ from routelock.run.emit import HandoffMade, HandoffReceived, emit
 from routelock.run.frames import Frame, Wait, answer_item, drop_standby
 from routelock.run.handler_selection import default_name
 from routelock.run.handoff_attempt import HandoffAttempt
-from routelock.run.handoff_data import call_on_handoff_received, share_payload, source_prompt
+from routelock.run.handoff_data import (
+    ViewFilter,
+    call_on_handoff_received,
+    share_payload,
+    source_prompt,
+    target_view,
+)
 from routelock.run.run import Run
-from routelock.run.target_view import ViewFilter, target_view
 
 __all__ = ["take_over"]
 

@@ -14,12 +14,17 @@ from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, missing_capability
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import sent_by
-from routelock.run.consent import Deadline, check_availability, check_consent
-from routelock.run.declared_handoffs import NOT_PERMITTED, check_declared
 from routelock.run.handler_selection import handler_for
 from routelock.run.handoff_attempt import CANCELLED, HandoffAttempt, Target
 from routelock.run.handoff_refused import LONGEST_REASON, HandoffRefused
 from routelock.run.run import Run
+from routelock.run.target_checks import (
+    NOT_PERMITTED,
+    Deadline,
+    check_availability,
+    check_consent,
+    check_declared,
+)
 from routelock.scopes import permits
 from routelock.tools.failures import reason_of
 

@@ -21,8 +21,7 @@ from routelock.errors import ConfigError
 from routelock.guardrails import GuardrailRecord
 from routelock.history.input import checked_message
 from routelock.history.messages import RunItem, ToolCall, calls_of
-from routelock.run.problem import Problem
-from routelock.run.records import Compaction, HandoffRecord, StopReason
+from routelock.run.records import Compaction, HandoffRecord, Problem, StopReason
 from routelock.tools.approvals import Decision, Interruption
 from routelock.usage import Usage
 

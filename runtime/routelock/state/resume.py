@@ -23,10 +23,8 @@ from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame, Wait
 from routelock.run.handler_selection import default_name, find_handler, handler_for, handlers_by_priority
-from routelock.run.handoff_log import HandoffLog
-from routelock.run.limits import Budget
 from routelock.run.records import HandoffRecord
-from routelock.run.run import Run, SharedMemory, Transcript
+from routelock.run.run import Budget, HandoffLog, Run, SharedMemory, Transcript
 from routelock.run.start import run_graph
 from routelock.state.document import (
     RunDocument,

@@ -46,8 +46,7 @@ from routelock.run.emit import (
     log,
 )
 from routelock.run.handler_selection import handlers_by_priority
-from routelock.run.problem import Problem
-from routelock.run.records import Compaction, HandoffRecord, Shown
+from routelock.run.records import Compaction, HandoffRecord, Problem, Shown
 from routelock.run.run import Run
 from routelock.tools.outcome import ToolOutcome
 from routelock.tracing.file import TraceFile

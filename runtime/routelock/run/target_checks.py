@@ -1,4 +1,4 @@
-"""Asks whether a target takes over: ``RunConfig.available``, and the target's own ``on_handoff_request``."""
+"""Whether a target may take over: its declared handoffs, ``RunConfig.available``, ``on_handoff_request``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,17 @@ from routelock.run.frames import earliest_deadline
 from routelock.run.handoff_attempt import HandoffAttempt, Target
 from routelock.run.handoff_refused import HandoffRefused
 from routelock.run.run import Run
+from routelock.scopes import permits
 from routelock.tools.failures import reason_of
 
-__all__ = ["Deadline", "check_availability", "check_consent"]
+__all__ = [
+    "NOT_PERMITTED",
+    "Deadline",
+    "check_availability",
+    "check_consent",
+    "check_declared",
+]
+
 
 _log = logging.getLogger("routelock.handoff")
 
@@ -115,3 +123,24 @@ def _context_for_target(run: Run, edge: Handoff) -> RunContext[Any]:
     if edge.share is None:
         return now
     return replace(now, shared_memory=scoped(now.shared_memory, edge.share).inner)
+
+
+NOT_PERMITTED = "the scopes of this run do not permit it; answer the user yourself"
+
+
+def check_declared(run: Run, edge: Handoff, target: Target) -> None:
+    """Check that a target found by capability does not bypass the handoffs that are declared to it.
+
+    Raises:
+        HandoffRefused: none of them is open to the run, or each of them needs an approval.
+    """
+    declared = [each for each in run.frame.agent.edges if _leads_to(each, target)]
+    if declared and not any(permits(each.scope or "all", run.scopes) for each in declared):
+        raise HandoffRefused(NOT_PERMITTED)
+    if declared and edge.needs_approval is False and all(e.needs_approval is not False for e in declared):
+        gate = declared[0].tool_name
+        raise HandoffRefused(f"it needs an approval: call {gate}, which can wait for one")
+
+
+def _leads_to(edge: Handoff, target: Target) -> bool:
+    return any(end is target or end == target.name for end in (edge.target, *edge.others))

@@ -1,4 +1,4 @@
-"""The response to each handoff, and the record of one that was never decided."""
+"""Whether a target takes over: declared handoffs, availability and consent."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from routelock.run.start import start
 from routelock.testing import assert_valid, call
 
 pytestmark = pytest.mark.anyio
+
 
 Status = HandoffStatus
 Says = Callable[[HandoffRequest], Any]
@@ -394,3 +395,45 @@ async def test_handoff_cancelled_in_its_filter_was_not_taken() -> None:
     (record,) = stream.result.handoffs
     assert (record.status, record.taken, record.usage) == (Status.FAILED, False, None)
     assert record.error == "it was cancelled before the target took over"
+
+
+async def test_being_capable_opens_no_way_that_is_closed() -> None:
+    """An agent that may not hand over to B may not find it by capability either."""
+
+    def make() -> Agent[Any]:
+        b, c = agent("B", capabilities=["sql"]), agent("C", "C here.", capabilities=["sql"])
+        first = call("transfer_to_agent_with_sql", id="t")
+        edges = [handoff(b, scope="admin"), handoff(capabilities_required=["sql"]), c]
+        return agent("A", first, "Mine.", handoffs=edges)
+
+    played = await both(make)
+    assert played.result.final_output == "C here."
+    assert played.result.handoffs[0].passed_over[0][0] == "B"
+
+
+async def test_closed_handoff_closes_its_other_targets_too() -> None:
+    """Who stands second in the list of a handoff is as much behind its scope as the first."""
+
+    def make() -> Agent[Any]:
+        b = agent("B", capabilities=["sql"])
+        edges = [handoff([agent("X"), b], scope="admin"), handoff(capabilities_required=["sql"])]
+        return agent("A", call("transfer_to_agent_with_sql", id="t"), "Mine.", handoffs=edges)
+
+    assert (await both(make)).result.final_output == "Mine."
+
+
+async def test_scope_of_a_search_holds_for_tools_too() -> None:
+    def make() -> Agent[Any]:
+        b = agent("B", capabilities=["sql"])
+        search = handoff(capabilities_required=["sql"], scope="admin")
+
+        @function_tool
+        def hand_over() -> HandoffRequest:
+            """Hand over."""
+            return HandoffRequest("agent with sql")
+
+        return agent(
+            "A", call("hand_over"), "Mine.", tools=[hand_over], handoffs=[search, handoff(b, scope="admin")]
+        )
+
+    assert (await both(make)).result.final_output == "Mine."

@@ -1,4 +1,4 @@
-"""An attempt of a model call that failed is counted once."""
+"""What is noted of a model call that goes wrong, and what it counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from yielding_handler import DONE, Yields
 
 from routelock import Agent, Request, Retry, RunConfig, Runner
 from routelock.errors import ServerFailed
-from routelock.handlers.events import AttemptFailed, HandlerEvent
+from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
 from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
@@ -56,3 +56,11 @@ async def test_failed_attempt_is_noted_though_its_error_has_no_text() -> None:
     result = await Runner.run(Agent("A", model=Yields(failed, DONE)), "Hi")
     assert result.final_output == "Hi."
     assert [each.kind for each in result.errors] == ["provider"]
+
+
+async def test_a_reply_is_kept_though_its_usage_is_none() -> None:
+    done = MessageDone(message=DONE.message, usage=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    result = await Runner.run(Agent("A", model=Yields(done)), "Hi")
+    assert result.final_output == "Hi."
+    (warning,) = result.warnings
+    assert "not a routelock.Usage" in warning

@@ -1,4 +1,4 @@
-"""A model call as a step of the app's executor."""
+"""Model calls and tool calls as steps of an executor."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
-from executors import Recording
+from executors import Recording, Replaying
 from scenes import SCENES, Scene, Stage, facts
 from stress.journal import Journal
 
-from routelock import Agent, RunConfig, Runner, function_handler
+from routelock import Agent, RunConfig, Runner, function_handler, tool
 from routelock.errors import (
     RateLimited,
     RoutelockError,
@@ -20,9 +20,40 @@ from routelock.handlers.port import Request
 from routelock.handlers.retry import Retry
 from routelock.run.executor import Executor
 from routelock.testing import ScriptedHandler, call
+from routelock.tools import ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
+
+
+@tool(timeout=30)
+async def greet(name: str) -> ToolResult:
+    """Greet someone."""
+    return ToolResult(f"Hello {name}", usage=Usage(input_tokens=3))
+
+
+async def test_a_tool_step_carries_its_arguments_and_timeout() -> None:
+    recording = Recording()
+    agent = Agent(
+        "A", model=ScriptedHandler([call("greet", {"name": "Ada"}, id="c"), "Done."]), tools=[greet]
+    )
+    await Runner.run(agent, "Hi", run_config=RunConfig(executor=recording, run_id="r"))
+    (step,) = [step for step in recording.calls if step.op == "tool"]
+    assert step.args == {"name": "greet", "call_id": "c", "arguments": '{"name": "Ada"}'}
+    assert step.timeout == 30
+
+
+async def test_what_a_tool_itself_consumed_survives_a_replay() -> None:
+    """Usage that a tool reports is part of the run's, also when the tool is not run again."""
+    recording = Recording()
+
+    def agent() -> Agent:
+        return Agent("A", model=ScriptedHandler([call("greet", {"name": "Ada"}), "Done."]), tools=[greet])
+
+    first = await Runner.run(agent(), "Hi", run_config=RunConfig(executor=recording, run_id="r"))
+    replay = RunConfig(executor=Replaying(recording), run_id="r")
+    again = await Runner.run(agent(), "Hi", run_config=replay)
+    assert first.usage == again.usage == Usage(requests=2, input_tokens=23, output_tokens=10)
 
 
 async def play(scene: Scene, executor: Executor, stage: Stage) -> tuple[dict[str, Any], str]:

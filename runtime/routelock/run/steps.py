@@ -1,27 +1,38 @@
-"""Runs the tools of one reply as steps of the app's executor, and agents as tools beside them."""
+"""Model calls and tool calls as steps of the app's executor: their keys, arguments and outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
 
 from routelock._concurrency import run_all
 from routelock._isolation import isolated
+from routelock._json import recordable
 from routelock.errors import RoutelockError, ToolError, ToolGuardrailTripped, ToolTimeout
 from routelock.guardrails import GuardrailRecord, records_as_json, records_from_json
+from routelock.handlers.events import AttemptFailed, HandlerEvent
+from routelock.handlers.port import Request
 from routelock.run.emit import ToolEnds, emit_now
 from routelock.run.executor import Call, Executor, Outcome
+from routelock.run.frames import earliest_deadline
 from routelock.run.routing import RoutedCall
+from routelock.run.run import Run
 from routelock.run.subrun import step_key
 from routelock.tools.outcome import ToolOutcome
 
 if TYPE_CHECKING:
     from routelock.run.tool_batch import ToolBatch
 
-__all__ = ["run_by_executor"]
+__all__ = [
+    "run_by_executor",
+    "step_events",
+]
 
 
 async def run_by_executor(
@@ -97,3 +108,54 @@ def _replayed_stop(outcome: ToolOutcome, records: Sequence[GuardrailRecord]) -> 
                 return ToolGuardrailTripped(outcome.output, guardrail=one.name, info=one.output_info)
         return ToolGuardrailTripped(outcome.output)
     return (ToolTimeout if outcome.error == "timeout" else ToolError)(outcome.output)
+
+
+async def step_events(
+    run: Run, executor: Executor, request: Request, make: Callable[[], AsyncGenerator[HandlerEvent]]
+) -> AsyncGenerator[HandlerEvent]:
+    """Make the model call as a step; a replayed step begins its further attempts, as a new one does.
+
+    Args:
+        run: the run.
+        executor: records the step, or replays it.
+        request: the request of the call.
+        make: makes the call, and returns its events.
+    """
+    step = Call(run.run_id, _step_key(run), "model", _step_arguments(run, request))
+    is_replayed = True
+
+    def body(_: Call) -> AsyncGenerator[HandlerEvent]:
+        nonlocal is_replayed
+        is_replayed = False
+        return make()
+
+    async with aclosing(executor.stream(step, body)) as events:
+        async for event in events:
+            yield event
+            if is_replayed and isinstance(event, AttemptFailed):
+                run.budget.begin_attempt()
+
+
+def _step_key(run: Run) -> str:
+    key = f"t{run.turn}.model.{run.frame.agent.name}"
+    if earliest_deadline(run.callers) < inf:  # a step that times out is no turn: the next needs another key
+        key = f"{key}~{len(run.callers)}"
+    if run.model_call.compacted_turn == run.turn:  # the call that was too long is another step
+        key = f"{key}.again"
+    return f"{key}.{run.frame.handler.name}" if run.failed_handlers else key
+
+
+def _step_arguments(run: Run, request: Request) -> dict[str, Any]:
+    output = request.output_schema
+    args: dict[str, Any] = {
+        "agent": request.agent,
+        "handler": run.frame.handler.name,
+        "messages": request.messages,
+        "tools": request.tools,
+        "tool_choice": request.tool_choice,
+        "settings": request.settings,
+        "output_schema": None if output is None else asdict(output),
+    }
+    if request.handoff_input is not None:
+        args["handoff_input"] = recordable(request.handoff_input)
+    return args
