@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta, ToolCallDelta
-from routelock.handlers.port import OutputMode, OutputSchema, Request, ToolChoice, ToolSpec, schema_prompt
+from routelock.handlers.port import OutputMode, OutputSchema, Request, ToolChoice, ToolSpec
+from routelock.handlers.structured_output import schema_prompt
 from routelock.history.messages import Message, calls_of
 
 __all__ = ["AnswerEvents", "Plan", "as_answer", "plan_for", "with_prompt"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from typing_extensions import TypedDict
 from routelock import Agent, RunConfig, Runner, function_tool
 from routelock.errors import ConfigError, ModelBehaviorError
 from routelock.handlers.events import TextDelta
-from routelock.handlers.port import json_in, schema_prompt
+from routelock.handlers.structured_output import schema_prompt
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock_providers import OpenAICompatible
 
@@ -41,52 +40,6 @@ class Typed(TypedDict):
 def add(a: int, b: int) -> int:
     """Add."""
     return a + b
-
-
-# Finding the JSON
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"x": 1}',
-        ' {"x": 1}\n',
-        '```json\n{"x": 1}\n```',
-        'Here you are:\n\n```\n{"x": 1}\n```\nIs {that} all?',
-        'Sure! {"x": 1} Anything else?',
-        'Done:\n\n{"x": 1}',
-    ],
-)
-def test_json_is_found(text: str) -> None:
-    assert json.loads(json_in(text)) == {"x": 1}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"a": {"x": 1}, {"x": 2}',
-        '{"items": [{"x": 1}, {"x": 2}',
-        '{"x": 1}\n\n{"x": 2}',
-        '```json\n{"x": 1}\n```\nor\n```json\n{"x": 2}\n```',
-        "None.",
-        "",
-        "}{",
-    ],
-)
-def test_broken_or_ambiguous_json_is_not_extracted(text: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        json.loads(json_in(text))
-
-
-def test_a_fence_within_the_answer_belongs_to_it() -> None:
-    text = json.dumps({"x": "```\n{}\n```"})
-    assert json_in(text) == text
-
-
-def test_the_prompt_is_one_line_of_schema() -> None:
-    assert schema_prompt({"type": "object", "title": "é\n"}).splitlines()[-1] == (
-        '{"type":"object","title":"é\\n"}'
-    )
 
 
 # What an agent says

@@ -14,7 +14,6 @@ from routelock.handlers.port import (
     copy_of,
     family_of,
     is_handler,
-    json_begun,
     model_of,
     tool_name,
 )
@@ -104,19 +103,3 @@ def test_check_is_called_before_each_model_call() -> None:
     MODEL_CALL_CHECK.reset(token)
     about_to_ask("m2", request)
     assert asked == ["m1"]
-
-
-@pytest.mark.parametrize(
-    ("text", "begun"),
-    [
-        ("", ""),
-        ("Here it is:", ""),
-        ('  {"a": 1, ', '{"a": 1, '),
-        ('Here it is: {"a": ', '{"a": '),
-        ('A {thing}:\n```json\n{"a"', '{"a"'),
-        ("A {thing}:\n```json\n", ""),
-        ('{"a": "```js\\n{', '{"a": "```js\\n{'),
-    ],
-)
-def test_json_that_has_begun_is_found(text: str, begun: str) -> None:
-    assert json_begun(text) == begun

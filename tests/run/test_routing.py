@@ -13,7 +13,7 @@ from scripted_agents import outcome
 from routelock import Agent, RunConfig, RunContext, Runner, Tool
 from routelock.agents.offer import OfferedTools, Route, offer_tools
 from routelock.history.messages import ToolCall
-from routelock.run.refusals import unknown_tool
+from routelock.run.mistakes import unknown_tool
 from routelock.run.routing import NOT_TAKEN, RoutedCall, RoutedCalls
 from routelock.testing import ScriptedHandler, call
 

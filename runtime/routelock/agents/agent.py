@@ -33,7 +33,8 @@ from routelock.agents.registry import PromptSection, Registered, RegisteredHandl
 from routelock.agents.skill import Skill, register_all
 from routelock.context import RunContext
 from routelock.guardrails import Guardrail
-from routelock.handlers.port import Handler, ModelSettings, OutputMode, OutputSchema, ToolSpec, schema_prompt
+from routelock.handlers.port import Handler, ModelSettings, OutputMode, OutputSchema, ToolSpec
+from routelock.handlers.structured_output import schema_prompt
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.context import HandoffContext
 from routelock.handoffs.handoff import Handoff, fill_in

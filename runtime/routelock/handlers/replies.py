@@ -11,23 +11,15 @@ from typing import Any, cast
 from routelock._json import finite, is_utf8, sendable
 from routelock.errors import HandlerError
 from routelock.handlers.events import (
-    HandlerEvent,
     MessageDone,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
 )
 from routelock.handlers.stream_assembler import join_surrogates
-from routelock.history.messages import Message, ToolCall, calls_of, text_of
+from routelock.history.messages import Message, ToolCall
 from routelock.history.validity import says_nothing
 
 __all__ = [
-    "filtered_out",
-    "has_reasoning",
     "is_empty",
-    "missing_deltas",
     "reply_problem",
-    "was_cut_short",
     "with_unique_ids",
 ]
 
@@ -35,21 +27,6 @@ __all__ = [
 _REASONING_TYPES = ("thinking", "redacted_thinking", "reasoning")
 
 _HALF_REPLACED = "replaced half a character in the reply"
-
-_REASONING_KEYS = (
-    "reasoning_content",
-    "reasoning",
-    "reasoning_details",
-    "reasoning_items",
-    "thinking_blocks",
-)
-
-_FILTER_REASONS = frozenset(
-    "content_filter content_filtered refusal sensitive safety recitation blocklist prohibited_content spii "
-    "image_safety model_armor guardrail_intervened error_toxic".split()
-)
-"""Finish reasons, in lower case, of replies that a vendor's content filter stopped: of OpenAI and compatible
-vendors, Anthropic, Zhipu, Google (also as ``content_filter: SAFETY``), Bedrock and Cohere."""
 
 
 def reply_problem(message: object) -> str | None:
@@ -182,57 +159,3 @@ def is_empty(message: Message) -> bool:
     )
     shown = any(part.get("type") not in ("text", *_REASONING_TYPES) for part in parts)
     return blank and not shown and says_nothing(cast(Message, {**message, "content": None}))
-
-
-def has_reasoning(message: Message) -> bool:
-    """Whether a reply has the model's reasoning in a field of its own."""
-    return any(message.get(key) for key in _REASONING_KEYS)
-
-
-def was_cut_short(reason: object) -> bool:
-    """Whether a finish reason says that the reply broke off, by a length limit or a content filter."""
-    return reason == "length" or _is_filter(reason)
-
-
-def _is_filter(reason: object) -> bool:
-    return isinstance(reason, str) and reason.partition(":")[0].strip().lower() in _FILTER_REASONS
-
-
-def filtered_out(reply: MessageDone) -> str | None:
-    """Return the reason if a vendor's content filter removed a reply, else None.
-
-    The reply may have the vendor's explanation as its refusal, which is not an answer of the model.
-    """
-    if not _is_filter(reply.finish_reason):
-        return None
-    message = reply.message
-    explanation: object = message.get("refusal")
-    if not is_empty(cast(Message, {**message, "refusal": None})):
-        return None
-    added = f": {explanation.rstrip('.')}" if isinstance(explanation, str) and explanation else ""
-    return f"finish reason {reply.finish_reason!r}{added}"
-
-
-def missing_deltas(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
-    """Return the deltas of a complete reply that the handler did not yield.
-
-    Args:
-        message: the reply.
-        shown: the pieces of text that the handler yielded; empty if it yielded no delta at all.
-    """
-    if shown:
-        text, seen = text_of(message), sendable(join_surrogates(shown))
-        return [TextDelta(text[len(seen) :])] if text.startswith(seen) and text != seen else []
-    return _deltas_of(message)
-
-
-def _deltas_of(message: Message) -> list[HandlerEvent]:
-    deltas: list[HandlerEvent] = []
-    if isinstance(thoughts := message.get("reasoning_content"), str) and thoughts:
-        deltas.append(ReasoningDelta(thoughts))
-    if text := text_of(message):
-        deltas.append(TextDelta(text))
-    for index, call in enumerate(calls_of(message)):
-        function = call["function"]
-        deltas.append(ToolCallDelta(index, call["id"], function["name"], function["arguments"]))
-    return deltas

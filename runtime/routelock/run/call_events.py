@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from routelock.handlers.events import MessageDone
-from routelock.handlers.replies import missing_deltas
+from routelock._json import sendable
+from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.stream_assembler import join_surrogates
+from routelock.history.messages import Message, calls_of, text_of
 from routelock.run.emit import own_reply
 from routelock.run.events import (
     ApprovalRequested,
@@ -43,12 +45,37 @@ def unseen_events(
 ) -> Iterator[RunEvent]:
     """Yield the events of a reply that were not streamed while it arrived, and the reply."""
     name = run.frame.agent.name
-    yield from missing_deltas(reply.message, shown)
+    yield from _missing_deltas(reply.message, shown)
     for each in repairs:
         yield Repaired(agent=name, repair=each)
     yield own_reply(reply)
     if run.progress.empty_replies:
         yield EmptyReply(name)
+
+
+def _missing_deltas(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
+    """Return the deltas of a complete reply that the handler did not yield.
+
+    Args:
+        message: the reply.
+        shown: the pieces of text that the handler yielded; empty if it yielded no delta at all.
+    """
+    if shown:
+        text, seen = text_of(message), sendable(join_surrogates(shown))
+        return [TextDelta(text[len(seen) :])] if text.startswith(seen) and text != seen else []
+    return _deltas_of(message)
+
+
+def _deltas_of(message: Message) -> list[HandlerEvent]:
+    deltas: list[HandlerEvent] = []
+    if isinstance(thoughts := message.get("reasoning_content"), str) and thoughts:
+        deltas.append(ReasoningDelta(thoughts))
+    if text := text_of(message):
+        deltas.append(TextDelta(text))
+    for index, call in enumerate(calls_of(message)):
+        function = call["function"]
+        deltas.append(ToolCallDelta(index, call["id"], function["name"], function["arguments"]))
+    return deltas
 
 
 def called_event(run: Run, call: RoutedCall) -> ToolCalled:

@@ -17,10 +17,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from routelock.errors import ModelBehaviorError
+from routelock._copies import detached
+from routelock.errors import LoopDetected, ModelBehaviorError
 from routelock.guardrails import check_input, check_output
 from routelock.handlers.events import MessageDone
-from routelock.handlers.port import json_in
+from routelock.handlers.structured_output import json_in
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver
@@ -29,8 +30,8 @@ from routelock.run.events import AgentUpdated, RunDone, RunEvent
 from routelock.run.failure import fail, fail_frame, in_run_time, keep_partial, recover
 from routelock.run.frames import asking_caller, drop_standbys, is_for_caller, return_answer
 from routelock.run.input_check import read_beside
+from routelock.run.mistakes import check_failed_transfer, last_mistake
 from routelock.run.model_call import call_events, note_event, offered_tools, prepare_call, take_reply
-from routelock.run.progress import check_progress
 from routelock.run.result import RunResult
 from routelock.run.routing import RoutedCalls
 from routelock.run.run import Run
@@ -38,6 +39,12 @@ from routelock.run.tool_calls import answer_calls
 from routelock.run.unusable_output import is_empty_output, reject_output, replacement
 
 __all__ = ["finish", "loop", "run_events", "take_turn"]
+
+
+_REPETITION_NUDGE = (
+    "You are repeating yourself: the last {turns} turns returned the same results ({tools}). Use the results "
+    "that you have, make another call, or answer the user."
+)
 
 
 async def loop(run: Run) -> AsyncGenerator[RunEvent]:
@@ -131,7 +138,7 @@ async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
         async with aclosing(answer_calls(run, reply, run_events)) as events:
             async for event in events:
                 yield event
-        check_progress(run, reply)
+        _check_progress(run, reply)
     elif left.reply is not None:
         await _take_output(run, MessageDone(message=left.reply.message))
 
@@ -177,7 +184,56 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
             yield done
     finally:
         await answering.aclose()
-    check_progress(run, routed)
+    _check_progress(run, routed)
+
+
+def _check_progress(run: Run, reply: RoutedCalls) -> None:
+    """End the run if it has to wait for the caller or makes no progress.
+
+    The transcript is complete at this point.
+
+    Args:
+        run: the run.
+        reply: the answered calls of the reply.
+
+    Raises:
+        ModelBehaviorError: the model made nothing but mistakes for too many turns.
+        HandoffError: a handoff failed, and ``raise_on`` names that.
+        LimitExceeded: the model requested too many handoffs, or makes no progress.
+    """
+    if reply.external or reply.waiting or run.sub_runs.waiting:
+        run.calls.pending = tuple(detached(each.call) for each in reply.external)
+        run.ending.stop_reason = "requires_action"
+        return
+    transfer = None if reply.handoff is None else reply.handoff.attempt
+    if transfer is not None and transfer.error is not None:
+        check_failed_transfer(run, transfer)
+    handed_over = transfer is not None and transfer.target is not None
+    results = [call.result for call in reply.calls if call.result is not None]
+    only_mistakes = bool(results) and all(result.is_mistake for result in results)
+    run.progress.mistakes = run.progress.mistakes + 1 if only_mistakes and not handed_over else 0
+    if run.progress.mistakes >= run.config.max_mistakes:
+        raise ModelBehaviorError(
+            f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
+            f"row. The last one: {last_mistake(run)}"
+        )
+    if (reply.tools or reply.refused) and run.config.detect_loops:
+        _check_repetition(run)
+
+
+def _check_repetition(run: Run) -> None:
+    """Tell the model that it repeats itself, or end the run if it was told before."""
+    seen = run.progress
+    if seen.is_stuck:
+        raise LoopDetected(
+            f"Agent {run.frame.agent.name!r} was told that it repeats itself, and went on: {seen.idle} turns "
+            f"in a row returned the same results ({seen.repeated_tools}). The partial result is in "
+            "error.result; set RunConfig(detect_loops=False) if the agent is meant to repeat calls."
+        )
+    if seen.needs_nudge:
+        text = _REPETITION_NUDGE.format(tools=seen.repeated_tools, turns=seen.idle)
+        run.problem("loop", text)
+        run.add("nudge", {"role": "user", "content": text})
 
 
 async def _take_output(run: Run, reply: MessageDone) -> None:

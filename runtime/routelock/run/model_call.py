@@ -23,9 +23,10 @@ from routelock.handlers.events import (
     TextDelta,
     ToolCallDelta,
 )
+from routelock.handlers.finish_reasons import filtered_out, was_cut_short
 from routelock.handlers.function_handler import CopyingHandler, FunctionHandler
 from routelock.handlers.port import Request, ToolChoice, family_of
-from routelock.handlers.replies import filtered_out, is_empty, reply_problem, was_cut_short, with_unique_ids
+from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
 from routelock.handlers.retry import attempts
 from routelock.history.messages import Message
 from routelock.run.call_events import prepared_events, unseen_events

@@ -8,8 +8,9 @@ from typing import Any
 
 from routelock._json import sendable
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta, ToolCallDelta
-from routelock.handlers.port import Request, json_begun
+from routelock.handlers.port import Request
 from routelock.handlers.stream_assembler import join_surrogates
+from routelock.handlers.structured_output import json_begun
 from routelock.run.events import RunDone, RunEvent
 from routelock.run.frames import asking_caller
 from routelock.run.run import Run

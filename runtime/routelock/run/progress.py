@@ -7,25 +7,11 @@ import json
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from routelock._copies import detached
-from routelock.errors import HandoffError, LoopDetected, MaxHandoffsExceeded, ModelBehaviorError
-
 if TYPE_CHECKING:
     from hashlib import blake2b
 
-    from routelock.run.handoff_attempt import HandoffAttempt
-    from routelock.run.routing import RoutedCalls
-    from routelock.run.run import Run
+__all__ = ["Progress"]
 
-__all__ = ["Progress", "check_progress", "failed_handoff", "mistake_error"]
-
-
-_MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
-
-_REPETITION_NUDGE = (
-    "You are repeating yourself: the last {turns} turns returned the same results ({tools}). Use the results "
-    "that you have, make another call, or answer the user."
-)
 
 _NUDGE_AT = 3
 """The model is told when it makes a call with the same result for the third time: to look again once is
@@ -176,95 +162,6 @@ class Progress:
         names = [*self.names]
         more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
         return ", ".join([*names[:_MOST_NAMES], *more])
-
-
-def check_progress(run: Run, reply: RoutedCalls) -> None:
-    """End the run if it has to wait for the caller or makes no progress.
-
-    The transcript is complete at this point.
-
-    Args:
-        run: the run.
-        reply: the answered calls of the reply.
-
-    Raises:
-        ModelBehaviorError: the model made nothing but mistakes for too many turns.
-        HandoffError: a handoff failed, and ``raise_on`` names that.
-        LimitExceeded: the model requested too many handoffs, or makes no progress.
-    """
-    if reply.external or reply.waiting or run.sub_runs.waiting:
-        run.calls.pending = tuple(detached(each.call) for each in reply.external)
-        run.ending.stop_reason = "requires_action"
-        return
-    transfer = None if reply.handoff is None else reply.handoff.attempt
-    if transfer is not None and transfer.error is not None:
-        _check_failed_transfer(run, transfer)
-    handed_over = transfer is not None and transfer.target is not None
-    results = [call.result for call in reply.calls if call.result is not None]
-    only_mistakes = bool(results) and all(result.is_mistake for result in results)
-    run.progress.mistakes = run.progress.mistakes + 1 if only_mistakes and not handed_over else 0
-    if run.progress.mistakes >= run.config.max_mistakes:
-        raise ModelBehaviorError(
-            f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
-            f"row. The last one: {_last_mistake(run)}"
-        )
-    if (reply.tools or reply.refused) and run.config.detect_loops:
-        _check_repetition(run)
-
-
-def _last_mistake(run: Run) -> str:
-    """Return the last mistake of the model in this turn; problems of hooks and limits do not count."""
-    of_turn = [each for each in run.report.errors if each.turn == run.turn]
-    mistakes = [each.message for each in of_turn if each.kind in _MISTAKES]
-    return mistakes[-1] if mistakes else "several transfers at once"
-
-
-def _check_failed_transfer(run: Run, transfer: HandoffAttempt) -> None:
-    """End the run if ``raise_on`` says so, or if the model repeats a request that was refused."""
-    if transfer.refused_by == "arguments" and "bad_arguments" in run.config.raise_on:
-        raise mistake_error(run, transfer.answer)
-    if "failed_handoff" in run.config.raise_on:
-        raise failed_handoff(run, transfer)
-    again = (
-        f"Agent {run.frame.agent.name!r} requested the handoff again after it was told: {transfer.answer}."
-    )
-    if transfer.refused_by == "limit":
-        run.progress.over_limit += 1
-        if run.progress.over_limit > 1:
-            raise MaxHandoffsExceeded(again)
-    elif transfer.refused_by == "loop":
-        run.progress.refused += 1
-        if run.progress.refused > 1:
-            raise LoopDetected(again)
-
-
-def _check_repetition(run: Run) -> None:
-    """Tell the model that it repeats itself, or end the run if it was told before."""
-    seen = run.progress
-    if seen.is_stuck:
-        raise LoopDetected(
-            f"Agent {run.frame.agent.name!r} was told that it repeats itself, and went on: {seen.idle} turns "
-            f"in a row returned the same results ({seen.repeated_tools}). The partial result is in "
-            "error.result; set RunConfig(detect_loops=False) if the agent is meant to repeat calls."
-        )
-    if seen.needs_nudge:
-        text = _REPETITION_NUDGE.format(tools=seen.repeated_tools, turns=seen.idle)
-        run.problem("loop", text)
-        run.add("nudge", {"role": "user", "content": text})
-
-
-def mistake_error(run: Run, mistake: str) -> ModelBehaviorError:
-    """Return the error that ends a run with a mistake of the model, see ``RunConfig.raise_on``."""
-    error = ModelBehaviorError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {mistake}")
-    error.ends_run = True
-    return error
-
-
-def failed_handoff(run: Run, attempt: HandoffAttempt) -> HandoffError:
-    """Return the error that ends a run with a handoff that was not made, see ``RunConfig.raise_on``."""
-    error = HandoffError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {attempt.answer}")
-    error.__cause__ = attempt.exception
-    return error
 
 
 def _by_call(made: Collection[_Result]) -> dict[str, str]:

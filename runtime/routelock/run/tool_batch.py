@@ -25,7 +25,7 @@ from routelock.errors import (
 )
 from routelock.run.emit import ToolBegins, ToolEnds, emit
 from routelock.run.events import RunEvent
-from routelock.run.progress import mistake_error
+from routelock.run.mistakes import mistake_error
 from routelock.run.routing import Result, RoutedCall
 from routelock.run.run import Run
 from routelock.run.steps import run_by_executor

@@ -17,7 +17,7 @@ from routelock.run.approval_gate import (
 )
 from routelock.run.call_events import called_event, decided_events, handoff_event, later_events
 from routelock.run.events import RunEvent
-from routelock.run.refusals import answer_lost, answer_too_many, answer_unknown
+from routelock.run.mistakes import answer_lost, answer_too_many, answer_unknown
 from routelock.run.routing import MOST_CALLS, Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
 from routelock.run.subrun import Events
@@ -62,7 +62,7 @@ async def answer_calls(run: Run, reply: RoutedCalls, events: Events) -> AsyncGen
                     async with aclosing(batch.stream(one)) as happening:
                         async for event in happening:
                             yield event
-            hold_questions(run, reply, free)
+            _hold_unanswered(run, reply, free)
         await _choose_handoff(run, reply)
         for each in decided_events(run, reply) if run.stream else ():
             yield each
@@ -145,6 +145,12 @@ async def _free_tools(run: Run, reply: RoutedCalls) -> Sequence[RoutedCall]:
         run.budget.check(run.frame.agent.name, len(free))
         run.budget.tool_calls += len(free)
     return free
+
+
+def _hold_unanswered(run: Run, reply: RoutedCalls, made: Sequence[RoutedCall]) -> None:
+    """Hold the calls whose tools asked a person something, and so have no result."""
+    if unanswered := [call for call in made if call.result is None]:
+        hold_questions(run, reply, unanswered)
 
 
 def _note_results(run: Run, reply: RoutedCalls) -> None:

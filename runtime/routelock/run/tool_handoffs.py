@@ -12,7 +12,7 @@ from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.handoff import Handoff
 from routelock.run.handler_selection import handlers_by_priority, load
 from routelock.run.handoff_refused import HandoffRefused
-from routelock.run.progress import failed_handoff
+from routelock.run.mistakes import failed_handoff
 from routelock.run.routing import Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
 from routelock.run.transfer_request import begin_attempt, cut_short

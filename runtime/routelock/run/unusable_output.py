@@ -8,7 +8,6 @@ from typing import Any, Literal
 from routelock._callables import call_user_code, error_text
 from routelock.agents.agent import Agent
 from routelock.errors import CallbackError, LoopDetected, ModelBehaviorError
-from routelock.handlers.replies import has_reasoning
 from routelock.history.messages import Message
 from routelock.run.frames import asking_caller
 from routelock.run.result import RunResult
@@ -20,6 +19,15 @@ __all__ = ["is_empty_output", "is_output_of_app", "reject_output", "replacement"
 _EMPTY_REPLY_NUDGE = "Your reply was empty. Answer the user, or call a tool."
 
 
+_REASONING_KEYS = (
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "reasoning_items",
+    "thinking_blocks",
+)
+
+
 def is_empty_output(run: Run) -> bool:
     """Whether an empty reply is the output; after a tool or handoff the model is called again.
 
@@ -27,7 +35,7 @@ def is_empty_output(run: Run) -> bool:
         LoopDetected: the model was called once more, and its reply is empty again.
     """
     items, name = run.transcript.items, run.frame.agent.name
-    but = " except for reasoning, which may be cut off" if has_reasoning(items[-1].message) else ""
+    but = " except for reasoning, which may be cut off" if _has_reasoning(items[-1].message) else ""
     run.warn(f"turn {run.turn}: the reply is empty{but}")
     first = len(items) == run.transcript.input_count + 1 and items[-2].message["role"] != "tool"
     if first or run.frame.agent.output is not None or not run.config.detect_loops:
@@ -41,6 +49,11 @@ def is_empty_output(run: Run) -> bool:
     run.problem("loop", _EMPTY_REPLY_NUDGE)
     run.add("nudge", {"role": "user", "content": _EMPTY_REPLY_NUDGE})
     return False
+
+
+def _has_reasoning(message: Message) -> bool:
+    """Whether a reply has the model's reasoning in a field of its own."""
+    return any(message.get(key) for key in _REASONING_KEYS)
 
 
 async def replacement(

@@ -22,8 +22,8 @@ from pydantic_core import to_jsonable_python
 
 from routelock._json import is_utf8, sendable
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
-from routelock.handlers.port import json_in
 from routelock.handlers.stream_assembler import join_surrogates
+from routelock.handlers.structured_output import json_in
 from routelock.history.messages import Message, ToolCall, text_of
 from routelock.run.events import (
     AgentUpdated,

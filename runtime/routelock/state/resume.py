@@ -12,7 +12,8 @@ import anyio
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
 from routelock.errors import ConfigError, HandoffError, ModelBehaviorError
-from routelock.handlers.port import Handler, family_of, json_in
+from routelock.handlers.port import Handler, family_of
+from routelock.handlers.structured_output import json_in
 from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.capabilities import Capacity
 from routelock.handoffs.payload import HandoffPayload

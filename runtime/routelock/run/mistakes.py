@@ -1,15 +1,27 @@
-"""Answers the calls that are not made: of unknown names, of agents that are gone, or too many at once."""
+"""Mistakes of the model: calls that cannot be made, refused handoffs again, and how they end a run."""
 
 from __future__ import annotations
 
 from routelock._text import clip
 from routelock.agents.agent_tool import AgentCall
 from routelock.agents.offer import OfferedTools
-from routelock.run.progress import mistake_error
+from routelock.errors import HandoffError, LoopDetected, MaxHandoffsExceeded, ModelBehaviorError
+from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.run.routing import MOST_CALLS, Result, RoutedCalls
 from routelock.run.run import Run
 
-__all__ = ["answer_lost", "answer_too_many", "answer_unknown", "unknown_tool"]
+__all__ = [
+    "answer_lost",
+    "answer_too_many",
+    "answer_unknown",
+    "check_failed_transfer",
+    "failed_handoff",
+    "last_mistake",
+    "mistake_error",
+    "unknown_tool",
+]
+
+_MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
 
 _TOO_MANY = (
     "This call was not made: the reply made {count:,} calls at once, and only the first {most:,} were "
@@ -83,3 +95,43 @@ def unknown_tool(name: str, offered: OfferedTools, earlier: int = 0) -> str:
     search = None if offered.deferral is None else offered.deferral.tool
     more = "" if search is None else f" Search for others with {search.name}."
     return f"There is no tool named {shown}. {available}{guess}{more}"
+
+
+def last_mistake(run: Run) -> str:
+    """Return the last mistake of the model in this turn; problems of hooks and limits do not count."""
+    of_turn = [each for each in run.report.errors if each.turn == run.turn]
+    mistakes = [each.message for each in of_turn if each.kind in _MISTAKES]
+    return mistakes[-1] if mistakes else "several transfers at once"
+
+
+def check_failed_transfer(run: Run, transfer: HandoffAttempt) -> None:
+    """End the run if ``raise_on`` says so, or if the model repeats a request that was refused."""
+    if transfer.refused_by == "arguments" and "bad_arguments" in run.config.raise_on:
+        raise mistake_error(run, transfer.answer)
+    if "failed_handoff" in run.config.raise_on:
+        raise failed_handoff(run, transfer)
+    again = (
+        f"Agent {run.frame.agent.name!r} requested the handoff again after it was told: {transfer.answer}."
+    )
+    if transfer.refused_by == "limit":
+        run.progress.over_limit += 1
+        if run.progress.over_limit > 1:
+            raise MaxHandoffsExceeded(again)
+    elif transfer.refused_by == "loop":
+        run.progress.refused += 1
+        if run.progress.refused > 1:
+            raise LoopDetected(again)
+
+
+def mistake_error(run: Run, mistake: str) -> ModelBehaviorError:
+    """Return the error that ends a run with a mistake of the model, see ``RunConfig.raise_on``."""
+    error = ModelBehaviorError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {mistake}")
+    error.ends_run = True
+    return error
+
+
+def failed_handoff(run: Run, attempt: HandoffAttempt) -> HandoffError:
+    """Return the error that ends a run with a handoff that was not made, see ``RunConfig.raise_on``."""
+    error = HandoffError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {attempt.answer}")
+    error.__cause__ = attempt.exception
+    return error
