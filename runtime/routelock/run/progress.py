@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _Result = tuple[str, str, str]
 """The name, arguments and output of a call."""
 
 
+@dataclass(slots=True, eq=False)
 class Progress:
     """Calls and handoffs that a run has made, as a few numbers for each different one.
 
@@ -41,41 +43,27 @@ class Progress:
     cycle of ``n`` turns from the start, it ends in turn ``2n + 4``. Memory does not grow with the texts.
     """
 
-    __slots__ = (
-        "answers",
-        "edges",
-        "empty_replies",
-        "idle",
-        "mistakes",
-        "names",
-        "nudged_at",
-        "over_limit",
-        "refused",
-        "times",
-    )
-
-    def __init__(self) -> None:
-        self.answers: dict[str, str] = {}
-        """Last result of each call, and each handoff that passed data with no result. Both are digests, which
-        are the same in every process."""
-        self.times: dict[str, int] = {}
-        """How often each call was made since the last progress."""
-        self.edges: set[tuple[str, str]] = set()
-        """Source and target of the handoffs since the last progress."""
-        self.refused: int = 0
-        """Handoffs that were refused as repeated since the last progress."""
-        self.idle: int = 0
-        """Turns in a row without progress."""
-        self.names: dict[str, None] = {}
-        """Names of the tools called in these turns, in order."""
-        self.nudged_at: int | None = None
-        """The value of ``idle`` when the model was told that it repeats itself, which happens once."""
-        self.mistakes: int = 0
-        """Turns in a row with nothing but mistakes."""
-        self.empty_replies: int = 0
-        """Empty replies in a row."""
-        self.over_limit: int = 0
-        """Handoffs that were refused because of ``max_handoffs``; progress does not reset it."""
+    answers: dict[str, str] = field(default_factory=lambda: {})
+    """Last result of each call, and each handoff that passed data with no result. Both are digests, which
+    are the same in every process."""
+    times: dict[str, int] = field(default_factory=lambda: {})
+    """How often each call was made since the last progress."""
+    edges: set[tuple[str, str]] = field(default_factory=set)
+    """Source and target of the handoffs since the last progress."""
+    refused: int = 0
+    """Handoffs that were refused as repeated since the last progress."""
+    idle: int = 0
+    """Turns in a row without progress."""
+    names: dict[str, None] = field(default_factory=lambda: {})
+    """Names of the tools called in these turns, in order."""
+    nudged_at: int | None = None
+    """The value of ``idle`` when the model was told that it repeats itself, which happens once."""
+    mistakes: int = 0
+    """Turns in a row with nothing but mistakes."""
+    empty_replies: int = 0
+    """Empty replies in a row."""
+    over_limit: int = 0
+    """Handoffs that were refused because of ``max_handoffs``; progress does not reset it."""
 
     def tool_results(self, results: Collection[_Result], requests: Collection[_Result] = ()) -> None:
         """Note the calls that were answered in one turn.

@@ -277,25 +277,23 @@ class SharedMemory:
             self.shared.pop(PAYLOAD_KEY, None)
 
 
+@dataclass(slots=True, eq=False)
 class ModelCallState:
     """The model call that is in progress."""
 
-    __slots__ = ("compacted_turn", "error", "family", "reply", "request", "shown", "text")
-
-    def __init__(self) -> None:
-        self.request: Request | None = None
-        """None between model calls."""
-        self.shown: Shown | None = None
-        self.family: str = ""
-        """The provider family of the handler that is called."""
-        self.reply: MessageDone | None = None
-        """The complete reply, until it is in the transcript."""
-        self.text: list[str] = []
-        """Text deltas of the reply so far; not empty once any delta was streamed."""
-        self.error: Exception | None = None
-        """The handler's error beside a guardrail, until what arrived before it is streamed."""
-        self.compacted_turn: int = 0
-        """The last turn whose call was too long and was made again with a shorter view."""
+    request: Request | None = None
+    """None between model calls."""
+    shown: Shown | None = None
+    family: str = ""
+    """The provider family of the handler that is called."""
+    reply: MessageDone | None = None
+    """The complete reply, until it is in the transcript."""
+    text: list[str] = field(default_factory=lambda: [])
+    """Text deltas of the reply so far; not empty once any delta was streamed."""
+    error: Exception | None = None
+    """The handler's error beside a guardrail, until what arrived before it is streamed."""
+    compacted_turn: int = 0
+    """The last turn whose call was too long and was made again with a shorter view."""
 
     def forget_reply(self) -> None:
         """Drop the reply, because it is in the transcript now or is void."""
@@ -303,63 +301,57 @@ class ModelCallState:
         self.text.clear()
 
 
+@dataclass(slots=True, eq=False)
 class CallsState:
     """Open tool calls, and the approvals for them."""
 
-    __slots__ = ("begun", "claims", "decisions", "grace", "interruptions", "pending")
-
-    def __init__(self) -> None:
-        self.decisions: Approvals = NO_APPROVALS
-        """Approvals and denials; sub-runs have the same."""
-        self.interruptions: Sequence[Interruption] = ()
-        """Calls that wait for an approval, in this run and its sub-runs."""
-        self.begun: set[str] = set()
-        """Ids of the calls that were begun and so may have had an effect."""
-        self.pending: Sequence[ToolCall] = ()
-        """Calls of external tools, which the caller has to answer."""
-        self.claims: int = 0
-        """How many times a saved state of this run was resumed in its session."""
-        self.grace: float = 5.0
-        """Seconds that calls may still take after another call of the same reply ended the run."""
+    decisions: Approvals = NO_APPROVALS
+    """Approvals and denials; sub-runs have the same."""
+    interruptions: Sequence[Interruption] = ()
+    """Calls that wait for an approval, in this run and its sub-runs."""
+    begun: set[str] = field(default_factory=set)
+    """Ids of the calls that were begun and so may have had an effect."""
+    pending: Sequence[ToolCall] = ()
+    """Calls of external tools, which the caller has to answer."""
+    claims: int = 0
+    """How many times a saved state of this run was resumed in its session."""
+    grace: float = 5.0
+    """Seconds that calls may still take after another call of the same reply ended the run."""
 
 
+@dataclass(slots=True, eq=False)
 class SubRuns:
     """The sub-runs of a run, which answer calls of agents as tools, and its own place among them."""
 
-    __slots__ = ("active", "depth", "ended", "outermost_id", "path", "to_resume", "waiting")
-
-    def __init__(self) -> None:
-        self.depth: int = 0
-        """How many runs are around this one."""
-        self.path: tuple[str, ...] = ()
-        """Ids of the calls that lead from the outermost run to this one; the last one is answered by it."""
-        self.outermost_id: str = ""
-        """Id of the outermost run; empty if it is this one."""
-        self.active: dict[str, Run] = {}
-        """Sub-runs in progress, by call id and in call order."""
-        self.waiting: dict[str, Run] = {}
-        """Sub-runs that wait for an approval, by call id."""
-        self.to_resume: dict[str, RunDocument] = {}
-        """Stored sub-runs that a resumed run has not continued yet, by call id."""
-        self.ended: dict[str, RunResult[Any]] = {}
-        """Results of the sub-runs that have ended, by call id."""
+    depth: int = 0
+    """How many runs are around this one."""
+    path: tuple[str, ...] = ()
+    """Ids of the calls that lead from the outermost run to this one; the last one is answered by it."""
+    outermost_id: str = ""
+    """Id of the outermost run; empty if it is this one."""
+    active: dict[str, Run] = field(default_factory=lambda: {})
+    """Sub-runs in progress, by call id and in call order."""
+    waiting: dict[str, Run] = field(default_factory=lambda: {})
+    """Sub-runs that wait for an approval, by call id."""
+    to_resume: dict[str, RunDocument] = field(default_factory=lambda: {})
+    """Stored sub-runs that a resumed run has not continued yet, by call id."""
+    ended: dict[str, RunResult[Any]] = field(default_factory=lambda: {})
+    """Results of the sub-runs that have ended, by call id."""
 
 
+@dataclass(slots=True, eq=False)
 class Report:
     """Records for the result, beside the transcript."""
 
-    __slots__ = ("calls", "compactions", "errors", "guardrails", "repairs", "warned_of_many", "warnings")
-
-    def __init__(self) -> None:
-        self.calls: list[ModelCall] = []
-        """The model calls that have ended."""
-        self.compactions: tuple[Compaction, ...] = ()
-        self.errors: tuple[Problem, ...] = ()
-        self.guardrails: list[GuardrailRecord] = []
-        self.repairs: tuple[str, ...] = ()
-        self.warnings: tuple[str, ...] = ()
-        self.warned_of_many: bool = False
-        """Whether there is a warning that an agent is offered too many handoffs."""
+    calls: list[ModelCall] = field(default_factory=lambda: [])
+    """The model calls that have ended."""
+    compactions: tuple[Compaction, ...] = ()
+    errors: tuple[Problem, ...] = ()
+    guardrails: list[GuardrailRecord] = field(default_factory=lambda: [])
+    repairs: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    warned_of_many: bool = False
+    """Whether there is a warning that an agent is offered too many handoffs."""
 
 
 @dataclass(slots=True, eq=False)
