@@ -1,4 +1,4 @@
-"""JSON data in memory: what other programs refuse is replaced, and what pydantic need not check passes."""
+"""JSON in one line, and values that pydantic lets pass."""
 
 from __future__ import annotations
 
@@ -8,20 +8,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import TypeAdapter
 
-from routelock._json import AnyObject, OrDefault, finite, json_line
+from routelock._json import AnyObject, OrDefault, json_line
 from routelock.history.messages import Message
-
-
-def test_what_is_no_number_becomes_null() -> None:
-    assert finite({"a": [1.5, float("nan")], "b": {"c": float("inf")}}) == {
-        "a": [1.5, None],
-        "b": {"c": None},
-    }
-
-
-def test_what_has_numbers_only_stays_the_same_object() -> None:
-    value = {"a": [1.5, None, True, "x"], "b": {}}
-    assert finite(value) is value
 
 
 def test_json_line_escapes_the_line_separators_of_unicode() -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import from_json
 
-from routelock._json import sendable, sendable_json
+from routelock._sendable import sendable, sendable_json
 from routelock.handlers.port import ToolChoice, ToolSpec
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
 from routelock.history.validity import says_nothing

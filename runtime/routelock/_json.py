@@ -1,32 +1,20 @@
-"""JSON data in memory: repairs of what cannot be sent, and values that pydantic lets pass."""
+"""JSON: one line of it, what a journal records, and values that pydantic lets pass."""
 
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 __all__ = [
     "LINE_ENDS",
     "AnyObject",
     "AnyValue",
     "OrDefault",
-    "finite",
-    "integral",
     "is_utf8",
     "json_line",
     "recordable",
-    "sendable",
-    "sendable_json",
 ]
-
-
-_FINITE = frozenset((str, int, bool, type(None)))
-
-
-T = TypeVar("T")
 
 
 class AnyObject:
@@ -72,101 +60,6 @@ class OrDefault:
         return core_schema.with_default_schema(schema, default=self._default, on_error="default")
 
 
-def sendable(value: T) -> T:
-    """Return JSON data with U+FFFD for each half of a surrogate pair, which UTF-8 cannot encode.
-
-    Models cut emoji in two, and file names may be no UTF-8. Data without such halves is returned as it is.
-
-    Raises:
-        RecursionError: data with such a half refers to itself, or is nested too deep.
-    """
-    if isinstance(value, str):
-        return cast(T, _whole_characters(value))
-    return cast(T, _rebuilt(value, _whole_characters)) if _has_halves(value) else value
-
-
-def _has_halves(value: object) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    try:
-        # Python shows each half as an escape, in C; what holds these letters otherwise is read below
-        if r"\ud" not in repr(cast(object, value)):
-            return False
-    except Exception:  # nested too deep, or an object that cannot be shown
-        pass
-    waiting: list[object] = [cast(object, value)]
-    seen = set[int]()
-    while waiting:
-        node: Any = waiting.pop()
-        if isinstance(node, str):
-            if not is_utf8(node):
-                return True
-        elif isinstance(node, dict | list) and id(cast(object, node)) not in seen:
-            seen.add(id(cast(object, node)))
-            waiting += cast("list[object]", node)
-            if isinstance(node, dict):
-                waiting += cast("dict[object, object]", node).values()
-    return False
-
-
-def _whole_characters(value: object) -> object:
-    if not isinstance(value, str) or is_utf8(value):
-        return value
-    # by way of UTF-16, where two halves that fit are one character
-    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _rebuilt(value: object, change: Callable[[object], object]) -> object:
-    """Return JSON data with each value and each key as ``change`` returns it."""
-    if isinstance(value, dict):
-        fields = cast("dict[object, object]", value)
-        return {change(key): _rebuilt(each, change) for key, each in fields.items()}
-    if isinstance(value, list):
-        return [_rebuilt(each, change) for each in cast("list[object]", value)]
-    return change(value)
-
-
-def sendable_json(text: str) -> str:
-    r"""Return JSON text with U+FFFD for each half of a surrogate pair, written as ``\ud83d`` or as itself.
-
-    Python reads such an escape, and vendors refuse it. Everything else stays unchanged.
-    """
-    fit = _HALF_ESCAPED.sub(_kept, sendable(text))
-    return text if fit == text else fit
-
-
-_HALF_ESCAPED = re.compile(
-    r"(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\\\)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-)
-"""Half a pair as an escape. The group matches what looks like one and is none: a whole pair, a backslash."""
-
-
-def _kept(found: re.Match[str]) -> str:
-    return found[1] or r"\ufffd"
-
-
-def finite(value: T) -> T:
-    """Return JSON data with null for NaN and infinity, which Python reads and other programs refuse.
-
-    Data without them is returned as it is.
-    """
-    waiting: list[object] = [value]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            inside = cast("dict[object, object]", node).values()
-            waiting += [each for each in inside if type(each) not in _FINITE]
-        elif isinstance(node, list):
-            waiting += cast("list[object]", node)
-        elif isinstance(node, float) and not math.isfinite(node):
-            return cast(T, _rebuilt(value, _null_if_not_finite))
-    return value
-
-
-def _null_if_not_finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def json_line(value: object) -> str:
     """Return data as one line of JSON, in which no text can begin another line.
 
@@ -190,11 +83,6 @@ def recordable(value: object) -> Any:
         return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))
     except ValueError:  # it refers to itself, or has text that is no valid Unicode
         return repr(value)
-
-
-def integral(value: object) -> object:
-    """Return JSON data with an int for each whole float: some readers turn 7 into 7.0."""
-    return _rebuilt(value, lambda each: int(each) if isinstance(each, float) and each.is_integer() else each)
 
 
 def is_utf8(text: str) -> bool:

@@ -19,7 +19,8 @@ from typing import Any, Literal, cast
 from routelock._callables import MaybeAwaitable, name_of
 from routelock._concurrency import Question, ask_all
 from routelock._copies import detached, own_copy
-from routelock._json import recordable, sendable
+from routelock._json import recordable
+from routelock._sendable import sendable
 from routelock.context import RunContext, ToolContext
 from routelock.errors import (
     GuardrailTripped,

@@ -22,7 +22,7 @@ from thoroughness import examples
 from view_checks import MODELS
 
 from routelock import Agent, ModelSettings, RunConfig, Runner, Tool, handoff, tool
-from routelock._json import sendable, sendable_json
+from routelock._sendable import sendable, sendable_json
 from routelock.errors import ProviderError
 from routelock.handlers.port import Handler, OutputSchema, Request
 from routelock.history.messages import Message

@@ -33,7 +33,13 @@ WRITERS = {
         "sessions/session.py",
     },
     "ending": {"run/failure.py", "run/loop.py"},
-    "frame": {"run/model_call.py", "run/prompt.py", "run/start.py", "run/transfer.py", "sessions/session.py"},
+    "frame": {
+        "run/model_call.py",
+        "run/prompt.py",
+        "run/start.py",
+        "run/transfer.py",
+        "sessions/session.py",
+    },
     "handoffs": {"run/sub_run_accounts.py"},
     "memory": {"run/compact.py", "run/handoff_data.py", "run/subrun.py", "state/memory.py"},
     "model_call": {

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import anyio
 
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.port import Request, ToolChoice, ToolSpec, about_to_ask, vendor_specs

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.handlers.port import Request, ToolChoice, ToolSpec, tool_name, vendor_specs
 from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.openai_compatible import PATH

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from routelock._json import integral, sendable
+from routelock._sendable import integral, sendable
 from routelock._tool_names import slug
 from routelock.errors import (
     AuthenticationFailed,

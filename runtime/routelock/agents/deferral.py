@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.agents.offer import External, OfferedTools, enabled_of, with_more
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from routelock._concurrency import Question, ask_all
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.context import RunContext
 from routelock.handlers.port import ToolSpec, tool_name, vendor_specs
 from routelock.handoffs.handoff import Handoff

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any, Final, Literal, Protocol, TypedDict, TypeGuard, cast
 
 from routelock._copies import detached, unshared
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.context import RunContext
 from routelock.handlers.events import HandlerEvent
 from routelock.history.messages import Message

@@ -8,7 +8,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any, cast
 
-from routelock._json import finite, is_utf8, sendable
+from routelock._json import is_utf8
+from routelock._sendable import finite, sendable
 from routelock.errors import HandlerError
 from routelock.handlers.events import (
     MessageDone,

@@ -22,7 +22,6 @@ from datetime import datetime
 from typing import Any, TypedDict, cast
 
 from routelock._copies import detached
-from routelock._json import sendable
 from routelock._json_document import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -35,6 +34,7 @@ from routelock._json_document import (
     prefix_errors,
 )
 from routelock._redaction import redact
+from routelock._sendable import sendable
 from routelock.handoffs.context_fields import (
     FIELDS,
     FORMAT_VERSION,

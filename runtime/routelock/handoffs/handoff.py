@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, takes
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock._tool_names import frozen_list, transfer_tool_name
 from routelock.context import RunContext
 from routelock.errors import ConfigError

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from routelock._copies import detached
-from routelock._json import finite
+from routelock._sendable import finite
 from routelock.errors import ConfigError
 from routelock.history.content import chat_part
 from routelock.history.marked import AGENT, KIND, ORIGIN

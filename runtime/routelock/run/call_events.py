@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.history.messages import Message, calls_of, text_of

@@ -8,7 +8,7 @@ from typing import cast
 
 from routelock._callables import call_user_code, error_text
 from routelock._concurrency import in_time
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.errors import (
     ContentRefused,
     HandlerError,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta, ToolCallDelta
 from routelock.handlers.port import Request
 from routelock.handlers.stream_assembler import join_surrogates

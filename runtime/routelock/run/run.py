@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from routelock._copies import detached
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.agents.agent import Agent
 from routelock.agents.deferral import FoundTools
 from routelock.agents.hooks import RunHooks

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import pydantic
 from pydantic_core import from_json
 
-from routelock._json import finite
+from routelock._sendable import finite
 from routelock.errors import ConfigError
 from routelock.handlers.port import ToolSpec
 from routelock.history.input import to_messages

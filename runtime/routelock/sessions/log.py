@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 from routelock._callables import error_text
-from routelock._json import OrDefault, finite, is_utf8
+from routelock._json import OrDefault, is_utf8
 from routelock._json_document import check_json
+from routelock._sendable import finite
 from routelock.errors import ConfigError, RoutelockError, SessionConflict, SessionError
 from routelock.history.input import checked_message
 from routelock.history.marked import item_of, marked, shown_later

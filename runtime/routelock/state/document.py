@@ -15,8 +15,9 @@ from typing import Annotated, Any, ClassVar, cast
 import pydantic
 from pydantic_core import PydanticCustomError
 
-from routelock._json import AnyObject, sendable, sendable_json
+from routelock._json import AnyObject
 from routelock._json_document import check_json, check_version, misfit_text
+from routelock._sendable import sendable, sendable_json
 from routelock.errors import ConfigError
 from routelock.guardrails import GuardrailRecord
 from routelock.history.input import checked_message

@@ -19,9 +19,9 @@ from enum import StrEnum
 from typing import Any, cast
 
 from routelock._copies import detached
-from routelock._json import sendable
 from routelock._json_document import MAX_BYTES, MAX_DEPTH, check_json, decode, encode, prefix_errors
 from routelock._redaction import redact, redact_text
+from routelock._sendable import sendable
 from routelock.agents.agent import Agent
 from routelock.agents.offer import offer_tools
 from routelock.context import RunContext

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from routelock._callables import MaybeAwaitable
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.context import ToolContext
 from routelock.errors import ConfigError
 from routelock.tools.questions import ToolAnswer, ToolQuestion, as_data

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast
 
 from routelock._copies import detached
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock._text import clip_place
 from routelock.handoff_request import HandoffRequest
 from routelock.history.content import chat_part, media_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.errors import ConfigError
 
 __all__ = ["ToolAnswer", "ToolQuestion", "answer_to", "as_data"]

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, cast
 from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, resolve
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock._tool_names import odd_tool_name
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.errors import ConfigError
 from routelock.handlers.port import ToolSpec
 from routelock.scopes import Scope, checked_scope

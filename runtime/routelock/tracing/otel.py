@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from routelock._json import sendable
 from routelock._redaction import redact, redact_text
+from routelock._sendable import sendable
 from routelock.errors import MissingExtra
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
 from routelock.history.messages import calls_of

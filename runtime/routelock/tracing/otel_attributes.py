@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from routelock._json import sendable
 from routelock._redaction import redact_text
+from routelock._sendable import sendable
 from routelock.errors import ConfigError
 from routelock.tracing.records import HandoffTraced, ModelEnded, ModelStarted
 from routelock.usage import Usage

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast
 import anyio
 import pydantic_core
 
-from routelock._json import sendable
 from routelock._redaction import redact_text
+from routelock._sendable import sendable
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, RoutelockError, ToolError, ToolTimeout
 from routelock.tools.approvals import NeedsApproval

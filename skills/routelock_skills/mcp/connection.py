@@ -21,8 +21,8 @@ from typing import Any, TypeVar, cast
 import anyio
 import pydantic
 
-from routelock._json import sendable
 from routelock._redaction import redact_text
+from routelock._sendable import sendable
 from routelock.errors import MissingExtra, ToolError
 from routelock.tools.failures import reason_of
 from routelock_skills.mcp.elicitation import Elicitations, InputRound, NotAnswered

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from routelock._json import integral
+from routelock._sendable import integral
 from routelock.agents.agent import Agent
 from routelock.history.messages import Message
 from routelock.run.result import RunResult

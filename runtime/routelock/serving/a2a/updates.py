@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
-from routelock._json import sendable
+from routelock._sendable import sendable
 
 if TYPE_CHECKING:
     from a2a.server.agent_execution import RequestContext

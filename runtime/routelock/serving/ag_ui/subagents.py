@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from routelock._json import sendable
+from routelock._sendable import sendable
 from routelock.run.events import NestedEvent, RunDone
 
 __all__ = ["Subagents"]
