@@ -48,7 +48,7 @@ def test_a_target_is_a_name_or_has_one(target: Any) -> None:
 
 @pytest.mark.parametrize("target", ["", None, 5, object(), ["B"], {"name": "B"}, lambda: None, Agent])
 def test_a_target_without_a_name_is_refused_at_once(target: Any) -> None:
-    with pytest.raises(ConfigError, match="A HandoffRequest names a handler or an agent"):
+    with pytest.raises(ConfigError, match="A HandoffRequest needs to_agent"):
         HandoffRequest(target)
 
 

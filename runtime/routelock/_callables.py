@@ -96,8 +96,8 @@ def takes(function: Callable[..., Any], count: int) -> bool:
 def wants(function: Callable[..., Any], most: int) -> int:
     """Return how many positional arguments to pass to ``function``, at most ``most``.
 
-    It gets the arguments that it requires, and at least one if it takes one. Further parameters with a
-    default are left to the app.
+    The function gets every argument that it requires, and at least one if it takes any. Its other parameters
+    keep their defaults.
     """
     needed = next((count for count in range(most + 1) if takes(function, count)), most)
     variadic = takes(function, most + 10)
@@ -125,23 +125,23 @@ def is_error(error: BaseException) -> bool:
 def is_spurious_cancel(error: BaseException) -> bool:
     """Whether asyncio's CancelledError came out of the app's code although this task was not cancelled.
 
-    It happens if a function awaits a task of its own that was cancelled. If it passed, the run would end as
-    if it had been cancelled, or a tool's result would be lost. Cancelling a task is recorded on it, see
-    ``Task.cancelling()`` in https://docs.python.org/3/library/asyncio-task.html.
+    A function raises it when it awaits a cancelled task of its own. Passed on, the error would end the run as
+    cancelled, or lose a tool's result. ``Task.cancelling()`` tells whether this task was cancelled, see
+    https://docs.python.org/3/library/asyncio-task.html.
     Trio has no such case, because functions cannot create its ``Cancelled``.
     """
-    asyncio: Any = sys.modules.get("asyncio")  # it is loaded whenever an asyncio loop runs
+    asyncio: Any = sys.modules.get("asyncio")  # where an asyncio loop runs, asyncio is imported
     if asyncio is None or not isinstance(error, asyncio.CancelledError):
         return False
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # another event loop
+    except RuntimeError:  # the event loop is not asyncio's
         return False
     return task is not None and not task.cancelling()
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an exception, also if its class raises while it makes the text."""
+    """Return the text of an exception, even if its ``__str__`` raises."""
     try:
         return str(error)
     except Exception as second:

@@ -76,7 +76,7 @@ async def call_in_time(call: Callable[[], Awaitable[T]], seconds: float, late: C
     """Await a call and return its result, or raise an error if it takes too long.
 
     Args:
-        call: makes what is awaited.
+        call: returns the awaitable.
         seconds: the time limit.
         late: makes the error that is raised when the limit has passed. The call is cancelled then.
     """
@@ -126,7 +126,7 @@ class Question(Generic[T]):
 async def ask_all(questions: Sequence[Question[T]]) -> list[T]:
     """Call functions of the app concurrently, and return their answers in the order of the questions.
 
-    A function that is not async has answered before the next one is called.
+    A sync function returns before the next function is called.
 
     Raises:
         CallbackError: a function raised. Functions that are still running are cancelled.
@@ -161,7 +161,7 @@ async def open_group(raised: dict[int, BaseException] | None = None) -> AsyncGen
     """Open a task group that raises single exceptions instead of exception groups.
 
     Args:
-        raised: the exceptions of tasks by their position in the order that counts; tasks fill it in.
+        raised: the exception of each failed task by the task's position in the order; the tasks fill it in.
 
     Raises:
         BaseException: the first exception, with the others as its notes.
@@ -180,7 +180,7 @@ def _first_of(several: BaseExceptionGroup[BaseException], raised: dict[int, Base
     cancelled = anyio.get_cancelled_exc_class()
     of_tasks = [error for _, error in sorted(raised.items()) if not isinstance(error, cancelled)]
     known = set(map(id, of_tasks))
-    # a group that a task raised is a different object here: trio builds it again
+    # trio rebuilds an exception group that a task raised, so the object is not the one in `raised`
     of_owner = [
         each for each in several.exceptions if not (of_tasks and _is_group(each)) and id(each) not in known
     ]

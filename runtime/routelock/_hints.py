@@ -1,4 +1,4 @@
-"""Adds what to write to the error about a name of another library."""
+"""Adds to the error about a name of another library what to write instead."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Class = TypeVar("Class", bound=type[Any])
 def hint_keywords(names: Mapping[str, str]) -> Callable[[Named], Named]:
     """Return a decorator that adds a note to the TypeError of a wrong keyword.
 
-    The note says what to write in place of a keyword of another library. The signature stays as it is for
-    people and for type checkers, and the error is that of Python. Of a class, ``__init__`` is decorated.
+    The note says what to write in place of a keyword of another library. The visible signature and the error
+    stay those of Python. For a class, the decorator wraps ``__init__``.
 
     Args:
         names: the keywords of other libraries, each with what to write in its place.
@@ -41,7 +41,7 @@ def _with_note_of_init(named: Any, names: Mapping[str, str]) -> Any:
 
 
 def _with_note(function: Callable[..., Any], names: Mapping[str, str]) -> Callable[..., Any]:
-    """Return a function that calls another, and adds the note if the call does not begin."""
+    """Return a wrapper of a function that adds the note if Python refuses the arguments of a call."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -55,14 +55,14 @@ def _with_note(function: Callable[..., Any], names: Mapping[str, str]) -> Callab
 
 
 class _AsyncCall:
-    """An async function with notes.
+    """A wrapper of an async function that adds notes.
 
-    An ``async def`` around it would raise the error of a wrong keyword at the ``await``, and a plain function
-    would be no coroutine function. `inspect` takes any object with these attributes for a function.
+    An ``async def`` wrapper would raise the error of a wrong keyword only at the ``await``. A plain function
+    would not count as a coroutine function. `inspect` takes an object with these attributes for the function.
 
     Args:
         function: the async function.
-        call: the same with notes.
+        call: the wrapper of it that adds notes.
     """
 
     def __init__(self, function: Callable[..., Any], call: Callable[..., Any]) -> None:
@@ -94,7 +94,7 @@ def _add_note(
         elif name not in ours:
             for near in difflib.get_close_matches(name, [*ours, *names], n=1, cutoff=0.8):
                 if near in ours and "Did you mean" in str(error):
-                    continue  # Python 3.13 says it itself
+                    continue  # Python 3.13 adds this hint itself
                 error.add_note(f"Did you mean {near}=? {_advice(near, names)}".strip())
 
 
@@ -103,9 +103,9 @@ def _advice(name: str, names: Mapping[str, str]) -> str:
 
 
 def hint_attributes(names: Mapping[str, str]) -> Callable[[Class], Class]:
-    """Return a decorator for a class: the error for an attribute of another library says what to write.
+    """Return a class decorator: the AttributeError for a name of another library says what to write.
 
-    Type checkers do not see the ``__getattr__`` that it adds, and so report each name that is not there.
+    Type checkers do not see the added ``__getattr__``, so they still report every unknown attribute.
 
     Args:
         names: the attributes of other libraries, each with what to write in its place.
@@ -116,7 +116,7 @@ def hint_attributes(names: Mapping[str, str]) -> Callable[[Class], Class]:
             if name in names:
                 kind = type(self).__name__
                 raise AttributeError(f"{kind!r} object has no attribute {name!r}: write {names[name]}.")
-            return object.__getattribute__(self, name)  # raises the error of Python, or that of a property
+            return object.__getattribute__(self, name)  # raises Python's own error, or the one of a property
 
         made: Any = named
         made.__getattr__ = missing

@@ -61,9 +61,10 @@ class OrDefault:
 
 
 def json_line(value: object) -> str:
-    """Return data as one line of JSON, in which no text can begin another line.
+    """Return data as JSON on one line.
 
-    Line separators of Unicode are escaped, and what has no JSON form is written as its ``str``.
+    Line separators of Unicode are escaped, so text in the data cannot begin a line. A value without a JSON
+    form is written as its ``str``.
     """
     line = _to_json(value)
     return line if line.isascii() else line.translate(LINE_ENDS)
@@ -72,7 +73,7 @@ def json_line(value: object) -> str:
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
-"""The letters that some readers take for the end of a line, with their escapes in JSON."""
+"""The characters that some readers take for the end of a line, with their escapes in JSON."""
 
 
 def recordable(value: object) -> Any:

@@ -62,7 +62,7 @@ _GZIP_LEVEL = 6
 
 
 _MAX_VALUES = 1_000_000
-"""The limit for one document. A list of 20 million empty lists fits into 64 MB and takes 1.4 GB in memory."""
+"""The most values in one document. 20 million empty lists fit into 64 MB and take 1.4 GB in memory."""
 
 
 _MOST_MISFITS = 10_000
@@ -86,7 +86,7 @@ def encode(value: object, *, compress: Compress = "auto", max_bytes: int = MAX_B
         max_bytes: the largest size of the JSON before it is compressed.
 
     Raises:
-        ValueError: it is too large, or ``compress`` has another value.
+        ValueError: the JSON is too large, or ``compress`` is none of the values of `Compress`.
     """
     if compress not in ("auto", True, False):
         raise ValueError(f"compress must be 'auto', True or False, not {compress!r:.40}")
@@ -113,7 +113,7 @@ def decode(
         unique_keys: whether to refuse an object with a key that occurs twice; otherwise the last one counts.
 
     Raises:
-        ValueError: the data is no such JSON.
+        ValueError: the data is not JSON, or exceeds a limit.
     """
     if not isinstance(cast(object, data), bytes | bytearray | memoryview):
         raise ValueError(f"expected bytes, not {type(data).__name__}")
@@ -163,7 +163,7 @@ def check_version(fields: Mapping[str, Any], newest: int) -> None:
         newest: the highest version that this code reads.
 
     Raises:
-        ValueError: it is a newer one, or no version at all.
+        ValueError: the version is newer, or is not a whole number from 1 on.
     """
     version: object = fields.get(VERSION_KEY, 1)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
@@ -180,14 +180,14 @@ def prefix_errors(what: str) -> Generator[None]:
     """Turn a `ValueError` or a `RecursionError` inside into a `ValueError` that begins with ``what``."""
     try:
         yield
-    except (ValueError, RecursionError) as error:  # the latter with a max_depth beyond what Python can do
+    except (ValueError, RecursionError) as error:  # RecursionError: max_depth is above Python's own limit
         raise ValueError(f"{what}: {error}.") from error
 
 
 def misfits(error: ValidationError) -> list[str]:
-    """Return what pydantic found wrong: the place of each value and why it does not fit, but no value.
+    """Return what pydantic found wrong: where each value is, and why it does not fit.
 
-    This goes to logs.
+    The values themselves are left out, because the text goes to logs.
     """
     if error.error_count() > _MOST_MISFITS:  # to list them takes longer than to read the data
         return [f"{error.error_count()} values do not fit"]
@@ -209,7 +209,7 @@ def _place(path: Iterable[int | str]) -> str:
 def _complaint(kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return "there is no such field"
-    # what a validator of the app says, or pydantic about a tag, may quote the value
+    # messages of the app's validators, and pydantic's messages about a tag, may quote the value
     quotes = kind in ("value_error", "assertion_error") or "tag" in kind
     return kind.replace("_", " ") if quotes else plain(message, 100)
 
@@ -224,7 +224,10 @@ def _is_work(value: object) -> bool:
 
 
 def _wrong(value: object) -> str:
-    """Say what JSON would change or refuse about one value, without the values inside of it."""
+    """Return what JSON would change or refuse about one value; an empty text if nothing.
+
+    The values inside a list or a dict are checked on their own.
+    """
     if isinstance(value, dict):
         return next((wrong for key in cast("dict[object, object]", value) if (wrong := _wrong_key(key))), "")
     if isinstance(value, str):
@@ -256,7 +259,7 @@ def _check_size(raw: bytes, max_bytes: int) -> None:
 
 
 def _values(raw: bytes) -> int:
-    """Count separators of values, which is cheap; those inside of strings are counted as well."""
+    """Return the most values that JSON may hold, by a cheap count of separators, also inside strings."""
     return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
 
 
@@ -271,7 +274,7 @@ def _unzipped(data: bytes, max_bytes: int) -> bytes:
     if not unzip.eof:
         raise ValueError("the gzip data ends too early")
     if unzip.unused_data:
-        raise ValueError("something follows the gzip data")
+        raise ValueError("more bytes follow the gzip data")
     return raw
 
 
@@ -279,7 +282,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         [(double, _)] = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {double!a:.60} is there twice")
+        raise ValueError(f"the key {double!a:.60} occurs twice")
     return found
 
 
@@ -288,4 +291,4 @@ def _too_long(max_bytes: int) -> str:
 
 
 def _too_deep(max_depth: int) -> str:
-    return f"more than {max_depth} lists and objects inside one another"
+    return f"lists and objects are nested more than {max_depth} deep"

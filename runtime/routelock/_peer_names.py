@@ -130,7 +130,7 @@ FUNCTION_TOOL_KEYWORDS: Final[Mapping[str, str]] = {
     "on_error": "failure_error_function=",
     "strict": "strict_mode=",
 }
-"""The other way around."""
+"""Keywords of ``tool`` where ``function_tool`` has its own names."""
 
 CONTEXT: Final[Mapping[str, str]] = {
     "configurable": "context",
@@ -206,10 +206,10 @@ AGENT: Final[Mapping[str, str]] = {
 
 LIST: Final[Mapping[str, str]] = dict.fromkeys(
     ("append", "clear", "extend", "insert", "pop", "remove", "sort"),
-    "the whole list where the object is made, with the name of an agent that is made later, as in "
-    "handoffs=['Triage'], or dataclasses.replace(agent, tools=[*agent.tools, another])",
+    "the whole list where the object is made (an agent that is made later by its name, as in "
+    "handoffs=['Triage']), or dataclasses.replace(agent, tools=[*agent.tools, another])",
 )
-"""Methods of lists: those of an agent or a handoff are fixed when it is made."""
+"""Methods of lists. The lists of an agent or a handoff are fixed when the object is made."""
 
 _APPROVAL = "function_tool(needs_approval=True), and result.interruptions"
 _CONTEXT = "from routelock import RunContext"

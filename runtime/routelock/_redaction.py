@@ -25,7 +25,7 @@ T = TypeVar("T")
 # `re` compiles them on first use: at import that would take a good part of the import time of routelock.
 
 _VARIABLE = r"(?!.*(?:PUBLIC|PRIMARY))[A-Z][A-Z0-9_]*_KEY"
-"""An environment variable; ``cache_key`` and ``SORT`` are not."""
+"""Matches the name of an environment variable with a key: ``OPENAI_API_KEY``, but not ``cache_key``."""
 
 _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"
 
@@ -35,18 +35,18 @@ _SECRET = (
     r"(?:access|account|auth|encryption|master|private|session|shared|signing|ssh|subscription)key|"
     r"(?:access|api|auth|bearer|bot|id|refresh|security|session)tokens$"
 )
-"""Anywhere in the joined words of a name."""
+"""Matches words that mark a secret, anywhere in the words of a name without their separators."""
 
 _SECRET_WORDS = frozenset("auth authorization bearer cookie cookies dsn jwt otp pass pwd".split())
-"""At the end of a name. ``pass`` would be in ``bypass``, ``auth`` in ``author``."""
+"""Words that mark a secret if they end a name: ``pass`` is also in ``bypass``, ``auth`` in ``author``."""
 
 _ABOUT_ONE = frozenset("count endpoint file length limit name path policy ref type".split())
-"""At the end of a name: the value describes a secret, or says where it is, and is not secret."""
+"""Last words of a name whose value describes a secret, or says where it is, and is not secret itself."""
 
 _OTHER_TOKENS = frozenset(
     "bos continuation end eos first last mask next pad page sep start stop sync unk".split()
 )
-"""Before ``token``: page tokens of a listing and parts of a text are not secret."""
+"""Words before ``token`` in the names of page tokens and parts of a text, which are not secret."""
 
 _SECRET_NAMES = (
     r"(?:x[-_])?(?:goog[-_])?api[-_]?key|key|sig|signature|"
@@ -57,13 +57,14 @@ _SECRET_NAMES = (
 )
 
 _ONLY_IN_URLS = frozenset(("key", "sig", "signature"))
-"""Too common as JSON keys: the ``signature`` of a thinking block must be sent back unchanged."""
+"""Names of secrets in URLs only. As JSON keys they are too common: the ``signature`` of a thinking block
+must be sent back unchanged."""
 
 _IN_JSON = rf'(?i)(?P<head>"(?P<name>{_SECRET_NAMES})"\s*:\s*")(?P<value>(?:[^"\\]|\\.)*)(?P<tail>")'
 
 _IN_JSON_TEXT = (
-    # JSON inside a JSON string, as in the arguments of a tool call; only from the first backslash of
-    # several on, or a long row of them would take quadratic time
+    # JSON inside a JSON string, as in the arguments of a tool call. The match starts at the first of several
+    # backslashes only, because a long row of backslashes would take quadratic time otherwise.
     rf'(?i)(?P<head>(?<!\\)(?P<esc>\\+)"(?P<name>{_SECRET_NAMES})(?P=esc)"\s*:\s*(?P=esc)")'
     r'(?P<value>(?:(?!(?P=esc)").)*)(?P<tail>(?P=esc)")'
 )
@@ -110,7 +111,7 @@ _ANY_SHAPE = (
 )
 
 _LONG_WORD = r"[A-Za-z0-9._-]{15}"
-"""All of them are at least that long."""
+"""Matches in each text of `_SHAPES`: all of them are at least this long."""
 
 _PRIVATE_KEY = r"(?s)-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----(?:(?!-----).)*+-----END (?P=kind)-----"
 

@@ -28,7 +28,7 @@ _NAME = 24
 """The least number of bytes for the name of a member."""
 
 _LEAST = 64
-"""The most bytes that a long member of an object is guaranteed; in a list it is a quarter of the room."""
+"""The bytes that a long member of an object gets at least, if there is room; in a list, a quarter of it."""
 
 _LEVEL = 12
 """The number of bytes needed to show one more level of nesting."""
@@ -161,7 +161,7 @@ class _Preview:
         return self._quoted(value if isinstance(value, str) else str(value), room) if text[0] == '"' else _CUT
 
     def _cut(self, ends: str, members: _Members, room: int, depth: int) -> tuple[str, bool]:
-        """Return a value with the members that fit, and whether it only has too many short ones."""
+        """Return a value with the members that fit, and whether all are short and some were left out."""
         room -= len(ends)
         chosen, more = self._chosen(members, room, depth)
         if more:
@@ -177,7 +177,7 @@ class _Preview:
         return f"{ends[0]}{text}{ends[1]}", more and all(each.size is not None for each in chosen)
 
     def _chosen(self, members: _Members, room: int, depth: int) -> tuple[list[_Member], bool]:
-        """Return the first members for which the least room is left, and whether there are more."""
+        """Return the first members that fit with their least size, and whether others were left out."""
         longest = max(room // 2, _NAME)
         of_object, of_list = (max(each, _SHORTEST) for each in (min(room // 8, _LEAST), room // 4))
         chosen: list[_Member] = []
@@ -334,7 +334,7 @@ def _quoted(text: str, room: int) -> str:
 
 
 def _guarded(line: str, markers: Collection[str]) -> str:
-    """Escape characters that end a line, are invisible, cannot be sent, or begin a marker."""
+    """Return a line with escapes for invisible characters, line ends, half pairs and starts of markers."""
     firsts = {"<", *(marker[0] for marker in markers if marker)}
     if line.isprintable() and not any(first in line for first in firsts):
         return line

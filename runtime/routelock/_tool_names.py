@@ -86,7 +86,7 @@ def in_order(names: Collection[str]) -> tuple[str, ...]:
 
 @hint_attributes(LIST)
 class FrozenList(tuple[Any, ...]):
-    """A tuple that says what to do instead of changing it."""
+    """A tuple whose missing list methods raise an error that says what to write instead."""
 
     __slots__ = ()
 

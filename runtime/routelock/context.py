@@ -136,7 +136,7 @@ class MemoryScope:
     outer: dict[str, Any]
     inner: dict[str, Any]
     given: dict[str, Any]
-    """The content of ``inner`` at the beginning."""
+    """The content of ``inner`` when the scope was made."""
     keys: Sequence[str] | None
     """The shared keys; None for all."""
 
@@ -159,7 +159,7 @@ class MemoryScope:
 def scoped(memory: dict[str, Any], keys: Sequence[str] | None) -> MemoryScope:
     """Return a scope of a shared memory with these keys; None for all.
 
-    The payload is always in it: it is meant for the target.
+    The payload of a transfer is always in the scope, because it is meant for the target.
     """
     kept = memory if keys is None else (*keys, PAYLOAD_KEY)
     given = {key: memory[key] for key in kept if key in memory}

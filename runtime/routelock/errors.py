@@ -156,7 +156,7 @@ class HandoffFilterError(HandoffError):
 
 
 class HandoffTimeout(HandoffError):
-    """The target took longer than its handoff's ``run_timeout``; the source is told, and goes on."""
+    """The target took longer than its handoff's ``run_timeout``; the source gets this as the tool result."""
 
     call_id = ""
     """The handoff call whose time is over."""

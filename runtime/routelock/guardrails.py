@@ -5,8 +5,8 @@ on its final output. A handoff does not pass them on. Guardrails in `RunConfig` 
 of a tool for each of its calls, by any agent.
 
 Guardrails of the same value run concurrently. The first that trips cancels those that are still running; of
-several that tripped, the first in the order of declaration is the error. One that is not async has answered
-before the next is called. Each gets its own copy of the value, so edits are not seen elsewhere.
+several that tripped, the first in the order of declaration is the error. A sync guardrail returns before the
+next one is called. Each gets its own copy of the value, so edits are not seen elsewhere.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GuardrailResult:
     output_info: Any = None
     """Anything that the app wants to know of the check, such as a score or a reason. No model sees it."""
     answer: str | None = None
-    """Of a tool's guardrail: the text that the model gets instead of a result. The run goes on."""
+    """The text that the model gets instead of a tool's result, for a guardrail of a tool. The run goes on."""
 
 
 Guardrail = Callable[[RunContext[Any], Any, Any], MaybeAwaitable[GuardrailResult]]
@@ -151,7 +151,7 @@ async def check_output(
     value: Any,
     records: list[GuardrailRecord],
 ) -> None:
-    """Run the output guardrails of an agent and of the run concurrently; the arguments are as above.
+    """Run the output guardrails of an agent and of the run concurrently; for the arguments see `check_input`.
 
     Raises:
         OutputGuardrailTripped: one of them tripped.
@@ -175,10 +175,11 @@ async def screened(
 ) -> str | None:
     """Run the guardrails of a tool concurrently, and return the text that replaces the result, if any.
 
-    The first guardrail that trips, or gives such a text, cancels the others. The arguments are as above.
+    The first guardrail that trips, or gives such a text, cancels the others. For the arguments see
+    `check_input`.
 
     Raises:
-        ToolGuardrailTripped: it tripped.
+        ToolGuardrailTripped: one of them tripped.
         CallbackError: one of them raised.
     """
     if not guardrails:
@@ -203,7 +204,7 @@ def _owner(agent: Any, *, of_run: bool) -> str:
 
 
 async def _ask(checks: Sequence[_Check], records: list[GuardrailRecord]) -> None:
-    """Make checks concurrently, and record those that came to a result, also if one of them raises."""
+    """Make checks concurrently, and record those that returned a result, even if one of them raises."""
     try:
         await ask_all([check.question for check in checks])
     finally:

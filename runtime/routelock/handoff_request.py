@@ -21,8 +21,8 @@ __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "is_seconds"]
 class HandoffStatus(StrEnum):
     """The state of a handoff.
 
-    A request is pending until the target accepts or rejects it or its time is over. An accepted one is
-    completed when the target's work is done, or failed.
+    A request is pending until the target accepts or rejects it, or its time is over. An accepted request
+    ends as completed or failed.
     """
 
     PENDING = "PENDING"
@@ -168,8 +168,8 @@ class HandoffResponse:
 class HandoffRequest:
     """A request to hand over to another agent or handler.
 
-    A tool hands over by returning one. Only code can make one: text that looks like one, from a tool, a model
-    or a user, stays text. Targets get one in ``Agent.on_handoff_request``.
+    A tool hands over by returning a request. Only code can make one: text in this form, from a tool, a model
+    or a user, stays text. ``Agent.on_handoff_request`` gets the request on the target's side.
     """
 
     to_agent: Any = None
@@ -195,7 +195,7 @@ class HandoffRequest:
     """Data for the target, see `routelock.handoffs.HandoffPayload`."""
     context_snapshot: bytes | None = field(default=None, kw_only=True)
     """The conversation as `routelock.handoffs.serialize_context` writes it, for a target that decides
-    in another process. A run does not need it, and passes on what a tool gives."""
+    in another process. The run does not read it, and passes on the snapshot that a tool gives."""
     priority: int = field(default=0, kw_only=True)
     """Urgency for stores and targets that decide, such as a `routelock.handoffs.HandoffStore`: lower first. A
     run tries the transfers of a reply in the order of the calls."""
@@ -213,8 +213,8 @@ class HandoffRequest:
             )
         if not self.target_name:
             raise ConfigError(
-                "A HandoffRequest names a handler or an agent, or is given it, or says what it must be able "
-                f"to do (capabilities_required); not {self.to_agent!r:.80}."
+                "A HandoffRequest needs to_agent (a handler, an agent, or its name) or "
+                f"capabilities_required; to_agent is {self.to_agent!r:.80}."
             )
         if self.timeout is not None and not is_seconds(self.timeout):
             what = "seconds, more than 0, or None"
@@ -270,8 +270,8 @@ class HandoffRequest:
 
         if self.to_agent is None:
             raise ValueError(
-                "This HandoffRequest cannot leave the process: to_agent: it names no target, only what one "
-                "must be able to do."
+                "This HandoffRequest cannot leave the process: to_agent: it names no target, only the "
+                "capabilities that the target must have."
             )
         return as_wire(self._as_data())
 

@@ -216,7 +216,7 @@ def _prepared(run: Run, session: Session | None, input: RunInput | RunState, han
 def _is_loop_running() -> bool:
     """Whether an event loop runs in this thread.
 
-    The loops are asked themselves: the variable that anyio reads is inherited by threads that asyncio starts.
+    The check asks asyncio and trio and not anyio: threads that asyncio starts inherit anyio's variable.
     """
     asyncio, trio = sys.modules["asyncio"], sys.modules.get("trio")
     for running in (asyncio.get_running_loop, *([trio.lowlevel.current_trio_token] if trio else ())):

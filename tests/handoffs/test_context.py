@@ -171,7 +171,7 @@ def test_an_entry_that_is_no_message_is_named_with_its_place_and_key(entry: Any,
 
 @pytest.mark.parametrize("data", [None, 5, "text", [], [("conversation_history", [])]])
 def test_it_is_made_of_a_dict_and_nothing_else(data: Any) -> None:
-    with pytest.raises(ValueError, match="This is no HandoffContext: it is made of a dict"):
+    with pytest.raises(ValueError, match="This is no HandoffContext: expected a dict"):
         HandoffContext.from_dict(data)
 
 
@@ -334,7 +334,7 @@ def test_what_would_not_come_back_as_it_was_is_refused(state: Any, where: str) -
 def test_what_is_inside_itself_is_refused() -> None:
     state: dict[str, Any] = {}
     state["self"] = state
-    with pytest.raises(ValueError, match="inside one another"):
+    with pytest.raises(ValueError, match="are nested more than"):
         serialize_context(HandoffContext(tool_state=state))
 
 
@@ -423,19 +423,19 @@ def test_one_side_writes_only_what_the_other_reads() -> None:
         (EMPTY.replace(b'"metadata":{}', b'"metadata":{"x":1e999}'), "inf is no JSON"),
         (as_bytes(metadata={"x": "\ud800"}), "surrogate"),
         (as_bytes(metadata={"\udfff": 1}), "surrogate"),
-        (EMPTY.replace(b"{}}", b'{"a":1,"a":2}}'), "'a' is there twice"),
+        (EMPTY.replace(b"{}}", b'{"a":1,"a":2}}'), "'a' occurs twice"),
         (EMPTY.decode().encode("utf-16"), "utf-8"),
         (EMPTY.decode().encode("utf-8-sig"), "BOM"),
         (EMPTY + b"x", "Extra data"),
         (EMPTY[:-1], "delimiter"),
-        (b"[" * 100_000, "inside one another"),
-        (b'{"a":' * 101 + b"1" + b"}" * 101, "inside one another"),
+        (b"[" * 100_000, "are nested more than"),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, "are nested more than"),
         (b"1" * 5000, "4300 digits"),
         (b"\x1f\x8b", "ends too early"),
         (b"\x1f\x8b" + b"x" * 20, "broken"),
         (GZIPPED[:-1], "ends too early"),
         (GZIPPED[:-8] + b"\0" * 8, "broken"),
-        (GZIPPED + b"x", "follows"),
+        (GZIPPED + b"x", "follow the gzip data"),
         (gzip.compress(GZIPPED, mtime=0), "utf-8"),
         (zlib.compress(EMPTY), "utf-8"),
         ("text", "expected bytes, not str"),
@@ -507,7 +507,7 @@ def test_the_depth_can_be_chosen() -> None:
         lambda: deserialize_context(data, max_depth=3),
         lambda: serialize_context(HandoffContext(tool_state=state), max_depth=3),
     ):
-        with pytest.raises(ValueError, match="more than 3 lists and objects inside one another"):
+        with pytest.raises(ValueError, match="lists and objects are nested more than 3 deep"):
             failing()
 
 

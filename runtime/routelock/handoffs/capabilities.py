@@ -1,7 +1,7 @@
 """Which agent can take a handoff: capabilities, availability at the time of the transfer, and capacity.
 
 Nothing here changes an agent or a request. Agents are checked in the order in which they were registered. The
-reasons are the exact texts that the model is told.
+reasons are the exact texts that the model gets.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class HandoffContext:
         """
         with prefix_errors("This is no HandoffContext"):
             if not isinstance(cast(object, data), Mapping):
-                raise ValueError(f"it is made of a dict, not of {type(data).__name__}")
+                raise ValueError(f"expected a dict, not {type(data).__name__}")
             chosen: dict[str, Any] = {name: data[name] for name in FIELDS if data.get(name) is not None}
             check_json(chosen)
             return _checked(detached(chosen))
@@ -292,7 +292,7 @@ def deserialize_context(
         check_version(fields, FORMAT_VERSION)
         missing = ", ".join(name for name in FIELDS if name not in fields)
         if strict and missing:
-            raise ValueError(f"{missing} missing; strict=False takes what is not there as empty")
+            raise ValueError(f"{missing} missing; strict=False reads a missing field as empty")
         if not strict:
             fields = {name: each for name, each in fields.items() if each is not None}
         return _checked(fields)

@@ -116,7 +116,8 @@ def handoff(
     """Return a handoff to an agent, a handler, or the name of an agent of the same graph.
 
     Args:
-        agent: the target, or several: the first that accepts. None tries all with the capabilities.
+        agent: the target, or a list of which the first that accepts takes over. None tries all agents that
+            have ``capabilities_required``.
         tool_name_override: replaces ``transfer_to_<target>``.
         tool_description_override: replaces the description that is made from the target's.
         on_handoff: called with the context when the transfer is made, and with the parsed input as
@@ -129,7 +130,7 @@ def handoff(
         is_enabled: a bool, or a function of the context and the agent, called in every turn and before a
             transfer.
         reason: when to hand over; part of the tool's description.
-        ask_reason: makes the model say why.
+        ask_reason: makes the model say why it hands over.
         preserve_context: False shows the target only the newest user message.
         transfer_system_message: also shows the target the source's instructions.
         scope: the scope needed to hand over, see `routelock.scopes`; default: that of a handler, or all.
@@ -142,7 +143,7 @@ def handoff(
         return_to_caller: the target's output answers the source's call, and the source goes on. If the
             target fails, the error answers the call.
         run_timeout: seconds that the target has to answer, with or without ``return_to_caller``; then the
-            source goes on without.
+            source goes on without the answer.
         needs_approval: whether the transfer needs approval first; a bool, or a function of the context and
             the arguments.
         priority: urgency for stores and targets that decide: lower first.
@@ -151,7 +152,7 @@ def handoff(
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.
     """
-    fields = dict(locals())  # read before any other local exists: options that are fields of that name
+    fields = dict(locals())  # only the arguments: no other local variable exists yet
     for renamed in ("agent", "tool_name_override", "tool_description_override"):
         del fields[renamed]
     fields["input_type"] = None if input_type is None else JsonType(input_type)

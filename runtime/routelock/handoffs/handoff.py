@@ -90,9 +90,9 @@ class Handoff:
     """Whether the target's output answers the source's call, and the source goes on. If the target fails, the
     error answers the call, unless ``RunConfig.raise_on`` has ``"failed_handoff"``."""
     run_timeout: float | None = None
-    """Seconds that the target has to answer; then the source goes on without. With ``return_to_caller`` the
-    source waits for the output, otherwise it stands by and the target's answer is final. A running tool is
-    not interrupted: give it a timeout of its own."""
+    """Seconds that the target has to answer; then the source goes on without the answer. If the target is in
+    time, its answer goes to the source with ``return_to_caller``, and is the run's final output otherwise. A
+    running tool is not interrupted: give it a timeout of its own."""
     needs_approval: NeedsApproval = False
     """Whether the transfer needs approval first: the run ends with it, see docs/approvals.md."""
     priority: int = 0

@@ -1,4 +1,4 @@
-"""What a handoff declares where its options are left out: its name, its description and its schema."""
+"""The defaults of a handoff: the name of its target, the description of its tool, and the schema."""
 
 from __future__ import annotations
 

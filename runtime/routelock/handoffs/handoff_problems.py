@@ -74,7 +74,7 @@ def problems_of_handoff(declared: Any) -> Iterator[str]:
     if declared.input_type is not None and declared.ask_reason:
         yield "put a reason field into input_type instead of ask_reason=True"
     if declared.target is None and declared.others:
-        yield "the first of several agents must be one"
+        yield "the first of several targets must be an agent or a handler"
     if re.fullmatch("[a-zA-Z0-9_-]{1,64}", declared.tool_name) is None:
         yield (
             f"providers take a tool name of 1 to 64 of a-z, A-Z, 0-9, _ and -, not {declared.tool_name!r:.80}"

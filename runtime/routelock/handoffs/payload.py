@@ -129,7 +129,7 @@ class HandoffPayload:
         except misfit() as error:
             named = getattr(model, "__name__", "value of the requested type")
             what = f"context_data of {loggable(self)} is no {named}"
-            raise PayloadError(f"{what}: {misfit_text(error, 3)}.") from None  # its own text shows values
+            raise PayloadError(f"{what}: {misfit_text(error, 3)}.") from None  # pydantic's error shows values
 
     @property
     def has_content(self) -> bool:
@@ -226,7 +226,7 @@ def _validated(fields: dict[str, Any]) -> dict[str, Any]:
     except misfit() as error:
         raise PayloadError(
             f"This is no handoff payload: {misfit_text(error, 3)}."
-        ) from None  # it shows values
+        ) from None  # pydantic's error shows values
 
 
 def _parsed(earlier: object) -> list[HandoffPayload]:

@@ -39,7 +39,7 @@ class ResearchDelegation:
     analysis_context: _Given | None = None
     """The results of earlier analysis."""
     constraints: _Given | None = None
-    """For instance a period of time, or sources."""
+    """Limits of the search, such as a period of time or sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class GenerationDelegation:
     """What to make."""
     style_guide: _Given | None = None
     constraints: _Given | None = None
-    """For instance length, tone, requirements."""
+    """Limits of the result, such as its length, tone or requirements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

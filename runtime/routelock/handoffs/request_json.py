@@ -85,13 +85,13 @@ def _as_json(name: str, value: object) -> object:
 
 
 def from_wire(data: object) -> dict[str, Any]:
-    """Return copies of the fields of an object of another program.
+    """Return the fields of a request that another program wrote, as copies.
 
     Raises:
-        ValueError: it is no request. The message names all mistakes, and shows no values.
+        ValueError: the data is no request. The message names all mistakes, and shows no values.
     """
     if not isinstance(data, Mapping):
-        raise ValueError(f"{_NO_REQUEST}: it is made of a dict, not of {type(data).__name__}.")
+        raise ValueError(f"{_NO_REQUEST}: expected a dict, not {type(data).__name__}.")
     given = dict(cast("Mapping[str, Any]", data))
     fields, problems = _validated(given)
     problems += [
@@ -129,11 +129,11 @@ def _json_problems(given: Mapping[str, Any]) -> Iterator[str]:
 def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
     both = [given[name] for name in ("preserve_history", "preserve_context") if name in given]
     if len(both) == 2 and both[0] is not both[1]:
-        yield "preserve_history: preserve_context, which is the same, says something else"
+        yield "preserve_history: it contradicts preserve_context, which means the same"
 
 
 def _snapshot_problems(snapshot: object) -> Iterator[str]:
-    """Say why a snapshot is none. It is bytes where the object was not JSON yet."""
+    """Yield what is wrong with a snapshot: it must be base64, or bytes in an object that was never JSON."""
     if isinstance(snapshot, str):
         try:
             base64.b64decode(snapshot, validate=True)
