@@ -1,4 +1,4 @@
-"""`Collector`: makes events and one complete message of what a handler function gives piece by piece."""
+"""`Collector`: turns the pieces that a handler function gives into events and one complete message."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def _numbered(calls: list[Any]) -> list[Any]:
 
 
 def _message_done(message: Mapping[str, Any]) -> MessageDone:
-    """Return a message as it is, unless its arguments are objects, as those of Ollama's client are."""
+    """Return the reply of a message; arguments that are objects, as of Ollama's client, become text."""
     given = cast(Message, message if isinstance(message, dict) else dict(message))
     functions = [cast("Mapping[str, Any]", call.get("function") or {}) for call in calls_of(given)]
     if all(isinstance(function.get("arguments"), str | None) for function in functions):

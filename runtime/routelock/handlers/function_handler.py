@@ -178,7 +178,10 @@ def _parameters_of(function: Callable[..., Any], name: str) -> Parameters:
 
 
 def _declared(function: Callable[..., Any], name: str) -> Sequence[inspect.Parameter]:
-    """Return the parameters of a function; of a wrapper its own, unless it passes all arguments on."""
+    """Return the parameters of a function.
+
+    A wrapper that passes all its arguments on has the parameters of the wrapped function.
+    """
     owner = f"Handler {name!r}"
     found = declared_parameters(function, owner, follow_wrapped=False)
     if any(each.kind in _VARIADIC for each in found):
@@ -279,8 +282,8 @@ _CLOSE_SECONDS = 5.0
 class FunctionHandler:
     """A handler whose replies come from an async function; `handler` and `function_handler` make one.
 
-    A call of it calls the function, which is useful in unit tests. In the body of a class it is a method: it
-    is bound to the instance that it is taken from. Two are equal if all their fields are equal.
+    Calling the handler calls the function, which is useful in unit tests. A handler in the body of a class is
+    a method, bound to the instance that it is taken from. Two handlers are equal if all fields are equal.
 
     Raises:
         ConfigError: the function is not async, one of its parameters has no source, or another field is

@@ -197,7 +197,8 @@ class Handler(Protocol):
     * ``prompt: str``: when to use it; described to each model that may switch to it.
     * ``expose: bool``: whether the model is offered ``transfer_to_<name>`` without a handoff.
     * ``check_vendor_tools(specs, settings, *, functions)``: raises a `ConfigError` if the handler cannot
-      offer these tools of a vendor with these settings, beside functions or not. A run calls it at its start.
+      offer these tools of a vendor with these settings; ``functions`` says whether the model is offered
+      functions too. A run calls it at its start.
     """
 
     @property

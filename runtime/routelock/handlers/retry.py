@@ -71,11 +71,11 @@ async def attempts(
         handler: the handler of the call.
         request: its request.
         retry: the rules for further attempts.
-        begin: called before each attempt except the first, also of a handler that retries by itself.
+        begin: called before each attempt except the first, including those of a handler that retries itself.
 
     Raises:
         ProviderError: the error of the last attempt.
-        HandlerError: the handler was cancelled, and not by the run.
+        HandlerError: the handler raised a cancellation although the run was not cancelled.
     """
     number = 1
     while True:

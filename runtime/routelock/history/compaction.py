@@ -1,8 +1,8 @@
-"""Compaction: a conversation that is too long for the model is shown by its newest turns.
+"""Compaction: of a conversation that is too long for the model, older messages are replaced in the view.
 
-What is left out is replaced by a cut tool result, a notice or a summary. Such an item covers what it stands
-for, as the summary of a nested history does, so nested histories and input filters unfold it. The transcript
-keeps everything. `routelock.run.compact` decides when, and has the summaries written.
+A cut tool result, a notice or a summary takes their place. Such an item covers the items that it replaces, as
+the summary of a nested history does, so nested histories and input filters unfold it. The transcript keeps
+everything. `routelock.run.compact` decides when to compact, and has the summaries written.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ SummaryFunction = Callable[[list[Message]], MaybeAwaitable[str]]
 class Compact:
     """When a conversation is compacted before a model call, and what the model is still shown.
 
-    The system messages, the newest user message, the last turns and what ``keep`` chooses are shown word for
-    word. Without ``at_tokens`` and ``at_messages`` a view is compacted only when a provider refuses it with
-    `routelock.errors.ContextTooLong`. See docs/compaction.md.
+    The system messages, the newest user message, the last turns and the items that ``keep`` chooses are shown
+    word for word. Without ``at_tokens`` and ``at_messages`` a view is compacted only when a provider refuses
+    it with `routelock.errors.ContextTooLong`. See docs/compaction.md.
     """
 
     at_tokens: int | None = None
@@ -74,13 +74,13 @@ class Compact:
     """Returns whether an item stays in the view for good, with the calls and results that belong to it."""
     rest: Literal["drop", "cut"] | str | Handler | Agent[Any] | SummaryFunction = "cut"
     """What becomes of the rest. ``"drop"``: a notice replaces it. ``"cut"``: its tool results are cut, and
-    the oldest messages are dropped if that is not enough. A summary replaces it if this is what writes one:
-    an `Agent`, a handler, a model such as ``"openai/gpt-4o-mini"``, or a function of the messages."""
+    the oldest messages are dropped if that is not enough. Any other value writes a summary that replaces the
+    rest: an `Agent`, a handler, a model such as ``"openai/gpt-4o-mini"``, or a function of the messages."""
     tool_results: int | None = None
-    """Bytes of all tool results of a view above which those before the last turns are cut, oldest first. This
-    is checked before each model call, whether the view is too long or not."""
+    """The most bytes of all tool results of a view. Above it the results before the last turns are cut,
+    oldest first. This is checked before each model call, whether the view is too long or not."""
     down_to: float = 0.5
-    """Share of the limit that a compaction leaves; the lower, the rarer is the next one."""
+    """The share of the limit that is left after a compaction; with a lower one, compactions are rarer."""
 
     def __post_init__(self) -> None:
         if wrong := _problems(self):
@@ -136,11 +136,11 @@ _TOKENS_OF_MESSAGE, _TOKENS_OF_CALL, _TOKENS_OF_MEDIA, _BYTES_OF_TOKEN = 8, 16, 
 _OF_PROVIDER = ("reasoning_content", "thinking_blocks", "reasoning_items", "reasoning_details")
 
 _LEAST_SCALE, _MOST_SCALE = 0.25, 4.0
-"""How far a provider's count is believed to differ from the estimate: some servers count nothing."""
+"""The bounds of a provider's count divided by the estimate; some servers count nothing."""
 
 
 def estimated_tokens(message: Message) -> int:
-    """Return the tokens of a message as far as its size in bytes tells them."""
+    """Return the number of tokens of a message, estimated from its size in bytes."""
     tokens = _TOKENS_OF_MESSAGE + _TOKENS_OF_MEDIA * len(media_of(message.get("content")))
     size = size_of(text_of(message))
     for call in calls_of(message):
@@ -158,7 +158,7 @@ def _json_size(value: object) -> int:
 
 
 class ViewSize:
-    """The size of a view: it grows with the new items only, so that a turn costs the same in a long run."""
+    """The size of a view. Only new items are counted, so a turn in a long run takes no more time."""
 
     __slots__ = ("asked", "cut_at", "estimated", "fixed", "items", "results", "tokens", "turn")
 
@@ -178,11 +178,11 @@ class ViewSize:
         self.turn: int = 0
         """Turn of the last model call with this view."""
         self.asked: int = 0
-        """How many items it was shown."""
+        """How many items that call was shown."""
 
     @property
     def scale(self) -> float:
-        """How many tokens the provider counts for an estimated one."""
+        """The tokens that the provider counts, divided by the estimate."""
         if not self.estimated:
             return 1.0
         return min(max(self.tokens / self.estimated, _LEAST_SCALE), _MOST_SCALE)
@@ -225,19 +225,19 @@ def _is_result(item: RunItem) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How much fits into a view: each item takes a share of it, and all of it is 1."""
+    """How much fits into a view: each item takes a share of the limit, and the whole limit is 1."""
 
     tokens: int | None = None
     messages: int | None = None
     scale: float = 1.0
-    """How many tokens the provider counts for an estimated one."""
+    """The tokens that the provider counts, divided by the estimate."""
 
     def share(self, item: RunItem) -> float:
         """Return the share of one item."""
         return max(self.share_of_tokens(estimated_tokens(item.message)), 1 / (self.messages or 1e9))
 
     def share_of_tokens(self, estimated: int) -> float:
-        """Return the share of so many tokens."""
+        """Return the share of a number of estimated tokens."""
         return 0.0 if self.tokens is None else estimated * self.scale / self.tokens
 
 
@@ -258,7 +258,7 @@ _SMALL_RESULT = 64  # bytes: a notice would hardly be shorter
 
 
 _MADE_BY = "compaction"
-"""The ``agent`` of what a compaction puts into a view: its text alone could be another's."""
+"""The ``agent`` of the items that a compaction puts into a view; other items may have the same text."""
 
 
 def is_compacted(item: RunItem) -> bool:
@@ -308,8 +308,8 @@ def _with_cut_result(item: RunItem, room: int) -> RunItem:
 def cut_old_results(items: Sequence[RunItem], settings: Compact, max_bytes: int) -> list[RunItem]:
     """Return a view in which all tool results have at most ``max_bytes``, as far as old ones can be cut.
 
-    Those of the last turns stay whole, and the newest before them as far as they fit; a notice replaces each
-    of the others.
+    The results of the last turns stay whole. Of the results before them, the newest stay whole as far as they
+    fit, and a notice replaces each of the others.
     """
     pinned = _pinned(items, settings)
     end = _start_of_turns(items, settings.keep_turns)
@@ -329,7 +329,7 @@ def cut_old_results(items: Sequence[RunItem], settings: Compact, max_bytes: int)
 
 
 def cut_to_fit(items: Sequence[RunItem], tokens: int, size: ViewSize) -> list[RunItem]:
-    """Return a view of at most ``tokens``, as far as cutting tool results can do that, the oldest first.
+    """Return a view whose tool results are cut, oldest first, until it fits; it may still be too long.
 
     Args:
         items: the view.
@@ -352,7 +352,7 @@ def cut_to_fit(items: Sequence[RunItem], tokens: int, size: ViewSize) -> list[Ru
 def opened(items: Sequence[RunItem], settings: Compact) -> list[RunItem]:
     """Return a view with nested histories unfolded, so that no summary is made of a summary.
 
-    A notice is unfolded too if a summary can replace it: the summary that was to be written had failed.
+    A notice is unfolded too if a summary can replace it: there, writing the summary had failed.
     """
 
     def is_opened(item: RunItem) -> bool:
@@ -368,8 +368,9 @@ def opened(items: Sequence[RunItem], settings: Compact) -> list[RunItem]:
 def reuse(items: Sequence[RunItem], summary: RunItem | None, settings: Compact) -> list[RunItem]:
     """Return a view in which a summary that was written before replaces the items that it covers.
 
-    It is used if all of them are shown, unchanged but for cut tool results: a filter may have hidden some.
-    It is not used if ``settings.keep`` chooses one of them, which another agent or run did not keep.
+    The view stays as it is if it does not show all of these items, because a filter may have hidden some; cut
+    tool results make no difference. It also stays if ``settings.keep`` chooses one of the items, which
+    another agent or run did not keep.
     """
     if summary is None or any(item is summary for item in items) or _pinned(summary.covers, settings):
         return list(items)
@@ -391,7 +392,7 @@ def reuse(items: Sequence[RunItem], summary: RunItem | None, settings: Compact) 
 
 
 def _wholes(item: RunItem) -> Sequence[RunItem]:
-    """Return what an item stands for: what it covers, or itself."""
+    """Return the items that an item covers, or the item itself if it covers none."""
     return item.covers if item.covers and item.message in item.whole else (item,)
 
 
@@ -403,7 +404,7 @@ class Fold:
     folded: Sequence[RunItem]
     """The items to replace; an earlier summary or notice may be among them."""
     place: int
-    """Index in ``kept`` of what replaces them."""
+    """The index in ``kept`` of the item that replaces them."""
 
     @property
     def earlier(self) -> list[RunItem]:
@@ -426,7 +427,7 @@ class Fold:
 
 
 _LEAST_FOLDED = 0.25
-"""Share of what a compaction usually frees; below it, the view is left as it is for some more turns."""
+"""The least share of what a compaction usually frees; with less, the view stays as it is for some turns."""
 
 _ROOM_FOR_SUMMARY = 0.05
 
@@ -441,8 +442,8 @@ def fold_of(
         settings: what is kept.
         limit: how much fits into the view.
         fixed: estimated tokens of the system prompt and the tools.
-        is_forced: whether a provider has refused the view: then one turn is enough to keep, and it pays to
-            replace little.
+        is_forced: whether a provider has refused the view. Then only one turn must stay, and the view is
+            compacted even if that frees little.
     """
     always = _always_kept(items, settings)
     shares = [limit.share(item) for item in items]
@@ -465,14 +466,14 @@ def fold_of(
 
 
 def _fold_at(items: Sequence[RunItem], kept: Sequence[int], folded: Sequence[int]) -> Fold:
-    place = sum(each < folded[0] for each in kept)  # so the newest user message is newer than what is covered
+    place = sum(each < folded[0] for each in kept)  # the newest user message stays behind the folded items
     while place and place < len(kept) and items[kept[place]].message["role"] == "tool":
         place -= 1  # not between a call and its result
     return Fold(kept=[items[each] for each in kept], folded=[items[each] for each in folded], place=place)
 
 
 def _always_kept(items: Sequence[RunItem], settings: Compact) -> set[int]:
-    """Return the indexes of what every compaction keeps."""
+    """Return the indexes of the items that every compaction keeps."""
     newest = newest_of_user(items)
     return _pinned(items, settings) | {
         place

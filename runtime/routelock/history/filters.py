@@ -118,7 +118,7 @@ class HandoffInputData:
 
 
 HandoffInputFilter = Callable[[HandoffInputData], MaybeAwaitable[HandoffInputData]]
-"""A function, partial or callable object, sync or async."""
+"""An input filter: a function, partial or callable object, sync or async."""
 
 _Selection = Callable[[Sequence[RunItem]], Iterable[RunItem]]
 
@@ -341,9 +341,9 @@ def partition(
     Args:
         items: the items of the view.
         first_of_run: the id of the run's first item. The first part ends before it.
-        first_of_turn: the id of the turn's first item. The last part is all items of this turn at the end of
-            the view; what is left between the two is the second part, also where a filter put an older item
-            into it.
+        first_of_turn: the id of the turn's first item. The third part is all items of this turn at the end of
+            the view. The second part is between the other two; it may have an older item that a filter put
+            there.
     """
     new = len(items)
     while new and items[new - 1].id >= first_of_turn:
@@ -443,7 +443,7 @@ def filter_errors(who: str, data: HandoffInputData) -> Generator[None]:
 
 
 def invalid_filter_result(who: str, data: HandoffInputData, error: Exception) -> HandoffFilterError:
-    """Return the error for a filter or history mapper that returned something else than messages."""
+    """Return the error for a filter or history mapper that returned something other than messages."""
     return HandoffFilterError(f"{who} on {_edge(data)}: {str(error).rstrip('.')}.")
 
 

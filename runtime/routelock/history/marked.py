@@ -1,4 +1,4 @@
-"""Messages as the input of a later run: private keys say what the items of the earlier run knew."""
+"""Messages as the input of a later run: private keys keep fields of the items of the earlier run."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def with_notes(items: Sequence[RunItem], audience: Audience) -> Sequence[RunItem
 
 
 def with_notes_marked(messages: Iterable[Message]) -> list[Message]:
-    """Return messages that a model was shown as the input of another run, with its notes marked as notes."""
+    """Return messages that a model was shown, as input for another run; its notes are marked as notes."""
     return [cast(Message, {**each, KIND: "note"}) if is_note(each) else each for each in messages]
 
 

@@ -51,11 +51,11 @@ def _only(keys: Collection[str], fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _TOLD_KEYS = VENDOR_KEYS | {"annotations", "executed_tools"}
-"""Keys with what a vendor's own tools did; see `routelock.history.vendor_calls`."""
+"""Keys that hold what a vendor's own tools did; see `routelock.history.vendor_calls`."""
 
 
 def _told(message: Message) -> Message:
-    """Return a message in whose text stands what a vendor's own tools did for it, and not in keys."""
+    """Return a message whose text, and not its keys, says what a vendor's own tools did for it."""
     told = told_calls(message)
     rest: dict[str, Any] = {key: value for key, value in message.items() if key not in _TOLD_KEYS}
     if told:
@@ -76,7 +76,7 @@ def portable(message: Message) -> Message:
     """Return a copy of a message without the fields that only its own provider family can read.
 
     Some vendors refuse a request with the thinking blocks, signatures or reasoning items of another vendor.
-    Text, calls and results stay. What a vendor's own tools did is told in the text.
+    Text, calls and results stay. The text says what a vendor's own tools did.
     """
     if message["role"] == "assistant" and not _TOLD_KEYS.isdisjoint(message):
         message = _told(message)

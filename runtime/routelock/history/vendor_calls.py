@@ -1,6 +1,6 @@
 """What a vendor's own tools did for a reply: calls, sources and citations, read from a message.
 
-A provider keeps it in the assistant message, under keys that all providers share:
+A provider keeps them in the assistant message, under keys that all providers share:
 
 * ``vendor_calls``: one dict per call, with the fields of `VendorCall`;
 * ``annotations``: the citations, in the form of Chat Completions;
@@ -33,7 +33,7 @@ VENDOR_KEYS = frozenset(("vendor_calls", "vendor_items"))
 """Keys of a message that no chat API knows."""
 
 _MOST_CHARACTERS = 1_000
-"""Characters of an output that another vendor's model is told."""
+"""The most characters of an output that another vendor's model is shown."""
 
 _MOST_SOURCES = 20
 
@@ -118,7 +118,7 @@ def _recorded(source: Citation) -> dict[str, Any]:
 
 
 def told_calls(message: Mapping[str, Any]) -> str:
-    """Return the text that tells another vendor's model what the tools did; empty if none ran."""
+    """Return a text for another vendor's model that says what the tools did; empty if none ran."""
     facts = [_fact(call) for call in vendor_calls_of(message)]
     known = {source["url"] for fact in facts for source in fact.get("sources", ()) if "url" in source}
     cited = [each for each in _told_sources(citations_of(message)) if each.get("url") not in known]

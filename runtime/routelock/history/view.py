@@ -98,5 +98,5 @@ def _shown(item: RunItem, family: str) -> Message:
     if item.message["role"] == "user":
         is_own = item.kind == "note" or (item.kind == "summary" and is_compacted(item))
         return item.message if is_own else unforged(item.message)
-    # of other messages the provider chooses which keys it sends
+    # the provider chooses which keys of other messages it sends
     return drop_unknown_keys(item.message) if item.message["role"] == "assistant" else item.message

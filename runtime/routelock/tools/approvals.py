@@ -145,7 +145,7 @@ def declined_text(decision: Decision) -> str:
 
 
 def rejection_reason(output: str) -> str | None:
-    """Return the reason in the result of a rejected call, or None if it is that of a call that was made."""
+    """Return the reason in the result of a rejected call, or None if the call was made."""
     if output == _DECLINED:
         return ""
     return output.removeprefix(_DECLINED_BECAUSE) if output.startswith(_DECLINED_BECAUSE) else None

@@ -279,7 +279,7 @@ def is_tool(value: object) -> TypeIs[Tool[Any]]:
 def with_functions(tools: Sequence[Any]) -> Sequence[Any]:
     """Return the tools with each plain function made a tool, and each dict a `VendorTool`.
 
-    What cannot be one stays as it is.
+    Any other value stays as it is.
     """
     if all(map(is_tool, tools)):
         return tools

@@ -1,4 +1,4 @@
-"""Calls of tools that failed: their outcome, and the text with which the model is told."""
+"""Calls of tools that failed: their outcome, and the report to the model."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class ToolOutcome:
     media: Sequence[Mapping[str, Any]] = ()
     """Images, sound and files that belong to the ``output``, as parts of a chat message."""
     question: ToolQuestion | None = None
-    """What the function asks a person, if it does: the call waits then, and has no ``output``."""
+    """The question of the function to a person; the call then waits, and has no ``output``."""
     exception: BaseException | None = field(default=None, compare=False)
     """The exception of a failed call; it exists only in the process that made the call."""
     value: Any = field(default=None, compare=False)

@@ -15,9 +15,9 @@ __all__ = ["ToolAnswer", "ToolQuestion", "answer_to", "as_data"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolQuestion:
-    """What a tool has to know from a person; it returns this instead of a result.
+    """A question to a person, which a tool returns instead of a result.
 
-    The call then waits as one that needs approval. Once the question is answered, the tool is called again
+    The call then waits like one that needs approval. Once the question is answered, the tool is called again
     with the same arguments, and with the answer in ``context.answer``.
     """
 
@@ -50,7 +50,7 @@ class ToolQuestion:
             None if the question has no schema.
 
         Raises:
-            ConfigError: a required field is missing, or the question does not ask for a given one.
+            ConfigError: a required field is missing, or the question does not ask for one of the fields.
         """
         if unknown := [name for name in given if name not in self.fields]:
             asked = ", ".join(self.fields) or "none"

@@ -1,6 +1,6 @@
 """JSON schemas of Python types, parsing of a model's JSON, and error texts that a model can act on.
 
-Pydantic is imported with the first type, because it would be a sixth of the time to import routelock.
+Pydantic is imported with the first type, because it would take a sixth of routelock's import time.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class _Strict:
         return strict
 
     def resolved(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Fold a reference, or an `allOf` of one, and the notes beside it into one node."""
+        """Return one node made of a reference, or an `allOf` of one, and of the keywords beside it."""
         seen: list[object] = []
         while True:
             inner, beside = self.inner(node)
@@ -376,8 +376,8 @@ class JsonType(Generic[T]):
     def parse_partial(self, text: str) -> T | None:
         """Return the value of a JSON text that is still being written; None if there is none yet.
 
-        What is at the end of the text and does not match the schema so far is left out, if the rest is valid
-        without it: a number or a word that may go on, the last item of a list, a field that has a default.
+        Parts at the end of the text that do not match the schema yet are left out, if the rest is valid
+        without them: a number or a word that may go on, the last item of a list, a field that has a default.
         The last string may be incomplete.
 
         Args:

@@ -9,14 +9,14 @@ __all__ = ["unfinished_value"]
 
 
 _MOST_PROBLEMS = 100
-"""A value with more is not made valid by leaving out what is at its end, and to list them takes long."""
+"""The most problems of a value whose end may be left out. With more, the end is not the only cause."""
 
 _Path = Sequence[int | str]
 """Keys and indexes that lead to a part of a value."""
 
 
 def unfinished_value(text: str, validate: Callable[[bytes], Any]) -> Any:
-    """Return the value of an unfinished JSON text, without what is not valid yet at its end.
+    """Return the value of an unfinished JSON text, without the parts at its end that are not valid yet.
 
     Args:
         text: the beginning of a JSON text.
@@ -42,9 +42,7 @@ def unfinished_value(text: str, validate: Callable[[bytes], Any]) -> Any:
             return validate(to_json(data, inf_nan_mode="constants"))
         except ValidationError as error:
             shared = _shared_with_all(error, end)
-        except (
-            Exception
-        ):  # a validator of the app, which does not expect half a value; it sees the whole one later
+        except Exception:  # a validator of the app failed on half a value; it gets the whole value later
             return None
         if not shared:
             return None
@@ -68,7 +66,8 @@ def _is_complete(text: str) -> bool:
 def _is_open_number(text: str, data: object, end: _Path) -> bool:
     """Whether the last value of a document is a number that may go on.
 
-    The text is read with another digit: it makes another number, and no difference if the text ends in a key.
+    The text is read again with one more digit. A number at the end becomes another number; a key at the end
+    makes no difference.
     """
     from pydantic_core import from_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
@@ -94,7 +93,7 @@ def _path_of_end(data: Any) -> _Path:
 
 
 def _shared_with_all(error: Any, end: _Path) -> int:
-    """Return how many steps of a path lead to every problem of a ValidationError."""
+    """Return how many steps of the path ``end`` are also on the path of each problem of a ValidationError."""
     if error.error_count() > _MOST_PROBLEMS:
         return 0
     found = error.errors(include_url=False, include_context=False, include_input=False)

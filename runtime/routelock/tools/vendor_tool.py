@@ -19,10 +19,10 @@ __all__ = ["VendorTool", "spec_problem", "vendor_tool"]
 class VendorTool:
     """A tool that the model's vendor runs: its web search, its code sandbox, its file search.
 
-    ``VendorTool.web_search()`` and its neighbours are portable: each provider is sent its own spelling. A
-    vendor's own spelling is sent as it is: ``VendorTool(spec={"type": "web_search_20250305", ...})``, or just
-    the dict in ``Agent(tools=[...])``. A provider that has no such tool refuses the run with a `ConfigError`,
-    see docs/vendor-tools.md.
+    ``VendorTool.web_search()`` and the other class methods are portable: each provider gets its own spelling.
+    A vendor's own spelling is sent as it is: ``VendorTool(spec={"type": "web_search_20250305", ...})``, or
+    just the dict in ``Agent(tools=[...])``. If the provider has no such tool, the run fails with a
+    `ConfigError`, see docs/vendor-tools.md.
 
     Raises:
         ConfigError: a field is invalid.
@@ -63,7 +63,7 @@ class VendorTool:
             allowed_domains: the only domains to search, such as ``"docs.python.org"``.
             blocked_domains: domains to leave out.
             user_location: where the user is: ``city``, ``region``, ``country`` (two letters), ``timezone``.
-                A hint: a vendor that takes none is not sent it.
+                A hint: it is left out for a vendor that does not accept it.
             search_context_size: how much of the results the model reads: low, medium or high. A hint too.
         """
         limits = _limits(max_uses, allowed_domains, blocked_domains)
@@ -122,7 +122,7 @@ def _made(kind: str, options: Mapping[str, Any]) -> VendorTool:
 
 
 def vendor_tool(given: Any) -> VendorTool | None:
-    """Return a tool of a vendor, also from its dict; None if it is neither, or cannot be one."""
+    """Return a `VendorTool` or make one from its dict; None for anything else, also for an invalid dict."""
     if isinstance(given, VendorTool):
         return given
     if not isinstance(given, Mapping):
