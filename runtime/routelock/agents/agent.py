@@ -250,7 +250,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
 
     @cached_property
     def deferrals(self) -> Deferrals:
-        """The tools that the model has to find first; raises as `Deferrals.of` does."""
+        """The tools that the model has to find first. Raises the errors of `Deferrals.of`."""
         return Deferrals(self)
 
     @cached_property
@@ -275,17 +275,18 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
 
     @cached_property
     def default_handler(self) -> Handler | None:
-        """The first handler of runs without scopes; None for a model string. Raises as `check_model` does."""
+        """The first handler of runs without scopes; None for a model string. Raises as `check_model`."""
         check_model(self)
         first = self.open_handlers[0].handler if self.open_handlers else None
         return None if isinstance(first, str) else first
 
     @cached_property
     def fixed_offers(self) -> Mapping[str, OfferedTools | None]:
-        """What every run without scopes and external tools is offered, by the name of the active handler.
+        """The offers of runs without scopes and external tools, by the name of the active handler.
 
-        No handoff to that handler is offered. All handlers that no handoff leads to have the offer of ``""``.
-        All runs are given the same objects, because providers recognise the tools that they have encoded.
+        An offer has no handoff to the active handler itself. A handler that is the target of no handoff has
+        the offer of ``""``. All runs share these objects, because providers recognise tools that they have
+        encoded.
         """
         targets = {edge.to_handler.name for edge in self.edges if edge.to_handler is not None}
         return {handler: fixed_offer(self, handler) for handler in ("", *targets)}
@@ -343,5 +344,8 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
 
     @cached_property
     def checked_graph(self) -> Mapping[str, Agent[Any]]:
-        """The agents of a run that begins with this one and adds none; raises as the function does."""
+        """The checked agents of a run that begins with this agent and adds no others, by name.
+
+        Raises the errors of the function `checked_graph`.
+        """
         return checked_graph(self)

@@ -1,4 +1,4 @@
-"""The deferred tools of an agent: which they are, what finds them, and the offer with what was found."""
+"""The deferred tools of an agent, the tool that finds them, and the offer of the tools that were found."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Deferral:
     """The tool that searches; None if the vendor does."""
 
     def route(self, name: str, scopes: Collection[str]) -> Tool | External | None:
-        """Return the route of a call; None if there is no such tool, or not with the scopes of the run."""
+        """Return the route of a call; None if there is no such tool, or the scopes do not permit it."""
         route = self.routes.get(name)
         return None if route is None or not _is_open(route, scopes) else route
 
@@ -54,9 +54,9 @@ class Deferrals:
     def __init__(self, agent: Agent[Any]) -> None:
         self._agent = agent
         self._catalogues: dict[bool, Catalogue] = {}
-        """The catalogue of all tools, and that of the tools that say that they are deferred."""
+        """The catalogues by whether all tools are deferred, or only those with ``deferred=True``."""
         self.own: Deferral | None = None
-        """That of the agent's own settings; None if it defers nothing."""
+        """The deferral of the agent's own settings; None if it defers nothing."""
         if agent.tool_search is not None or any(tool.deferred for tool in agent.all_tools):
             self.own = self.of(agent.tool_search)
 
@@ -64,7 +64,7 @@ class Deferrals:
         """Return the deferral of a run; None if nothing is deferred.
 
         Args:
-            search: the settings; None for those that only defer tools that say so.
+            search: the settings; None defers only tools with ``deferred=True``.
             external: the caller's tools; they win over a tool of the agent with the same name.
 
         Raises:
@@ -128,8 +128,8 @@ def _search_tool(
 class FoundTools:
     """The tools that were found or called in a run, in the order of finding. It reads each item once.
 
-    What was found is read off the transcript, and there is no other account of it. So a run that is resumed
-    or replayed offers the same tools, and so does the next run of a session, whatever a view leaves out.
+    The transcript is the only record of the found tools. So a run that is resumed or replayed offers the same
+    tools, and so does the next run of a session, even if a view leaves messages out.
     """
 
     __slots__ = ("_count", "_found", "_searches", "deferrals")
@@ -166,20 +166,20 @@ class FoundTools:
         self._count = len(items)
 
     def names(self, agent: str) -> list[str]:
-        """Return what an agent has found, and what was called, in the order of finding."""
+        """Return the names of the tools that an agent has found, or that were called, oldest first."""
         return [*dict.fromkeys(name for finder, name in self._found if finder in (agent, None))]
 
 
 async def offer_found(
     offered: OfferedTools, names: Iterable[str], agent: Agent[Any], context: RunContext[Any]
 ) -> OfferedTools:
-    """Return an offer with the deferred tools that were found behind all others, in the order of ``names``.
+    """Return an offer with the found tools added at its end, in the order of ``names``.
 
     So the beginning of the prompt stays the same, and vendors can cache it.
 
     Args:
         offered: the offer without them.
-        names: what was found; tools that are not deferred, out of scope or not enabled are left out.
+        names: the found tools; those that are not deferred, out of scope or not enabled are left out.
         agent: the active agent.
         context: the context of this turn.
     """
@@ -205,8 +205,8 @@ async def offer_found(
 async def offer_to_vendor(offered: OfferedTools, agent: Agent[Any], context: RunContext[Any]) -> OfferedTools:
     """Return an offer with all deferred tools that are open and enabled, for the search of the vendor.
 
-    They are in one spec behind all others, which a provider spells for its vendor. If there are none, the
-    spec is left out: OpenAI refuses a search that has nothing to find.
+    The last spec of the offer holds all of them; a provider spells it for its vendor. If there are none, the
+    spec is left out, because OpenAI refuses a search without tools.
 
     Args:
         offered: the offer without them.
@@ -237,7 +237,7 @@ def _is_fixed(route: Tool | External) -> bool:
 async def _enabled(
     routes: Sequence[Tool | External], agent: Agent[Any], context: RunContext[Any]
 ) -> Sequence[bool]:
-    """Return for each tool whether it is enabled now; those of the caller are."""
+    """Return for each tool whether it is enabled now; the caller's tools always are."""
     own = [route for route in routes if isinstance(route, Tool)]
     answers = iter(await enabled_of(own, agent, context))
     return [next(answers) if isinstance(route, Tool) else True for route in routes]

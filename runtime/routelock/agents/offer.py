@@ -47,14 +47,14 @@ class OfferedTools:
     disabled: dict[str, Route] = field(default_factory=lambda: {})
     """The agent's tools and handoffs that are disabled now, by name."""
     vendor: frozenset[str] = frozenset()
-    """The names of the vendor's own tools, whose specs stand last; no call of them is ours to answer."""
+    """The names of the vendor's own tools, whose specs stand last; the run answers no call of them."""
     deferral: Deferral | None = None
     """The tools that the model has to find first; None if there are none."""
     scopes: Collection[str] = ()
     """The scopes of the run."""
 
     def with_disabled(self) -> OfferedTools:
-        """Return the tools for earlier calls: what is disabled now may have been offered then."""
+        """Return the tools for earlier calls: a tool that is disabled now may have been offered then."""
         return replace(self, routes={**self.disabled, **self.routes}) if self.disabled else self
 
 
@@ -95,7 +95,7 @@ async def offer_tools(
 
 
 def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
-    """Return what every run without scopes and external tools is offered; None if that depends on the run.
+    """Return the offer of every run without scopes and external tools; None if it depends on the run.
 
     Args:
         agent: the agent.
@@ -106,7 +106,7 @@ def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
         declared = [(name, route) for name, route in declared if name not in deferral.routes]
     answers = [each.is_enabled for each in (*(route for _, route in declared), *hosted)]
     enabled = [answer for answer in answers if isinstance(answer, bool)]
-    # the run has the description of a target that is given by its name
+    # only the run knows the description of a target that is given by its name
     by_name = any(isinstance(edge.target, str) for edge in agent.edges)
     if by_name or len(enabled) < len(answers):
         return None

@@ -41,8 +41,8 @@ def graph_svg(
     """Return the graph of all agents that are reachable from an agent, as SVG text.
 
     Each agent is a ``<g data-node="name">`` and each handoff a ``<path data-source data-target>``, so that a
-    page can highlight them; what is highlighted has the class ``active`` or ``used``. The agent that runs
-    begin with is marked as the default.
+    page can highlight them. The active agent has the class ``active``, a used handoff the class ``used``. The
+    agent that runs begin with is marked as the default.
 
     Args:
         agent: the agent that a run begins with.
