@@ -113,7 +113,7 @@ POISONED: list[tuple[Any, str]] = [
     ("[" * 100_000, "session: left out record 1, which is not readable: "),
     ([7], "session: left out an item: Input message 0 must be a dict with a role, not int."),
     ({"role": "robot"}, "session: left out an item: Input message 0 has role 'robot'"),
-    ([{"role": "assistant", "content": [{"type": "video"}]}], "session: left out what no assistant"),
+    ([{"role": "assistant", "content": [{"type": "video"}]}], "session: left out parts that an assistant"),
     ([{"role": "assistant", "content": "x", "tool_calls": "broken"}], LEFT),
     ({"run": "r", "items": [{"kind": "model"}]}, f"{LEFT}: Input message 0 has role None"),
     ({"run": "r", "items": [7]}, f"{LEFT}: Input message 0 must be a dict"),

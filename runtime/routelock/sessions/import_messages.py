@@ -61,7 +61,7 @@ def readable(message: Message) -> tuple[Message, list[str]]:
     if not other:
         return message, []
     said = [part for part in content if part.get("type") in _SAID]
-    note = f"session: left out what no assistant can have said ({', '.join(other):.80})"
+    note = f"session: left out parts that an assistant message cannot have ({', '.join(other):.80})"
     return cast(Message, {**message, "content": said or None}), [note]
 
 

@@ -86,7 +86,7 @@ _Count = Annotated[int, OrDefault(0, ge=0)]
 class Entry:
     """What a run added in one turn, or messages of another program.
 
-    A field with a value that does not fit is read as its default, so that no items are lost for it.
+    A field with a value that does not fit is read as its default, so that no items are lost.
     """
 
     items: Sequence[Any]
@@ -130,7 +130,7 @@ def item_document(item: RunItem) -> dict[str, Any]:
 def record_text(entries: Sequence[Entry]) -> str:
     """Return entries as one text. It is ASCII, so that any store keeps half a surrogate pair, or a NUL.
 
-    NaN and infinity become null, so that the message is not lost for them.
+    NaN and infinity become null, so that no message is lost because of them.
 
     Raises:
         ConfigError: a value in them is no JSON; the message says where.
@@ -181,7 +181,7 @@ def _read(number: int, data: object) -> list[Entry]:
     """Return the entries of one record, of routelock or of another program.
 
     Raises:
-        ValueError: it has none.
+        ValueError: the record has no entries.
     """
     if isinstance(data, list):
         return [Entry(items=cast("list[object]", data))]
@@ -214,7 +214,7 @@ def _text(document: Mapping[str, Any], name: str) -> str | None:
 
 @dataclass(slots=True)
 class Part:
-    """What one run added, as far as its entries were read."""
+    """The items that one run added, as far as its entries were read."""
 
     run: str
     first: int
@@ -233,7 +233,7 @@ class Part:
             self.items, self.first = [], entry.first
         del self.items[entry.first - self.first :]
         if self.summary is not None and self.summary.through >= entry.first:
-            self.summary = None  # it covers items that are replaced
+            self.summary = None  # the summary covers items that are replaced
         self.summary = entry.summary or self.summary
         self.items += entry.items
         self.history, self.agent = entry.history, entry.agent
@@ -314,7 +314,7 @@ class Loaded:
     empty: bool
     """Whether no other run has stored anything."""
     passed: bool
-    """Whether the run has stored something before, and other runs have since; these are not in ``items``."""
+    """Whether other runs have stored something after this run did; their items are not in ``items``."""
     summary: LoadedSummary | None = None
     """The newest summary of a compaction."""
 
@@ -398,14 +398,14 @@ class SessionLog:
         return await self._loaded(run_id, passed_too=False)
 
     async def loaded_for_sub_run(self, run_id: str) -> Loaded:
-        """Do the same as `loaded`, but a run that others followed gets the history from before it."""
+        """Do the same as `loaded`, but a run that other runs followed gets the history from before it."""
         return await self._loaded(run_id, passed_too=True)
 
     async def _loaded(self, run_id: str | None, *, passed_too: bool) -> Loaded:
         newest, found = self.max_items, None
         if newest is None and self.max_bytes is not None:
             newest = _FIRST_LOOK
-        elif newest is not None and passed_too:  # the run may be older than the history of a new one
+        elif newest is not None and passed_too:  # the run may be older than the newest part
             newest = max(newest, _FIRST_LOOK)
         while found is None:
             records = await self.records(newest)

@@ -138,7 +138,7 @@ class SessionRunStore:
         if not self._on or self._state is None or self._is_replayed:
             return
         if not _is_begun(self._state.document, calls):
-            if not calls:  # the run takes another way than before, and no run has started that work yet
+            if not calls:  # the run continues in another way, and no run has started that work yet
                 run.calls.claims = max(run.calls.claims, self._claimed)
             return
         is_claimed = run.calls.claims < self._claimed
@@ -147,7 +147,7 @@ class SessionRunStore:
                 await self._store_claim(run)
             except SessionConflict:
                 is_claimed = True
-        self._earlier.clear()  # from here on the run takes another way
+        self._earlier.clear()  # from here on the run continues in another way than before
         if is_claimed:
             self._on = False
             raise self._used(run)
@@ -158,7 +158,7 @@ class SessionRunStore:
         except SessionConflict:  # the state of this run must stay refused as well
             raise
         except BaseException:
-            # the store may have it all the same: then no run could resume, not even from this run's state
+            # the store may have the claim nevertheless: then no run could resume, not even from this state
             with suppress(Exception), anyio.move_on_after(self._log.grace, shield=True):
                 await self._store(run, (), claims=run.calls.claims + 1)
                 run.calls.claims += 1
@@ -481,7 +481,7 @@ class Session(SessionLog):
         """Return the writer that stores one sub-run, see ``Agent.as_tool(session=...)``.
 
         The outer run may be repeated after other sub-runs followed this one here. Then it gets the history
-        that it had at that time, and nothing is stored again, as long as it says the same.
+        that it had at that time, and nothing is stored again, as long as its messages are the same.
 
         Args:
             state: the state from which the sub-run resumes, if it does.

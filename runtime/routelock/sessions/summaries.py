@@ -1,7 +1,7 @@
 """Summaries of a compaction in a session, so that the next run need not pay for them again.
 
-A summary is stored beside the items of the turn in which it was written. It names what it stands for by the
-last item that it covers: the log gives no numbers to items, and a session may load only its newest part.
+A summary is stored beside the items of the turn in which it was written. The stored form names only the last
+item that the summary covers: the log does not number items, and a session may load only its newest part.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class StoredSummary:
 
     text: str
     through: int
-    """The last item that it covers, by its place after the history that the run was given; that item is in
-    the history if it is below 0."""
+    """The index of the last item that it covers, counted from the run's first item after the history; below 0
+    the item is in the history."""
     kept: list[str] = field(default_factory=lambda: [])
     """Digests of the items before it that it does not cover."""
 
@@ -39,11 +39,12 @@ class LoadedSummary:
 
 
 _MOST_KEPT = 100
-"""A summary of a view that a filter has shortened leaves out more; it is of no use for the whole history."""
+"""The most items before its last one that a stored summary does not cover. One that leaves out more is of a
+view that a filter has shortened, and of no use for the whole history."""
 
 
 def stored_summary(summary: RunItem, items: Sequence[RunItem], history: int) -> StoredSummary | None:
-    """Return a summary as it is stored; None if it does not stand for all that was said before.
+    """Return a summary as it is stored; None if it covers only a part of the conversation before it.
 
     Args:
         summary: the summary.

@@ -1,8 +1,8 @@
-"""A run that is stopped and goes on: as JSON, in a file, on another machine.
+"""Runs that stop and are resumed: from JSON, from a file, or on another machine.
 
-`RunState` is what a run that waits leaves behind; `Journal` records the steps of runs in SQLite, so that
-they survive their process; `routelock.state.durable` does so on many machines, and `routelock.state.restate`
-within Restate. Imports `run` and the rooms below it. Start at `run_state.py`.
+`RunState` is the state of a run that waits or has ended. `Journal` records the steps of runs in SQLite, so
+that they survive their process; `routelock.state.durable` does so on many machines, and
+`routelock.state.restate` within Restate. Imports `run` and the rooms below it. Start at `run_state.py`.
 """
 
 from __future__ import annotations

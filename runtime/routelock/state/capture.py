@@ -1,4 +1,4 @@
-"""Make the `RunState` of a run, with all that another process needs to continue it."""
+"""Makes the `RunState` of a run, with all that another process needs to continue it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _NOT_TAKEN_OVER = "the run was interrupted before the target took over"
 
 
 def capture(run: Run) -> RunState:
-    """Return where a run stands.
+    """Return the state of a run.
 
     Raises:
-        ConfigError: something that it shares is no JSON, or it is a run within another one.
+        ConfigError: the shared memory or a payload is not JSON, or the run is a sub-run.
     """
     if run.sub_runs.depth:
         raise ConfigError(
@@ -61,7 +61,10 @@ def capture(run: Run) -> RunState:
 
 
 def _document(run: Run) -> RunDocument:
-    """Return what a run holds, without what it shares with its sub-runs. They have their data in common."""
+    """Return the document of a run, without the data that it shares with its sub-runs.
+
+    The document holds the objects of the run, not copies.
+    """
     transcript, budget, report, progress = run.transcript, run.budget, run.report, run.progress
     numbers = _Numbers(transcript.items)
     scopes, _ = _scopes_and_payload(run)
@@ -104,13 +107,13 @@ def _document(run: Run) -> RunDocument:
 
 
 def _with_shared(run: Run, document: RunDocument) -> RunDocument:
-    """Add what a run shares with its sub-runs."""
+    """Add the data that a run shares with its sub-runs."""
     scopes, _ = _scopes_and_payload(run)
     memory = scopes[0].outer if scopes else run.memory.shared
     return replace(
         document,
         shared_memory=without_payload(memory),
-        # the app gives what was deleted again when the run is resumed
+        # when the run is resumed, the app passes these entries again
         deleted_keys=[key for key in run.config.shared_memory if key not in memory],
         interruptions=[replace(one, run_id="") for one in run.calls.interruptions],
         decisions=_decisions(run.calls.decisions),
@@ -118,7 +121,7 @@ def _with_shared(run: Run, document: RunDocument) -> RunDocument:
 
 
 def _sub_document(inner: Run) -> RunDocument:
-    """Return where a sub-run stands. A payload that is not of its own is in the outer run."""
+    """Return the document of a sub-run. A payload of the outer run is in the outer document."""
     used, calls = inner.budget.all_consumed()
     document = replace(_document(inner), usage=used, tool_calls=calls)
     if document.memory_scopes:
@@ -203,9 +206,10 @@ def _answered(items: Iterable[RunItem]) -> set[str]:
 
 
 def _reopened(run: Run) -> Iterable[HandoffRecord]:
-    """Return the records as they were before the end of the run closed those of agents that were at work.
+    """Return the handoff records as they were before the end of the run.
 
-    A handoff that the turn did not reach is still to be made, so it has none.
+    The end has closed the records of agents that were at work; these are open again. A handoff that the turn
+    did not reach has no record, because the resumed run makes it.
     """
     still_open = {frame.handoff_id for frame in (*run.callers, run.frame)}
     settled = run.calls.begun | _answered(run.transcript.items)
@@ -221,7 +225,7 @@ def _reopened(run: Run) -> Iterable[HandoffRecord]:
 
 
 def _stored_record(record: HandoffRecord) -> HandoffRecord:
-    """Return a record with the data that it passed along as far as JSON can say it."""
+    """Return a record whose input and metadata are JSON data; values without a JSON form become text."""
     request, response = record.request, record.response
     if request is not None:
         payload = cast("HandoffPayload | None", request.payload)
@@ -259,7 +263,7 @@ def _decisions(approvals: Approvals) -> list[StoredDecision]:
 
 
 def _without_spent_decisions(document: RunDocument) -> RunDocument:
-    """Leave out decisions on calls that were answered or begun: each counts once."""
+    """Leave out decisions on calls that were answered or begun, because a decision counts once."""
     spent = [one.decision.fingerprint and _is_settled(document, one.on) for one in document.decisions]
     left = [one for one, is_spent in zip(document.decisions, spent, strict=True) if not is_spent]
     return replace(document, decisions=left)

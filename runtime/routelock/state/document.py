@@ -1,4 +1,4 @@
-"""The JSON of a run: what is stored of it, and what is checked when it is read.
+"""A stored run: its classes, its JSON, and the checks when it is read.
 
 pydantic reads and writes the classes below, and those of the run itself, such as `HandoffRecord`. Only data
 is stored. Agents, handlers and tools are names, and no class is named at all.
@@ -43,10 +43,10 @@ __all__ = [
 
 
 FORMAT_VERSION = 1
-"""What is written, and the newest that is read. A higher one is for a form that this code would misread."""
+"""The version that is written, and the newest that is read. It grows if older code would misread the form."""
 
 _LARGEST = 2**53
-_MOST_LEVELS = 50  # of summaries that cover summaries
+_MOST_LEVELS = 50  # levels of summaries that cover summaries
 
 _Count = Annotated[int, pydantic.Field(ge=0, le=_LARGEST)]
 
@@ -96,7 +96,7 @@ class ShownItem:
 
     item: RunItem
     covers: list[int] = field(default_factory=lambda: [])
-    """The items that a summary stands for, by number; see ``StoredFrame.view``."""
+    """The items that a summary replaces, by number; see ``StoredFrame.view``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,8 @@ class StoredFrame:
     agent: str
     handler: str
     default_handler: str
-    """The handler with which the agent began. If it is still active, the default of today replaces it."""
+    """The handler with which the agent began. If it is still active, a resumed run takes the agent's present
+    default handler instead."""
     handler_override: bool = False
     turns: _Count = 0
     handoff_id: str | None = None
@@ -136,7 +137,7 @@ class StoredFrame:
     call: _Call | None = None
     """The call that the next agent answers; None for the active agent."""
     seconds: float | None = None
-    """How long the agent waits for that answer."""
+    """How many seconds the agent waits for that answer; None for no limit."""
     stands_by: bool = False
     """True if the call is answered, and the agent goes on only if the next one is too slow."""
 
@@ -147,13 +148,13 @@ class StoredScope:
 
     keys: list[str] | None = None
     same: list[str]
-    """Keys whose values are those of the memory around it."""
+    """Keys whose values are those of the outer memory."""
     own: dict[str, Any]
     """The other entries."""
     given: list[str]
-    """Keys that were in it at the beginning ..."""
+    """Keys that were in the scope when it was made."""
     unchanged: list[str]
-    """... and that still have the value that they had."""
+    """The keys of ``given`` that still have their first value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,7 @@ class StoredDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDocument:
-    """All of a run that outlives its process. It must not be changed."""
+    """The data of a run that outlives its process. Do not change it."""
 
     __pydantic_config__: ClassVar[pydantic.ConfigDict] = {"arbitrary_types_allowed": True}
 
@@ -215,22 +216,22 @@ class RunDocument:
     usage_by_handoff: dict[str, _Usage]
     handoffs: list[_Record]
     errors: list[Problem]
-    """Without the exceptions, which stay where they were raised."""
+    """Problems that did not end the run, without the exception objects of the process that had them."""
     guardrails: list[_Guardrail] = field(default_factory=lambda: [])
     """What guardrails found, with ``output_info`` as JSON data."""
     repairs: list[str]
     warnings: list[str]
     failed: list[tuple[str, str]]
-    """Agents with handlers of theirs that failed."""
+    """Handlers that failed, each as the name of its agent and its own name."""
     progress: StoredProgress
     shared_memory: dict[str, Any] = field(default_factory=lambda: {})
-    """The outermost one, without the payload of a handoff."""
+    """The outermost memory, without the payload of a handoff."""
     memory_scopes: list[StoredScope]
     tool_calls: _Count = 0
     deleted_keys: list[str] = field(default_factory=lambda: [])
     """Keys of the shared memory that the app gave and the run deleted."""
     claims: _Count = 0
-    """How many times a session was told that the rest of a saved state is being done."""
+    """How many times a session has stored that a saved state of the run is resumed."""
     answered: bool = False
     """True if the caller has answered calls since the run stopped."""
     interruptions: list[Interruption] = field(default_factory=lambda: [])
@@ -275,7 +276,8 @@ def copy_document(document: RunDocument) -> RunDocument:
     Half a surrogate pair, which models and tools write now and then, becomes U+FFFD: UTF-8 cannot hold it.
 
     Raises:
-        ValueError: something in it is no JSON, or no run is like this; the message says where.
+        ValueError: a value is not JSON, or the parts of the document contradict one another; the message
+            says where.
     """
     free = _free_data(document)
     try:
@@ -289,7 +291,10 @@ def copy_document(document: RunDocument) -> RunDocument:
 
 
 def _free_data(document: RunDocument) -> dict[str, Any]:
-    """Return the data of the app, at its places: pydantic would write a set in it as a list."""
+    """Return the data of the app in a document, each value under its place.
+
+    The caller checks it, because pydantic would write a set as a list.
+    """
     shown = [one.item for one in document.shown_items]
     return {
         "items": [{"message": item.message} for item in document.items],
@@ -311,7 +316,7 @@ def read_document(data: object) -> RunDocument:
     """Return JSON data from anywhere as the document of a run.
 
     Raises:
-        ValueError: it is none, or one of a newer format. The message says where, and shows no value.
+        ValueError: the data is no document, or has a newer format. The message says where, and no value.
     """
     if not isinstance(data, dict):
         raise ValueError("it is no object")
@@ -323,17 +328,17 @@ def _validated(text: str) -> RunDocument:
     try:
         return _adapter().validate_json(text, strict=True)
     except pydantic.ValidationError as error:
-        raise ValueError(misfit_text(error)) from None  # its own text shows values
+        raise ValueError(misfit_text(error)) from None  # pydantic's error shows values
 
 
 # -- checks beyond the types --
 
 
 def _checked(document: RunDocument) -> RunDocument:
-    """Return a document with its messages as a run takes them.
+    """Return a document with its messages in the form that a run takes.
 
     Raises:
-        ValueError: something refers to nothing, or belongs to nothing.
+        ValueError: a number, an id or a name in it refers to something that is not there.
     """
     document = _with_checked_items(document)
     _check_frames(document)
@@ -350,7 +355,7 @@ def _with_checked_items(document: RunDocument) -> RunDocument:
         if item.id != place:
             raise ValueError(f"items[{place}] must have the id {place}")
         if item.covers or item.whole:
-            raise ValueError(f"items[{place}] is no summary: those are in shown_items only")
+            raise ValueError(f"items[{place}] is a summary: summaries are in shown_items only")
     for name, count in (("input_count", document.input_count), ("first_of_turn", document.first_of_turn)):
         if count > len(document.items):
             raise ValueError(f"{name} is beyond the last item")
@@ -360,7 +365,7 @@ def _with_checked_items(document: RunDocument) -> RunDocument:
     for place, one in enumerate(document.shown_items):
         where = f"shown_items[{place}]"
         if one.item.covers:
-            raise ValueError(f"{where} names what it covers by number")
+            raise ValueError(f"{where}.item.covers must be empty, because {where}.covers has the numbers")
         # a summary covers nothing that comes after it, or it could cover itself
         _check_numbers(f"{where}.covers", one.covers, len(items), place)
         levels.append(1 + max((levels[-1 - number] for number in one.covers if number < 0), default=0))
@@ -400,7 +405,7 @@ def _check_frames(document: RunDocument) -> None:
 def _check_numbers(where: str, numbers: Iterable[int], items: int, shown: int) -> None:
     for place, number in enumerate(numbers):
         if not -shown <= number < items:
-            raise ValueError(f"{where}[{place}] is the number of no item")
+            raise ValueError(f"{where}[{place}]: there is no item {number}")
 
 
 def _check_calls(document: RunDocument) -> None:
@@ -410,7 +415,10 @@ def _check_calls(document: RunDocument) -> None:
 
 
 def _call_ids(items: Iterable[RunItem]) -> Collection[str]:
-    """Return the ids of all calls. Two calls of models have different ids: decisions go by them."""
+    """Return the ids of all calls, after a check that each call of a model has an id of its own.
+
+    Decisions find their calls by these ids.
+    """
     made: set[str] = set()
     of_models: set[str] = set()
     for item in items:

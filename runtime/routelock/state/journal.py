@@ -225,7 +225,7 @@ class Journal:
             max_turns: see `Runner.run`.
             hooks: see `Runner.run`. They are called for replayed steps, too.
             run_config: see `Runner.run`; without ``run_id`` and ``executor``.
-            handle: see `Runner.run`. A stop by it is no step: a run that is resumed goes on.
+            handle: see `Runner.run`. A stop is not recorded as a step, so a resumed run goes on.
 
         Raises:
             ConfigError: the id belongs to a run with another input or agent, the run has gone on since the
@@ -402,7 +402,7 @@ def _new_row(agent: Agent[Any], input: RunInput | RunState | None, run_id: str) 
 
 
 def _resumed_row(kept: _RunRow, agent: Agent[Any], input: RunInput | RunState | None, run_id: str) -> _RunRow:
-    """Return the record of the run as it is to be resumed."""
+    """Return the record from which the run is resumed."""
     if isinstance(input, RunState):
         text = _text(input, run_id)
         if text != kept.since:  # else this state was used already

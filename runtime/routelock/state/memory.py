@@ -29,7 +29,7 @@ def stored_scope(scope: MemoryScope) -> StoredScope:
 
 
 def without_payload(memory: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a memory without the payload that rides along in it."""
+    """Return a memory without the payload of a handoff."""
     return {key: value for key, value in memory.items() if key != PAYLOAD_KEY}
 
 
@@ -54,7 +54,7 @@ def _with_secrets(run: Run, kept: dict[str, Any]) -> dict[str, Any]:
 
 
 def restore_scopes(run: Run, document: RunDocument) -> None:
-    """Restore the part of the memory that the active agent sees, and the payload that rides along."""
+    """Restore the part of the memory that the active agent sees, and the payload of its handoff."""
     for stored in document.memory_scopes:
         own = unshared(_with_secrets(run, stored.own))
         scope = _scope(run.memory.shared, replace(stored, own=own))

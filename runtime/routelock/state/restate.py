@@ -36,7 +36,7 @@ _END = ""
 
 
 class RestateContext(Protocol):
-    """What is needed of the context that Restate passes to a handler."""
+    """The part of Restate's context for a handler that routelock uses."""
 
     def run_typed(self, name: str, action: Callable[[], Coroutine[Any, Any, str]], /) -> Awaitable[str]:
         """Run a function once, and record what it returns at the next position."""
@@ -84,7 +84,7 @@ async def restate_steps(ctx: RestateContext, show: Show | None = None) -> AsyncG
 
 
 class _Records:
-    """The records of one run, and the only place that waits for Restate: its context is for one task."""
+    """The records of one run. Only `read` waits for Restate, because one task may use its context."""
 
     def __init__(self, ctx: RestateContext) -> None:
         self._ctx = ctx
@@ -122,7 +122,7 @@ class _Records:
             if not found.done():
                 found.set_result(text)
         self._is_over = True
-        self._is_new.set()  # an earlier attempt left the block, so there was no position without a record
+        self._is_new.set()  # an earlier attempt left the block, and every position has a record
 
     async def _next(self) -> str:
         """Return the next step that ends. Restate calls this for a position that has no record."""

@@ -1,4 +1,4 @@
-"""Make a run of a `RunState`, with the agents, tools and settings of today."""
+"""Makes a run from a `RunState`, with the agents, tools and settings that the app passes now."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ def restore_run(
     *,
     stream: bool,
 ) -> Run:
-    """Return a run that stands where ``state`` says.
+    """Return a run at the position of ``state``.
 
     Raises:
-        ConfigError: it cannot go on like this: calls wait for an answer, or it names what is not there.
+        ConfigError: calls still wait for an answer, or the state names something that does not exist now.
     """
     _check_can_go_on(state.document, config)
     document = copy_document(state.document)
     run = _restored(agent, document, context, max_turns, () if hooks is None else (hooks,), config, stream)
     run.calls.decisions = _approvals(document.decisions, state.interruptions)
-    run.calls.interruptions = state.interruptions  # as long as the run does not come to them
+    run.calls.interruptions = state.interruptions  # until the run reaches these calls
     restore_memory(run, document)
     _restore_turn(run, document)
     return run
@@ -83,12 +83,12 @@ def restore_sub_run(
     *,
     stream: bool,
 ) -> Run:
-    """Return a run within another one that stands where ``document`` says.
+    """Return a sub-run at the position of ``document``.
 
-    Its usage begins at zero: what it consumed before is counted in the outer run.
+    Its usage begins at zero, because the outer run has counted its earlier usage.
 
     Raises:
-        ConfigError: it cannot go on like this.
+        ConfigError: calls still wait for an answer, or the document names something that does not exist now.
     """
     document = copy_document(document)
     run = _restored(agent, document, outer.context, max_turns, outer.hooks, config, stream)
@@ -102,7 +102,7 @@ def restore_sub_run(
 
 
 def state_of_sub_run(run: Run, document: RunDocument) -> RunState:
-    """Return the state that a restored sub-run stands in, as if it were an outermost run.
+    """Return the state of a restored sub-run, as if it were an outermost run.
 
     Args:
         run: the restored sub-run.
@@ -212,7 +212,7 @@ def _frames(
 
 
 def _items_by_number(document: RunDocument) -> Mapping[int, RunItem]:
-    """Return all items that a view may name: the transcript from 0 up, what only models saw below 0."""
+    """Return all items that a view may name: those of the transcript from 0 up, all others below 0."""
     items = dict(enumerate(document.items))
     known: dict[tuple[int, ...], tuple[RunItem, ...]] = {}
     for number, one in enumerate(document.shown_items, 1):
@@ -266,10 +266,10 @@ def _restored_size(stored: StoredSize | None) -> ViewSize | None:
 def _handler(
     agent: Agent[Any], stored: StoredFrame, failed: Collection[tuple[str, str]], config: RunConfig
 ) -> Handler:
-    """Return the handler of an agent; one that was at its default handler is at the default of today."""
+    """Return the handler of an agent; the present default handler if the agent had its default then."""
     name = stored.handler
     if name == stored.default_handler:
-        # that it failed earlier counts for nothing: it was handed over to again
+        # an earlier failure of this handler does not count, because the run handed over to it again
         others = {handler for owner, handler in failed if owner == agent.name and handler != name}
         return handler_for(agent, config, others)
     if (found := find_handler(agent, name, config)) is None:
@@ -295,7 +295,7 @@ def _restored_request(request: HandoffRequest, given: Any) -> HandoffRequest:
 
 
 def _record_input(record: HandoffRecord, items: Sequence[RunItem], graph: Mapping[str, Agent[Any]]) -> Any:
-    """Return what was passed along, parsed again from the model's text if the handoff has a type."""
+    """Return the input of a handoff, parsed again from the model's text if the handoff has a type."""
     plain: Any = record.input
     if plain is None or record.requested_by != "model":
         return plain
@@ -378,7 +378,7 @@ def _left_of_turn(run: Run) -> LeftOver:
 
 
 def _restore_turn(run: Run, document: RunDocument) -> None:
-    """Put the run in the middle of its turn, or at the end of it, as it was."""
+    """Restore the position of the run: in the middle of its turn, or at its end."""
     left = _left_of_turn(run)
     run.retakes_turn = left.call_again
     if left.cut_off:
@@ -393,7 +393,7 @@ def _restore_turn(run: Run, document: RunDocument) -> None:
 
 
 def _show_again(run: Run, count: int) -> None:
-    """Render what a model was shown already, so that what had to be repaired in it is not reported again."""
+    """Render the items that a model was shown already, so that their repairs are not reported again."""
     if not count:
         return
     items, size = run.frame.view.items, run.frame.view.size

@@ -149,8 +149,8 @@ class RunState:
 
         Args:
             text: JSON.
-            agents: the agents that the run began with, and any that nothing connects with these. The text can
-                name no others.
+            agents: the agents that the run began with, and other agents of the run that no handoff of these
+                leads to. The text can name no others.
             max_bytes: the largest size.
             max_depth: how many lists and objects may be nested, 200 at most.
 
@@ -345,7 +345,8 @@ class RunState:
             answers: ``tool`` messages, each with the ``tool_call_id`` of its call.
 
         Raises:
-            ConfigError: an answer is no such message or no JSON, or its call is not pending, or has two.
+            ConfigError: an answer is not a tool message or not JSON; or its call is not pending, or has two
+                answers.
         """
         pending = {call["id"]: call for call in self.document.pending}
         items = [*self.document.items]
@@ -402,7 +403,7 @@ def _with_answer(
     """Return a decision with the answer to the question of a tool.
 
     Raises:
-        ConfigError: the call asks nothing, the answer does not fit, or it is to hold for other calls too.
+        ConfigError: the call asks nothing, the answer does not fit, or ``always`` is set.
     """
     if one.question is None:
         raise ConfigError(
@@ -422,7 +423,7 @@ def _check_waits(one: Interruption, run_id: str, waiting: Sequence[Interruption]
 
     Args:
         one: the call.
-        run_id: of the run that the state is of.
+        run_id: the id of the state's run.
         waiting: the calls that wait in that state.
 
     Raises:

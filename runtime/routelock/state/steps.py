@@ -1,7 +1,7 @@
 """Recorded steps of a run: their JSON, the executor that replays them, and one over any durable engine.
 
 The record of a model step has ``ok`` or ``err``, as the outcome of a tool step has. No exception crosses an
-engine: on replay it would be of another class, and the run would take another way.
+engine: on replay it would be of another class, and the run would continue in another way.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _FailedAttempt(_Attempt):
 
 @dataclass(slots=True, kw_only=True)
 class ModelStep(_Attempt):
-    """The result of a model step so far, with all that a run continues with.
+    """The result of a model step so far: everything that the run needs to continue.
 
     Its ``error`` is one that `recorded_error` returns.
     """
@@ -117,7 +117,7 @@ class ModelStep(_Attempt):
         return _adapter().validate_python(json.loads(entry))
 
     def to_json(self) -> str:
-        """Return it as JSON text."""
+        """Return the step as JSON text."""
         text = self._unfinished()
         kept = replace(self, text=["".join(text)] if text else [])
         return json.dumps(_adapter().dump_python(kept, by_alias=True, exclude_defaults=True), default=str)
@@ -135,7 +135,7 @@ class ModelStep(_Attempt):
         elif isinstance(event, MessageDone):
             self.done = _recordable_reply(event)
         elif not self.text:
-            self.text.append("")  # no text to keep, but something was shown
+            self.text.append("")  # an event without text was shown
 
     def events(self) -> list[HandlerEvent]:
         """Return the events before the error, if there is one."""
@@ -169,8 +169,8 @@ def _adapter() -> pydantic.TypeAdapter[ModelStep]:
 def recorded_error(error: Exception, call: Call) -> HandlerError | HandoffTimeout | None:
     """Return the error of a model step as it is recorded; None if it ends the run.
 
-    A run may continue after a recorded error, in another way. An error that a handler of the app raises, or a
-    run inside of it, is recorded as a failure of that handler.
+    A run may continue after a recorded error, for example with another handler. An error that a handler of
+    the app raises, or a run inside that handler, is recorded as a failure of the handler.
 
     Args:
         error: what the step raised.
@@ -198,15 +198,15 @@ class ReplayedSteps:
         self._entries = dict(entries)
         self._new = new
         self._open: dict[str, str] = {}
-        """Records of tool steps whose turn is not complete: the run does not know them yet."""
+        """Records of tool steps whose turn is not complete, so that the run has not received them yet."""
         self._went_on = False
         """Whether a step without a record was carried out."""
 
     @property
     def left(self) -> dict[str, str]:
-        """The records that the run did not come to, and that a run which continues from its end must find.
+        """The records that the run has not used, for the run that continues from its end.
 
-        Once the run has carried out a new step, the other records belong to a way that it left.
+        Once the run has carried out a new step, unused records count no more: the run took another course.
         """
         return {**self._open, **({} if self._went_on else self._entries)}
 
@@ -216,7 +216,7 @@ class ReplayedSteps:
         """Replay a model step, or carry it out."""
         if (kept := self._entries.pop(call.key, None)) is not None:
             step = ModelStep.from_json(kept)
-            if step.error is None or self._entries:  # the run continued after the error, in another way
+            if step.error is None or self._entries:  # further records: the run continued after the error
                 for event in step.events():
                     yield event
                 if step.error is not None:
@@ -227,7 +227,7 @@ class ReplayedSteps:
                 async for event in events:
                     self._went_on |= isinstance(event, MessageDone)
                     yield event
-        except (HandlerError, HandoffTimeout):  # these are recorded
+        except (HandlerError, HandoffTimeout):  # these errors are recorded, so the step counts as carried out
             self._went_on = True
             raise
 
@@ -236,7 +236,7 @@ class ReplayedSteps:
     ) -> Sequence[Outcome]:
         """Replay tool steps, and carry out those without a record.
 
-        None is carried out beside a record that ended the run: a step without a record was cut off then.
+        If one of the records ended the run, no step is carried out: a step without a record was cut off.
         """
 
         async def noted(call: Call) -> Outcome:
@@ -258,8 +258,8 @@ class ReplayedSteps:
 class StepLost(BaseException):
     """The result of a step could not be recorded, so the run stops as if the process had died.
 
-    It is no `Exception`, or the run would use another handler, or report it to the model. Its cause is the
-    error of the engine.
+    It is not an `Exception`, because the run would then use another handler, or report it to the model. Its
+    cause is the error of the engine.
     """
 
 
@@ -275,10 +275,10 @@ Show = Callable[[Call, HandlerEvent], None]
 
 
 class StepExecutor:
-    """The `routelock.run.Executor` over a durable engine that can do this: run a function once.
+    """The `routelock.run.Executor` for a durable engine that can run a function once and record its result.
 
-    A model call is made to its end, and then yielded whole. Two processes that have the same run do not mix:
-    the one whose result was not recorded stops.
+    A model call is completed before its reply is yielded as a whole. If two processes run the same run, the
+    one whose result was not recorded stops.
 
     Args:
         step: runs the work of one step, or returns what is recorded for it.

@@ -90,10 +90,10 @@ class EndedRun:
     """The number of the run's last segment, from 1. A run that waited, was cancelled or moved to another
     worker continues in a new segment."""
     agent: str
-    """The name of the agent in whose queue it was last."""
+    """The name of the agent in whose queue the run was last."""
     status: EndStatus
     state_json: str | None = None
-    """None if it could not begin."""
+    """The state as JSON; None if the run could not begin."""
     error: str | None = None
     """The text of the error that ended it."""
 
@@ -117,7 +117,7 @@ def check_run_id(run_id: str) -> None:
     """Check an id of a run.
 
     Raises:
-        ConfigError: it could not be told from the id of a segment.
+        ConfigError: the id is empty, too long, or has the ``#`` of segment ids.
     """
     if not re.fullmatch(r"[^#\s][^#]{0,199}", run_id):
         raise ConfigError(f"A run_id has 1 to 200 characters and no '#', not {run_id!r:.80}.")
@@ -214,7 +214,7 @@ class StepPart:
     step: str
     """The key of the step, such as ``"t1.model.triage"``."""
     attempt: int
-    """The number of the worker that runs the step, of those that have begun the run: 1 for the first."""
+    """The number of the worker that runs the step: 1 for the run's first worker, 2 for the next one."""
     restarts: bool
     """Whether the step is run again because its worker died: discard its earlier events."""
     events: Sequence[Mapping[str, Any]]
@@ -336,7 +336,7 @@ class RunClient:
         handle = await self._client.retrieve_workflow_async(segment.workflow_id)
         try:
             await handle.get_result(polling_interval_sec=self._poll)
-        except Exception:  # of a class of DBOS; the status says what happened
+        except Exception:  # DBOS raises classes of its own; the status says what happened
             if (await handle.get_status()).status not in _ENDED:
                 raise
         return await self._segment(segment.workflow_id)
@@ -487,7 +487,7 @@ def _job(segment: Any) -> JobDocument:
 
 
 def _left(segment: Any) -> dict[str, str]:
-    """Return the recorded steps that a segment did not reach; if it has no end, those that it was given."""
+    """Return the recorded steps that a segment did not reach; without an end, those given to the segment."""
     end: EndDocument | None = segment.output
     return _job(segment).get("steps", {}) if end is None else end.get("steps", {})
 

@@ -48,7 +48,7 @@ class DurableSteps(ReplayedSteps):
 
 
 class _EngineSteps(StepExecutor):
-    """Runs each step as a step of DBOS, which records it; what happens in it goes to `RunClient.events`."""
+    """Runs each step as a step of DBOS, which records it; its events go to `RunClient.events`."""
 
     def __init__(self, attempt: int, *, show: bool) -> None:
         super().__init__(self._recorded, self._show_event if show else None)
@@ -77,7 +77,7 @@ class _EngineSteps(StepExecutor):
         place = engine().DBOS.reserve_step()
         try:
             entry: str = await place.run_async({"name": call.key, "preemptible": True}, body)
-        except Exception as error:  # not of the body, whose errors are in `failed`
+        except Exception as error:  # an error of DBOS: those of the body are in `failed`
             raise StepLost(f"Step {call.key!r} could not be recorded.") from error
         if failed:
             raise failed[0]
@@ -128,7 +128,7 @@ def recorded_entries(recorded: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 class RecordedSteps(ReplayedSteps):
     """The `routelock.run.Executor` that replays the records of a run and then ends it.
 
-    A tool without a record gets a note as its result, as one that was cut off: it may have started.
+    A tool without a record gets a note as its result, because it may have started.
 
     Args:
         entries: the records by key.
@@ -139,7 +139,7 @@ class RecordedSteps(ReplayedSteps):
 
 
 class _NoSteps:
-    """Carries out nothing: the run was cancelled."""
+    """Refuses each step, because the run was cancelled."""
 
     async def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]

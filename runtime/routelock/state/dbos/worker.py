@@ -126,7 +126,7 @@ class RunExecutor:
             if not isinstance(first, StepLost | SQLAlchemyError):
                 raise first from error
             _log.warning("routelock: the run %s will be run again: %s", job["run_id"], first, exc_info=first)
-            # it still belongs to this worker, and the reaper will queue it again
+            # the run still belongs to this worker, and the reaper will queue it again
             raise asyncio.CancelledError from error
         finally:
             self.going_on.discard(workflow_id)
@@ -136,7 +136,7 @@ class RunExecutor:
             return await self._closed(job, cancelled)
         recorded = await self._client.list_workflow_steps_async(workflow_id)
         if recorded and await self._status_of(next_id(workflow_id)) is not None:
-            return _MOVED  # the worker before this one had moved it, and died before it recorded so
+            return _MOVED  # the last worker moved the run and died before it could record that
         steps = await taken_over(recorded, show=job["show"], before=job.get("steps"))
         result, error = await self._end_of(job, steps)
         if error is None and result is not None and result.stop_reason == "unfinished":
@@ -224,7 +224,7 @@ class _Elsewhere:
         self.name = name
 
     async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        """Raise.
+        """Refuse the call, because another worker serves the agent.
 
         Raises:
             HandlerError: always.
@@ -237,7 +237,7 @@ class _Elsewhere:
 
 
 def _stub(name: str, state: str | None) -> Agent[Any]:
-    """Return a stub of an agent of another worker, with the handlers that wait for a result."""
+    """Return a stub of an agent of another worker, with the handlers that the state names as waiting."""
     waiting = parse_document(state).waiting if state else ()
     frames = [frame for frame in waiting if frame.agent == name]
     waits = dict.fromkeys([each.default_handler for each in frames] + [each.handler for each in frames])
@@ -249,7 +249,7 @@ def _end(result: RunResult[Any] | None, error: Exception | None, left: Mapping[s
     words = None if error is None else f"{type(error).__name__}: {error}"
     ended: dict[str, Literal["done", "waiting"]] = {"done": "done", "requires_action": "waiting"}
     end: EndDocument = {"status": "failed", "state": None, "error": words}
-    if result is not None:  # else it did not begin
+    if result is not None:  # else the run did not begin
         end["status"] = ended.get(result.stop_reason, "failed")
         end["state"] = result.state().to_json()
     if left and end["status"] != "done":
@@ -328,9 +328,9 @@ async def serving_runs(
 async def _stop(drain: int) -> None:
     stop = partial(engine().DBOS.destroy, workflow_completion_timeout_sec=drain, destroy_registry=True)
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor())  # DBOS has made its own threads the default of this loop
+    loop.set_default_executor(ThreadPoolExecutor())  # DBOS had set its own threads as the default executor
     await asyncio.to_thread(stop)
-    loop.set_default_executor(ThreadPoolExecutor())  # runs that were still running may have done so again
+    loop.set_default_executor(ThreadPoolExecutor())  # a run that was still going on may have set it again
 
 
 def _configure(me: str, connections: Engine, settings: WorkerSettings) -> None:
@@ -341,7 +341,7 @@ def _configure(me: str, connections: Engine, settings: WorkerSettings) -> None:
         "executor_id": me,
         "application_version": STEPS_VERSION,
         "serializer": library.DBOSPortableJSONSerializer(),
-        "run_migrations": False,  # the client has migrated them
+        "run_migrations": False,  # the client has migrated the tables
         "log_level": "WARNING",
     }
     library.DBOS(config=config)
