@@ -267,7 +267,7 @@ def _field_value(kind: str, said: str) -> Any:
     """Return what the user said as a value of the kind that a field takes.
 
     Raises:
-        ValueError: it is no such value.
+        ValueError: the text is no value of this kind.
     """
     if kind == "string" and said:
         return said
@@ -277,7 +277,7 @@ def _field_value(kind: str, said: str) -> Any:
 
 
 def _not_made(calls: Sequence[Interruption]) -> str:
-    """Return what is said if the user leaves a call undecided: no other call that waits is made either."""
+    """Return the message for calls that were not made because the user left one of them undecided."""
     if len(calls) == 1:
         return "The call was not made."
     named = [f"{bounded(each.name, 80)}({call_arguments(each.arguments, 80)})" for each in calls]

@@ -56,7 +56,7 @@ def session_at(spec: str) -> Session | MakeSession:
     """Return the session, or the function that makes sessions, at the place of ``--session``.
 
     Raises:
-        ConfigError: the place does not exist, or is neither.
+        ConfigError: the place does not exist, or holds neither a session nor a function.
     """
     found: Session | MakeSession = find_object(spec, "app:session")
     if not (isinstance(found, Session) or callable(found)):

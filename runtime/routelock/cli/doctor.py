@@ -139,7 +139,7 @@ def _model(title: str, handler: LiteLLM) -> bool:
     missing = _missing(litellm, model) if target.api_key is None else []
     if target.api_base:
         missing = [name for name in missing if not name.endswith(_ADDRESSES)]
-    price = "known" if _priced(litellm, target.provider, target.name) else "unknown, so no cost is told"
+    price = "known" if _priced(litellm, target.provider, target.name) else "unknown, so results have no cost"
     _print(
         title,
         [

@@ -149,13 +149,13 @@ def _load_error(what: str, error: BaseException) -> ConfigError:
     ]
     modules = [module for module, _, _ in places]
     runs = _RUNNER in modules
-    if runs:  # the place to change is that which calls the runner
+    if runs:  # the app has to change the line that calls the runner
         places = places[: modules.index(_RUNNER)]
         while places[-1][0].startswith("routelock."):
             places.pop()
     _, file, line = places[-1]
     why = str(error)
-    if isinstance(error, SyntaxError):  # its file has no frame
+    if isinstance(error, SyntaxError):  # the file with the error did not run, so it has no frame
         why, file, line = error.msg, error.filename or file, error.lineno or line
     why = f"{type(error).__name__}: {why}".partition("\n")[0]
     advice = '. It runs an agent: do that below `if __name__ == "__main__":`' if runs else ""

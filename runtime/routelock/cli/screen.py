@@ -531,7 +531,7 @@ _LOOKS = {
 }
 
 _LONG = 2000
-"""A block of so many characters is checked for settled parts again after it has grown by a quarter."""
+"""Characters from which a block is checked for settled parts only after it has grown by a quarter."""
 
 
 class RichScreen:
@@ -567,7 +567,7 @@ class RichScreen:
         self._busy, self._activity = True, _Activity()
         with _without_echo():
             try:
-                self._wait()
+                self._draw_activity()
                 yield
             finally:
                 self._busy = False
@@ -592,16 +592,16 @@ class RichScreen:
         if "\n" in text and len(self._open) >= self._due and self._is_high():
             self._print_settled()
         if self._busy and self._live is None and self._open.strip():
-            self._write()
+            self._draw_message()
 
     def end_text(self) -> None:
         """Print the rest of the message."""
         left, self._open, self._due = self._open, "", 0
         if left.strip():
-            self._set(left)
+            self._print_part(left)
         self._in_message = False
         if self._busy and self._status is None:
-            self._wait()
+            self._draw_activity()
 
     def show_note(self, note: Note) -> None:
         """Print a line about what happens."""
@@ -637,10 +637,10 @@ class RichScreen:
 
         if end := settled(self._open):
             done, self._open = self._open[:end], self._open[end:]
-            self._set(done)
+            self._print_part(done)
         self._due = len(self._open) * 5 // 4 if len(self._open) >= _LONG else 0
 
-    def _set(self, text: str) -> None:
+    def _print_part(self, text: str) -> None:
         """Print a part of the message in place of the drawn part."""
         from routelock.cli.markdown import lines  # noqa: PLC0415 - it needs an extra
 
@@ -650,13 +650,13 @@ class RichScreen:
             self._clear()  # rich's thread must not draw between two steps of printing
             self._console.print(printed)
 
-    def _wait(self) -> None:
+    def _draw_activity(self) -> None:
         """Draw the current activity."""
         self._clear()
         self._status = self._console.status(self._activity)
         self._status.start()
 
-    def _write(self) -> None:
+    def _draw_message(self) -> None:
         """Draw the growing message."""
         from rich.live import Live  # noqa: PLC0415 - an extra
 

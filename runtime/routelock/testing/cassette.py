@@ -125,7 +125,8 @@ def use_cassette(
         ignore_hosts: hosts whose requests are neither recorded nor answered, and go to the network.
         ignore_localhost: whether this machine is such a host.
         allow_unplayed: whether the block may leave out recorded requests.
-        side_calls: parts of URLs that may miss without an error at the end, such as a library's look-ups.
+        side_calls: parts of the URLs of requests, such as a library's look-ups, that may be missing from the
+            file: they raise no error at the end of the block.
         scrubber: finds secrets; by default the usual headers, names and shapes, and the secrets in this
             process's environment.
 
@@ -242,7 +243,7 @@ def _load_also(tape: Any, paths: Iterable[str | os.PathLike[str]]) -> range:
     for path in paths:
         for request, response in _read(path):
             tape.append(request, response)
-        tape.rewound = True  # or vcrpy answers nothing
+        tape.rewound = True  # otherwise vcrpy answers no request
     tape.dirty = dirty
     return range(before, len(tape.data))
 
@@ -290,7 +291,7 @@ def _http_request(request: Any) -> HTTPRequest:
 def _strict(
     cassette: Cassette, can_play: Callable[[Any], bool], side_calls: Iterable[str]
 ) -> Callable[[Any], bool]:
-    """Raise `CassetteMiss`, which shows the difference, instead of vcrpy's error."""
+    """Return ``can_play`` with a `CassetteMiss`, which shows the difference, in place of vcrpy's error."""
     expected = tuple(side_calls)
 
     def can_play_response_for(request: Any) -> bool:
@@ -298,7 +299,7 @@ def _strict(
             return True
         filtered = cassette._tape.filter_request(request)  # pyright: ignore[reportPrivateUsage]
         if filtered is None:
-            return False  # of a host that is ignored
+            return False  # the host is ignored
         asked = _http_request(filtered)
         miss = CassetteMiss(_missed(cassette, asked))
         if not any(part in asked.url for part in expected):
@@ -309,7 +310,7 @@ def _strict(
 
 
 def _with_tokens(play: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Answer token exchanges too."""
+    """Return ``play`` with an answer to token exchanges too."""
     return lambda request: detached(TOKEN) if is_token_exchange(request.uri) else play(request)
 
 

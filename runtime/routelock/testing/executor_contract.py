@@ -68,7 +68,7 @@ __all__ = ["DurableExecutorContract", "ExecutorContract", "StreamingExecutorCont
 
 
 _LONGEST = 200
-"""More moments than the longest scene has."""
+"""A number of moments that no scene reaches."""
 
 
 class ExecutorContract(Lives):
@@ -79,11 +79,11 @@ class ExecutorContract(Lives):
     the first that is enough ends the test. The longest is the time to cancel a tool, too."""
 
     def test_a_run_has_the_same_result_as_without_an_executor(self) -> None:
-        """The engine does not change what comes of a run."""
+        """The engine does not change the result of a run."""
         run_id, alone, through = new_id(), World(), World()
         wanted = self._alone(desk(alone), run_id)
         found = self._end(run_id, desk(through), RunConfig(fallback=True))
-        why = "an engine may say when and where a step runs, and not what comes of it."
+        why = "an engine may decide when and where a step runs, and must not change its result."
         check_same(facts(found), facts(wanted), "the result of the same run without an executor", why)
         check(
             sorted(through.done) == sorted(alone.done),
@@ -273,7 +273,7 @@ class DurableExecutorContract(ExecutorContract):
     """What an executor must do that records steps, so that another process can take up a run."""
 
     every: ClassVar[int] = 1
-    """A run is killed at every so many-th of its moments; more for a slow engine."""
+    """1 kills a run at each of its moments, 2 at every second one, and so on; take more for a slow engine."""
 
     def test_a_replay_has_the_same_result_and_does_nothing(self) -> None:
         """A recorded run asks no model and runs no tool."""
@@ -285,7 +285,7 @@ class DurableExecutorContract(ExecutorContract):
             facts(again),
             facts(first),
             "the result of the first life",
-            "a process that takes up a run goes on from there: a difference sends it another way.",
+            "a process that takes up a run continues from this result, and would differ from here on.",
         )
         check(
             world.asked == before.asked and world.done == before.done,
@@ -306,7 +306,7 @@ class DurableExecutorContract(ExecutorContract):
         )
 
     def test_a_run_that_is_killed_at_any_moment_has_the_same_result(self) -> None:
-        """No crash changes what comes of a run."""
+        """No crash changes the result of a run."""
         alone, config = World(), RunConfig(fallback=True)
         whole = facts(self._alone(desk(alone), "whole"))
         for moment in range(1, _LONGEST, self.every):
@@ -318,7 +318,7 @@ class DurableExecutorContract(ExecutorContract):
                 facts(result),
                 whole,
                 f"the result of a run that was never killed, {where}",
-                "a crash must not change what a user is told.",
+                "a crash must not change the user's answer.",
             )
             self._check_effects(world, alone, where)
             if dies.left > 0:  # this one was not killed
@@ -352,9 +352,9 @@ class DurableExecutorContract(ExecutorContract):
         keys = world.keys_of("pay")
         check(
             len(keys) == 2 and keys[0] == keys[1] and run_id in keys[0],
-            "the tool again, under the key that it had at first, with the id of the run in it",
+            "the tool again, under its first idempotency key, which contains the id of the run",
             keys,
-            "it is not known whether it had an effect, and by this key alone the effect can be made once.",
+            "the tool may have had its effect; only the same key lets the other side make it once.",
         )
         check(
             world.asked == ["m in turn 1", "m in turn 2"],
@@ -409,9 +409,9 @@ class DurableExecutorContract(ExecutorContract):
         kinds = [type(problem.error) for problem in result.errors]
         check(
             world.asked.count("first in turn 1") == 1 and kinds == [ProviderTimeout],
-            "that the time that was over is over in the next life, too",
+            "that a timeout of the first life is a timeout in the next life, too",
             f"models: {world.asked}, errors: {kinds}",
-            "the run went on with its fallback; the slow model may be quick now, and say something else.",
+            "the run went on with its fallback; a quick answer of the slow model now would contradict that.",
         )
 
     def test_failed_attempts_are_counted_again(self) -> None:
@@ -456,11 +456,11 @@ class DurableExecutorContract(ExecutorContract):
             len(world.keys_of("fail")) == 1 and "the till is closed" in str(answers[0]),
             "that the tool that failed does not run again, and the model is told of the same failure",
             f"it ran {len(world.keys_of('fail'))} times, and the model is told {answers[0]!r}",
-            "the model has acted on the failure. A success now does not fit to what it did.",
+            "the model has acted on the failure. A success now would contradict that.",
         )
 
     def test_an_error_that_ends_the_run_is_not_recorded(self) -> None:
-        """A run goes on after its wiring was mended."""
+        """A run goes on after its wiring was repaired."""
         run_id, world, wrong = new_id(), World(), True
 
         async def answer() -> str:

@@ -69,7 +69,7 @@ def check_same(found: Mapping[str, Any], wanted: Mapping[str, Any], expected: st
 
 
 def facts(result: RunResult[Any]) -> dict[str, Any]:
-    """Return what two runs must share."""
+    """Return the facts of a result that must be equal in two runs."""
     handoffs = [(each.source, each.target, each.turn, each.status) for each in result.handoffs]
     return {
         "final output": result.final_output,
@@ -83,7 +83,7 @@ def facts(result: RunResult[Any]) -> dict[str, Any]:
 
 
 class _Life(Generic[T]):
-    """One life of a process, and what came of it."""
+    """One life of a process, and its result or error."""
 
     def __init__(self, script: Callable[[Executor], Awaitable[T]]) -> None:
         self._script = script
@@ -129,12 +129,12 @@ class Watched:
         return await self._inner.gather(calls, body)
 
     def keys(self) -> list[tuple[str, str]]:
-        """Return what an engine finds the steps by."""
+        """Return the run id and the key of each call, by which an engine finds the step."""
         return [(call.run_id, call.key) for call in self.calls]
 
 
 class Dies(RunHooks):
-    """Lets a process die when so many things have happened in its run."""
+    """Kills a process after a number of moments of its run."""
 
     def __init__(self, after: int) -> None:
         self.left: int = after
@@ -144,7 +144,7 @@ class Dies(RunHooks):
         if not self.left:
             raise Killed
 
-    # no on_tool_end: a tool is done when its hooks are
+    # on_tool_end is no such moment: a tool counts as done only after its hooks
 
     async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
         """Count that a model call begins."""

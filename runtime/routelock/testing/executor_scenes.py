@@ -1,4 +1,4 @@
-"""The agents of `routelock.testing.executor_contract`, and the world that they act in."""
+"""The agents of `routelock.testing.executor_contract`, and the world in which they act."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ __all__ = [
 
 
 class Killed(BaseException):
-    """The process dies here. It is no `Exception`, so nothing of a run takes it for a failure."""
+    """The process dies here. It is not an `Exception`, so no part of a run treats it as a failure."""
 
 
 def is_killed(error: BaseException) -> bool:
-    """Whether it is nothing but `Killed`."""
+    """Whether an error is `Killed`, or a group of nothing else."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_killed, cast("Any", error).exceptions))
     return isinstance(error, Killed)
 
 
 class World:
-    """What happens outside of a run, which outlives its processes."""
+    """The effects of a run outside of its process; they outlive the process."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -134,7 +134,7 @@ def tool_of(
     *,
     on_error: Literal["report", "raise"] = "report",
 ) -> Tool:
-    """Return a tool that has an effect, and then does what it is given to do."""
+    """Return a tool that has an effect, and then awaits ``then`` if it is given."""
 
     async def act(context: ToolContext[Any]) -> str:
         world.act(name, context.idempotency_key)
@@ -152,7 +152,7 @@ async def _fail() -> str:
 
 
 def desk(world: World) -> Agent[Any]:
-    """Return a team with a fallback, tools at once, one of which fails, nested runs, and a handoff."""
+    """Return a team with a fallback, concurrent tools, a tool that fails, nested runs, and a handoff."""
     stamp = {1: [call("stamp", id="s")], 2: "Stamped."}
     clerk = Agent("clerk", model=Model(world, "clerk", stamp), tools=[tool_of(world, "stamp")])
     bill = {3: [call("charge", id="x")], 4: "All is paid."}
@@ -167,14 +167,14 @@ def desk(world: World) -> Agent[Any]:
 
 
 def refused() -> RateLimited:
-    """Return the error of a provider that has too much to do."""
+    """Return the error of an overloaded provider."""
     return RateLimited(
         "Slow down.", status=429, retry_after=3.0, provider="vendor", model="m", retryable=False
     )
 
 
 def fields_of(error: RateLimited) -> dict[str, Any]:
-    """Return what a record of the error has to keep."""
+    """Return the fields of the error that a record has to keep."""
     names = ("status", "retry_after", "provider", "model", "retryable")
     return {"message": str(error), **{name: getattr(error, name) for name in names}}
 
@@ -202,7 +202,7 @@ async def answer() -> str:
 
 
 async def refuse() -> str:
-    """Fail as a provider does that has too much to do."""
+    """Fail as an overloaded provider does."""
     raise refused()
 
 
@@ -223,7 +223,7 @@ async def hang(scope: anyio.CancelScope, stopped: list[str], seconds: float) -> 
 
 
 def paying(world: World, then: Callable[[], Awaitable[str]] | None = None) -> Agent[Any]:
-    """Return an agent that pays, and then does what it is given to do."""
+    """Return an agent whose tool pays, and then awaits ``then`` if it is given."""
     model = Model(world, "m", {1: [call("pay", id="p")], 2: "Paid."})
     return Agent("A", model=model, tools=[tool_of(world, "pay", then)])
 
@@ -231,7 +231,7 @@ def paying(world: World, then: Callable[[], Awaitable[str]] | None = None) -> Ag
 def with_fallback(
     world: World, first: Callable[[], Awaitable[Any]], then: Callable[[], Awaitable[str]] | None = None
 ) -> Agent[Any]:
-    """Return an agent whose first model is said what to do, and whose second one pays."""
+    """Return an agent whose first model awaits ``first``, and whose second model pays."""
     second = Model(world, "second", {1: [call("pay", id="p")], 2: "Paid."})
     handlers = [Model(world, "first", {1: first, 2: first}), second]
     return Agent("A", handlers=cast("Any", handlers), tools=[tool_of(world, "pay", then)])

@@ -26,7 +26,7 @@ class ModelCallBlocked(AssertionError):
 
 
 class _ModelGuard:
-    """Refuses model calls. What is in `MODEL_CALL_CHECK` while `no_models` holds.
+    """Refuses model calls: the value of `MODEL_CALL_CHECK` inside `no_models`.
 
     The object, and not a context variable, holds whether it is lifted: tests may share an event loop, whose
     tasks run with the context variables of the test that started the loop.
@@ -210,7 +210,7 @@ def _addresses_in(found: object) -> set[str]:
     """Return the addresses that one of the functions in `_RESOLVING` found."""
     if isinstance(found, str):
         return {found}
-    if isinstance(found, tuple):  # of gethostbyname_ex and gethostbyaddr; a service in that of getnameinfo
+    if isinstance(found, tuple):  # the last part is a list of addresses, or the service of getnameinfo
         last = cast("tuple[object, ...]", found)[-1]
         return set(cast("list[str]", last)) if isinstance(last, list) else set()
     return {str(_host_of(entry[-1])) for entry in cast("list[tuple[object, ...]]", found)}

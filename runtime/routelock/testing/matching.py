@@ -213,7 +213,7 @@ def _changed_fields(old: dict[str, object], new: dict[str, object], path: str) -
 
 
 def _changed_items(old: list[object], new: list[object], path: str) -> Iterator[_Change]:
-    """Yield the items that were changed, left out or added. The indices of removed ones are recorded ones."""
+    """Yield the items that were changed, removed or added; a removed item has its index in the recording."""
     for _, first, end, start, stop in _edits([*map(json.dumps, old)], [*map(json.dumps, new)]):
         both = min(end - first, stop - start)
         for ahead in range(both):
@@ -238,7 +238,7 @@ def _changed_text(old: str, new: str) -> tuple[list[str], list[str]]:
 
 
 def _edits(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int, int, int]]:
-    """Yield what has to be done to make the new list of the old one."""
+    """Yield the edits that turn the old list into the new one."""
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     return (edit for edit in matcher.get_opcodes() if edit[0] != "equal")
 

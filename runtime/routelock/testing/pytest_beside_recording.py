@@ -1,8 +1,8 @@
 """The part of the pytest plugin for suites with pytest-recording: what that plugin does not have.
 
-Its options, markers, fixtures and rules hold. Added are: a miss that shows the difference, replaying without
-keys, no secrets in the files, bodies that are compared by what they mean if ``match_on`` has ``"body"``, and
-the fixture ``cassette``.
+The options, markers, fixtures and rules of pytest-recording hold. This plugin adds: a miss that shows the
+difference, replaying without keys, files without secrets, bodies that are compared by what they mean if
+``match_on`` has ``"body"``, and the fixture ``cassette``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__: list[str] = []
 
 
 _VCRPYS = ("method", "scheme", "host", "port", "path", "query")
-"""What vcrpy compares by default."""
+"""The parts of a request that vcrpy compares by default."""
 
 
 @pytest.hookimpl(tryfirst=True)  # a hook of the app may replace what this one sets

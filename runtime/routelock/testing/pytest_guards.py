@@ -41,7 +41,7 @@ class Guards:
             yield
 
     def end(self) -> None:
-        """Restore what was there before the session."""
+        """Remove the guards, as it was before the session."""
         self._network.close()
         self._models.close()
 

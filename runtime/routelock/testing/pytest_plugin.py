@@ -10,8 +10,8 @@ keep their network.
   elsewhere, unless a cassette answers, see `routelock.testing.no_models`.
 * A test marked ``@pytest.mark.vcr``, or with the fixture ``cassette``, is answered from
   ``cassettes/<module>/<test>.yaml`` beside its module. ``--record-mode`` records. Options, markers and
-  fixtures are those of pytest-recording. If that is installed, it has them and not this plugin, which then
-  adds what pytest-recording lacks.
+  fixtures are those of pytest-recording. If pytest-recording is installed, it provides them, and this plugin
+  adds only what it lacks.
 * ``respx_mock``, the fixture of respx, sees the requests of all handlers.
 """
 
@@ -43,7 +43,7 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the fixture of respx's name after respx's own, because the last one counts."""
+    """Load the fixture ``respx_mock`` after that of respx, because the last one counts."""
     config.pluginmanager.register(pytest_respx, "routelock_respx")
 
 

@@ -183,7 +183,7 @@ class ScriptedHandler:
         """All requests so far, oldest first, with the messages as they were then."""
         self._pieces = pieces
         self._used_ids: set[str] = set()
-        """The call ids that it has filled in, as later requests may not show those of other runs."""
+        """The call ids that this handler has filled in; later requests may not show those of other runs."""
 
     def __repr__(self) -> str:
         used = min(len(self.requests), len(self.replies))
@@ -321,7 +321,10 @@ def _as_reply(scripted: Reply) -> ScriptedReply:
 
 
 def _with_ids(message: Message, request: Request, used_ids: set[str]) -> Message:
-    """Fill in call ids by turn, which counts over all agents, and after those of earlier runs."""
+    """Return a message with ids for calls without one, such as ``call_3_0`` for the first call of turn 3.
+
+    If an earlier call has such an id, the next free number takes the place of the turn.
+    """
     calls = calls_of(message)
     if all(each["id"] for each in calls):
         return message

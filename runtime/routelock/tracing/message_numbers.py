@@ -42,7 +42,7 @@ class _Variant:
     """A message of a call that differs from those of the transcript."""
 
     message: Message
-    """Kept, so that its id() is not used again."""
+    """The message; keeping it prevents that another object gets its id()."""
     kind: str
     stands_for: int | None = None
     covers: Sequence[int] = ()
@@ -59,7 +59,7 @@ class MessageNumbers:
         self._written = 0
         """Number of items of the transcript that are written."""
         self._numbers: dict[int, int] = {}
-        """By id() of the message."""
+        """The number of each message, by id() of the message."""
         self._variants: dict[int, _Variant] = {}
         self._systems: dict[str, int] = {}
         self._tool_lists: list[Sequence[ToolSpec]] = []

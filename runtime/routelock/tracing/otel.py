@@ -83,16 +83,16 @@ class OpenTelemetry:
     Args:
         content: whether spans have messages, instructions, tools with their arguments and outputs, reasons
             and error texts. Secrets that `redact` finds are replaced.
-        conventions: whose names are written: ``"0.1"``, the first release of the conventions' own
-            repository; ``"1.41"``, the last one before it; or ``"both"``. Version 0.2 of routelock writes
-            those of 0.1 by default, and those of 1.41 no more.
+        conventions: the release of the conventions that names the attributes: ``"0.1"``, the first release of
+            their own repository; ``"1.41"``, the last one before it; or ``"both"``. Version 0.2 of routelock
+            writes the names of 0.1 by default, and those of 1.41 no more.
         largest_media: the longest image, recording or file in a message, in characters of base64. Of a
             longer one only the type and the length are written. An address is always written.
-        tracer_provider: None for that of the process.
-        meter_provider: None for that of the process.
+        tracer_provider: makes the tracer; None takes the provider of the process.
+        meter_provider: makes the meter; None takes the provider of the process.
 
     Raises:
-        ConfigError: nothing is known of these ``conventions``.
+        ConfigError: ``conventions`` has another value.
         MissingExtra: OpenTelemetry's API is not installed.
     """
 
@@ -353,7 +353,7 @@ class _Spans:
         self._decided.add(record.id)
         attributes = handoff_attributes(record, content=self._otel.content)
         self._agent.span.add_event("routelock.handoff", sendable_attributes(attributes))
-        if record.requested_by == "tool":  # that tool has a span already
+        if record.requested_by == "tool":  # the tool has a span already
             return
         called = {
             TOOL: record.tool_name,

@@ -98,7 +98,7 @@ _SETTINGS = {
 
 
 def check_conventions(conventions: str) -> None:
-    """Raise a `ConfigError` if nothing is known of such a release of the conventions."""
+    """Raise a `ConfigError` if this is not a known release of the conventions."""
     if conventions not in _SCHEMAS:
         known = ", ".join(map(repr, _SCHEMAS))
         raise ConfigError(f"OpenTelemetry(conventions={conventions!r}): use one of {known}.")

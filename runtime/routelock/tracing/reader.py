@@ -1,4 +1,4 @@
-"""Read traces of runs: what happened, and the exact messages of each model call.
+"""Reads traces of runs: what happened, and the exact messages of each model call.
 
     for run in read_trace("runs.jsonl").runs:
         for call in run.calls:
@@ -91,7 +91,7 @@ class TracedRun:
 
     start: RunStarted
     records: Sequence[TraceRecord]
-    """All of them, in order."""
+    """All records of the run, in order."""
     end: RunEnded | None = None
     """None if the run was killed, or is still going on."""
     items: Mapping[int, ItemTraced] = field(default_factory=lambda: {})
@@ -99,7 +99,7 @@ class TracedRun:
     calls: Sequence[TracedCall] = ()
     tools: Sequence[TracedTool] = ()
     handoffs: Sequence[HandoffTraced] = ()
-    """The handoffs, each as it ended or stands."""
+    """The handoffs, each with its last status."""
     nested: Mapping[str, TracedRun] = field(default_factory=dict[str, "TracedRun"])
     """The runs of agents that were called as tools, by call id."""
 
@@ -138,7 +138,7 @@ def read_trace(source: str | PathLike[str] | Iterable[bytes]) -> TraceLog:
     latest: dict[str, _Found] = {}
     unreadable: list[int] = []
     for number, line in enumerate(source, 1):
-        if not line.strip():  # a run that starts while another one writes ends the line of that one once more
+        if not line.strip():  # a run that starts while another one writes adds a line end
             continue
         try:
             record = _record(line)

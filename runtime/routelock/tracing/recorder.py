@@ -86,12 +86,12 @@ __all__ = [
 class TraceWriter(Protocol):
     """Takes the records of one run.
 
-    It may also have a method ``inside(call_id)`` that returns a context manager. The tool of that call runs
-    in it. If the id is None, the handler does: it is entered for each step of the handler, and left before
-    the step's event is yielded.
+    A writer may also have a method ``inside(call_id)`` that returns a context manager. The tool of that call
+    runs inside it. With None instead of an id, each step of the handler runs inside it; it is left before the
+    step's event is yielded.
 
-    It may also have a method ``received(event, time)``. It is called with each event of the handler, and with
-    the time of ``RunConfig.clock``.
+    A writer may also have a method ``received(event, time)``, which is called with each event of the handler,
+    and with the time of ``RunConfig.clock``.
     """
 
     def write(self, record: TraceRecord, /) -> None:
@@ -131,15 +131,15 @@ class Recorder(Protocol):
         ...
 
     def handler(self) -> Handler:
-        """Return the active handler, wrapped for the writers that want to be around it or see its events."""
+        """Return the active handler, wrapped for the writers that have ``inside`` or ``received``."""
         ...
 
 
 class ContextHandler:
-    """A handler whose steps each run in a context manager of a trace, which is told of each event.
+    """A handler whose steps each run in a context manager of a trace; the trace gets each event.
 
-    The context manager is left before each event is yielded. Otherwise a reader could go on in another task,
-    or never, and it would be left in another context than it was entered in.
+    The context manager is left before each event is yielded. A reader may go on in another task, or never,
+    and a context manager must be left in the context in which it was entered.
     """
 
     def __init__(
@@ -295,7 +295,7 @@ class _RunRecorder:
         self.handoffs: dict[str, HandoffRecord] = {}
         """The handoffs as they were written last, by id."""
         self.problems = 0
-        """Number of problems that were written; the next counters are alike."""
+        """The number of problems that were written; the next two count written repairs and model calls."""
         self.repairs = 0
         self.calls = 0
         self.ended = False
@@ -339,7 +339,7 @@ class _RunRecorder:
         for place, trace in enumerate(self.traces):
             parent = None if self.outer is None else self.outer.writer_for(self.given[place])
             self.writers[place] = self._safely(partial(trace.begin, start, parent), place)
-        if start.resumed:  # these were written before
+        if start.resumed:  # the run has written its earlier problems, repairs and handoffs before
             self.problems, self.repairs = len(self.run.report.errors), len(self.run.report.repairs)
             self.handoffs = {one.id: one for one in self.run.handoffs.records}
         self._catch_up()

@@ -161,7 +161,7 @@ class ItemTraced:
     agent: str | None = None
     asked_by: str | None = None
     covers: Sequence[Span] = NO_SPANS
-    """The messages of the transcript that a summary stands for."""
+    """The messages of the transcript that a summary covers."""
     stands_for: int | None = None
     """The message of the transcript of which this is another form."""
 
@@ -285,7 +285,7 @@ class ToolEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffTraced:
-    """A handoff as it stands; written again with the same ``id`` when it ends. See `HandoffRecord`."""
+    """The state of a handoff; written again with the same ``id`` when it ends. See `HandoffRecord`."""
 
     type: ClassVar[str] = "handoff"
     run: str
@@ -322,9 +322,9 @@ class TookOver:
     shaped_by: str | None = None
     """The filter or setting that changed the view; None if the target sees the same as the source."""
     before: int = 0
-    """How many messages the source saw ..."""
+    """How many messages the source saw."""
     after: int = 0
-    """... and how many the target will see."""
+    """How many messages the target will see."""
     payload: str | None = None
     """The payload as one line, truncated."""
 
@@ -343,9 +343,9 @@ class CompactedTraced:
     replaced: int = 0
     """How many messages became one; after ``"cut"``, how many tool results were cut."""
     before: int = 0
-    """How many messages the view had ..."""
+    """How many messages the view had before."""
     after: int = 0
-    """... and how many it has now."""
+    """How many messages the view has now."""
     tokens_before: int = 0
     tokens_after: int = 0
     summary: str | None = None

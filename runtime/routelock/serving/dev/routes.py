@@ -84,7 +84,7 @@ class LocalOnly:
 
     Args:
         app: the app behind it.
-        token: what a request that is no GET has to bring.
+        token: the secret that each request except GET has to carry.
     """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
@@ -318,7 +318,7 @@ class DevRoutes:
         return AsciiJSON({})
 
     async def _draw_graph(self, request: Request) -> Response:
-        """Draw the graph of a traced run, whose first record is in the request."""
+        """Draw the graph of a traced run; the request has the run's first record."""
         run = _parts([await _posted(request)])[0]
         return AsciiJSON({"graph": outline_svg(outline_of_trace(run.start), active=run.start.agent)})
 
