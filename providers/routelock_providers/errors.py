@@ -198,7 +198,7 @@ def to_provider_error(
         until: an exception that was being handled before the call began: the chain ends there, so that the
             error of an earlier attempt does not decide.
         began: whether the headers of the answer had arrived; None if unknown. A connection that breaks before
-            is a failed connection, and one that breaks later a cut reply.
+            the headers is a `ConnectionFailed`, and one that breaks after them an `IncompleteResponse`.
         url: the address, if the app chose the server.
 
     Returns:

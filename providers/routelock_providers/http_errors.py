@@ -125,14 +125,14 @@ _MODEL = _any_of(
 _NO_ACCESS = _any_of(
     "model_not_found|model_permission_blocked|(not|n't) have (access|permission) to (use )?(the )?model",
 )
-"""In a 403: the key is valid but may not use this model."""
+"""Matches the text of a 403 which means that the key is valid but may not use this model."""
 
 
 _NOT_THE_KEY = _any_of(
     "approval_required|host_not_allowed",  # routelock's own server
     "unsupported_country|(country|region|territory|location).{0,40}not (supported|available|allowed)",
 )
-"""In a 403: another key would not help."""
+"""Matches the text of a 403 which means that another key would not help."""
 
 
 _OVERLOADED = _any_of("overloaded|at capacity|engine is currently|resource_temporarily_unavailable")
@@ -258,7 +258,7 @@ def _advice_for_refusal(status: int | None, url: str, retryable: bool | None) ->
         wanted = place.removesuffix("/chat/completions")
         return f"{advice} Most servers want a version in it, such as {shorten(wanted)}/v1."
     if status == 403:
-        return "The key is not what is wrong: the same request will be refused again."
+        return "The key is not the cause: the same request will be refused again."
     return f"The same request {'may pass later.' if retryable else 'will be refused again: change it.'}"
 
 

@@ -66,12 +66,12 @@ _NEAR = 0.75
 def suggest_model(model: str) -> str | None:
     """Return the name that was meant by a name which LiteLLM does not know; None if it may know this one.
 
-    Nothing is loaded, so names of rare providers and rare models are not judged.
+    Nothing is loaded, so names of rare providers and rare models are not checked.
     """
     provider, mark, name = _split(model)
     if mark != "/" and (meant := _with_maker(model)) is not None:
         return meant
-    if provider == "litellm":  # so begin the names in openai-agents that LiteLLM answers
+    if provider == "litellm":  # openai-agents writes "litellm/" before models of LiteLLM
         return suggest_model(name) or name
     if mark == "/" and provider in _PROVIDERS | _ALSO_KNOWN:
         return None
@@ -108,7 +108,7 @@ def unknown_provider_error(model: str, provider: str = "") -> ModelNotFound:
 
     Args:
         model: the name as the app wrote it.
-        provider: what stands in the place of the provider.
+        provider: the part of the name before the slash.
     """
     meant = suggest_model(model) or _guess(model)
     how = (

@@ -1,4 +1,4 @@
-"""What a vendor's own tools did, collected from the vendor's answer before a library drops half of it.
+"""Collects the items of a vendor's own tools from the vendor's answer, before a library drops half of them.
 
 A collector reads the objects of one answer, whole or streamed, and keeps the vendor's items as they came.
 `noted` adds them to the message of the reply: whole for the vendor, and as calls and citations for the app
@@ -30,7 +30,7 @@ _OF_LITELLM: Final = frozenset(
     "citation citations web_search_results web_search_calls tool_results code_interpreter_results container "
     "server_tool_calls server_side_tool_invocations".split()
 )
-"""Keys in which litellm keeps parts of the same, which differ between its releases, and streamed or not."""
+"""Keys in which litellm keeps parts of these items. They differ between its releases, and in streams."""
 
 
 class Collector:
@@ -43,7 +43,7 @@ class Collector:
         self.is_paused = False
         """Whether the vendor has stopped in the middle of its work and goes on when it is sent the items."""
         self.to_go_on: dict[str, Any] = {}
-        """What the request in which it goes on has to say besides, such as its sandbox."""
+        """More keys of the request with which the vendor goes on, such as the id of its sandbox."""
 
     def take(self, value: _Json) -> None:
         """Take in a whole answer, or one event of a streamed answer."""
@@ -63,9 +63,9 @@ class Collector:
         raise NotImplementedError
 
     def hide(self, value: dict[str, Any]) -> bool:
-        """Remove from an answer what litellm would take for calls to the app; return whether there was some.
+        """Remove items that litellm would take for calls to the app; return whether there were any.
 
-        An event of nothing else becomes empty.
+        An event that holds nothing else becomes empty.
         """
         return False
 
@@ -86,11 +86,11 @@ def collector_for(api: API) -> Collector:
 
 
 def noted(message: Message, collectors: Sequence[Collector]) -> Message:
-    """Return a reply with what the vendor's own tools did for it.
+    """Return a reply with the calls, citations and items of the vendor's own tools.
 
     Args:
         message: the reply.
-        collectors: those of the answers that make up the reply, in order; it has several if it was paused.
+        collectors: the collectors of the answers that make up the reply, in order; several after a pause.
     """
     made: dict[str, Any] = dict(message)
     found = collectors[0]
@@ -379,7 +379,7 @@ def _responses_call(item: _Json) -> dict[str, Any]:
 
 
 def _read(asked: dict[str, Any]) -> _Json:
-    """Return what was asked for; the arguments of an MCP call are JSON in a text."""
+    """Return the input of a call; the arguments of an MCP call are JSON in a text."""
     arguments = asked.get("arguments")
     read = json_object(arguments.encode()) if isinstance(arguments, str) else {}
     return read or asked

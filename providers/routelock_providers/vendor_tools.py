@@ -97,12 +97,12 @@ _SEARCHES: Final = re.compile("web_search|google_?[sS]earch")
 
 
 def check_settings(specs: Sequence[ToolSpec], added: AddedTools, settings: _Json) -> None:
-    """Check that no setting asks for what a tool adds already.
+    """Check that no setting duplicates a tool.
 
     litellm makes a tool of ``web_search_options`` for vendors that do not have the setting.
 
     Raises:
-        ConfigError: one does.
+        ConfigError: a setting asks for the same as a tool.
     """
     given = {*settings, *(settings.get("extra_body") or ())}
     taken = added.fields.keys() - {"include", "toolConfig"}
@@ -116,7 +116,7 @@ def check_settings(specs: Sequence[ToolSpec], added: AddedTools, settings: _Json
 
 
 class _Options:
-    """The options of one portable tool. What no translation has taken is refused."""
+    """The options of one portable tool. Options that no translation has taken are refused."""
 
     def __init__(self, spec: ToolSpec, to: AskedModel) -> None:
         self.to = to
@@ -256,7 +256,7 @@ _INCLUDE: Final = {
     "code_interpreter": "code_interpreter_call.outputs",
     "file_search": "file_search_call.results",
 }
-"""What the Responses API leaves out of its answer unless ``include`` names it."""
+"""The results that the Responses API leaves out of its answer unless ``include`` names them, by tool."""
 
 
 def _included(tool: ToolSpec, to: AskedModel) -> dict[str, Any]:
@@ -362,7 +362,7 @@ _WITHOUT: Final = frozenset(
     "deepseek fireworks_ai huggingface mistral nvidia_nim ollama ollama_chat replicate sambanova snowflake "
     "together_ai vertex_ai vertex_ai_beta watsonx xai".split()
 )
-"""Vendors whose chat API has none. Any other server may be the app's own, and is sent the spec as it is."""
+"""Vendors whose chat API has no such tools. Any other server may be the app's and gets the spec as it is."""
 
 _NAMES: Final = frozenset(name for tools in _TAKEN.values() for name in tools)
 

@@ -1,4 +1,4 @@
-"""Vendors: the rules of their APIs as data, and their names, families and keys. Nothing is asked over
+"""Vendors: the rules of their APIs as data, and their names, families and keys. Nothing is sent over
 HTTP.
 """
 

@@ -34,7 +34,7 @@ class LiteLLMSkill(Skill):
             ``"all"``.
 
     Raises:
-        ConfigError: an argument that cannot work.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ class AgentHandoffSkill(Skill):
         tool_name: the name of the tool that takes a URL.
 
     Raises:
-        ConfigError: neither ``url`` nor ``allow`` is given, or an argument that cannot work.
+        ConfigError: neither ``url`` nor ``allow`` is given, or an argument is invalid.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class SpecialistSkill(Skill):
 
     Args:
         name: the name of the skill and its handler.
-        instructions: the system prompt: text, or a sync or async function of nothing or of the context.
+        instructions: the system prompt: text, or a sync or async function that takes the context or nothing.
         model: a LiteLLM model string such as ``"openai/gpt-5"``, or any handler.
         prompt: tells the model when to hand over to it.
         priority: its place among the agent's handlers; the lowest number comes first.
@@ -51,7 +51,7 @@ class SpecialistSkill(Skill):
         expose: whether the model is offered ``transfer_to_<name>``; if not, only code hands over.
 
     Raises:
-        ConfigError: an argument that cannot work.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(

@@ -162,7 +162,7 @@ class OpenAICompatible:
     Proxies are those of the environment. The run retries; the handler does not.
 
     Raises:
-        ConfigError: an argument that cannot work.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ __all__ = ["CachedMessages", "CachedTools", "MessageCache", "ToolCache", "body_a
 
 
 _MOST = 1000
-"""MessageCache that are kept at most, those that were asked last."""
+"""The most runs whose messages are kept; those whose last request is the oldest are dropped."""
 
 _MOST_TOOL_LISTS = 50
 """The largest number of tool lists that are kept: an agent may have new tools in each request."""
@@ -36,7 +36,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 class CachedMessages(list[Message]):
-    """The messages of one request as the vendor takes them, and what the next request can reuse of them."""
+    """The messages of one request as the vendor takes them, with their JSON for the next request."""
 
     __slots__ = ("_encoded", "_ends", "_outgoing", "_sent", "_source")
 
@@ -75,7 +75,7 @@ class CachedMessages(list[Message]):
         while self._ends and self._ends[-1] > known:
             del self._ends[-1], self._encoded[-1]
         start = self._ends[-1] if self._ends else 0
-        # what may change again, such as a last message of our own, is a block of its own
+        # messages that may change again, such as an added last message, are in a separate block
         for end in (known, len(self)):
             if end > start:
                 self._encoded.append(_messages_as_json(self[start:end])[1:-1])

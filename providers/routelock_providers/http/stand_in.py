@@ -28,11 +28,10 @@ _LITELLM_WITHOUT_AIOHTTP = "DISABLE_AIOHTTP_TRANSPORT"
 
 @contextmanager
 def answered_by(answer: StandIn) -> Generator[None]:
-    """Let a function answer the requests of the block, in all threads: those that the handlers do not send
-    through httpx itself.
+    """Let a function answer the handlers' requests of the block, in all threads, except those over httpx.
 
-    These are the requests over aiohttp, those of the openai library 3, which has httpx2, and those of the few
-    vendors that litellm asks through a client of its own.
+    These are the requests over aiohttp, the requests of the openai library 3, which has httpx2, and those
+    that litellm sends through a client of its own to a few vendors.
     """
     with ExitStack() as stack:
         stack.enter_context(_replaced(Pool, "send", _sender(answer)))
@@ -43,9 +42,8 @@ def answered_by(answer: StandIn) -> Generator[None]:
             transport: Any = cast(Any, module).LiteLLMAiohttpTransport
             stack.enter_context(_answering(transport, httpx, answer))
         else:
-            stack.enter_context(
-                _variable(_LITELLM_WITHOUT_AIOHTTP, "True")
-            )  # its clients are httpx alone then
+            # without aiohttp, litellm's clients use httpx
+            stack.enter_context(_variable(_LITELLM_WITHOUT_AIOHTTP, "True"))
         yield
 
 

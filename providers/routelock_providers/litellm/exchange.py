@@ -123,18 +123,18 @@ class Exchange:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the vendor has stopped in the middle of its work, and goes on when it is asked again."""
+        """Whether the vendor has stopped in the middle of its work, and continues when it is asked again."""
         return self.collector is not None and self.collector.is_paused
 
     def joined(self, parts: Sequence[MessageDone], collectors: Sequence[Collector]) -> MessageDone:
-        """Return the whole reply of the answers that make it up, with what the vendor's own tools did.
+        """Return the reply that these answers make up, with the calls of the vendor's own tools.
 
         Args:
             parts: the answers; several if the vendor has paused.
             collectors: their collectors; none if no tool of the vendor was offered.
 
         Raises:
-            UnreadableResponse: what the tools did has a shape that no vendor sends.
+            UnreadableResponse: an item of the tools has a shape that no vendor sends.
         """
         done = reduce(_join, parts)
         if not collectors:
@@ -146,7 +146,7 @@ class Exchange:
             raise self._misshapen(error) from error
 
     def call_to_go_on(self) -> Call:
-        """Return the call in which the vendor goes on: the same, with what it has done so far at its end."""
+        """Return the call with which a paused vendor continues: the same call plus the answer so far."""
         assert self.collector is not None
         mark, turn = paused_turn(self.collector.items)
         messages = [*self.call.arguments["messages"], {"role": "assistant", "content": mark}]
@@ -226,7 +226,7 @@ class Exchange:
         """Close the reply and the connection. litellm 1.105 leaves some connections open."""
         self._deadline.close()
         reply, connection = self._reply, self._connection
-        self._reply = self._connection = None  # they refer back to this object
+        self._reply = self._connection = None  # both refer back to this object
         if reply is not None or (connection is not None and connection.is_open):
             with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
                 if reply is not None:
@@ -240,7 +240,7 @@ class Exchange:
     def _arguments(self) -> dict[str, Any]:
         call = self.call
         arguments: dict[str, Any] = {"model": self._model, **self._route(), **call.arguments}
-        if self._filter is not None and self._target.provider != "bedrock":  # which signs what it sends
+        if self._filter is not None and self._target.provider != "bedrock":  # requests to Bedrock are signed
             arguments["messages"], parts = mark_parts(arguments["messages"])
             self._connection.changes = WireChanges(
                 api=call.api, parts=parts, turns=call.turns, added=call.added

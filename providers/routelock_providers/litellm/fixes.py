@@ -314,10 +314,10 @@ _SEVERAL = "multi_tool_use.parallel"
 """A tool name that OpenAI's models invent. litellm turns a call of it into others, but not in a stream."""
 
 _SURELY_READABLE = 200
-"""Arguments are readable if they begin as an object and have fewer brackets than this ..."""
+"""A number of brackets: arguments that begin as an object, have fewer, and are short, are surely readable."""
 
 _SURELY_SHORT = 4000
-"""... and fewer characters than this: Python reads no number of more than 4,300 digits."""
+"""A number of characters: shorter arguments have no number of more than 4,300 digits, Python's limit."""
 
 
 def fix_chunk(provider: str, chunk: _Json) -> bool:

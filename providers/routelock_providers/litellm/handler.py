@@ -52,7 +52,7 @@ _KEY_SETTINGS = _ROUTE_SETTINGS | frozenset(
 
 
 _ASKED_IN_TWO_WAYS = frozenset(("openai", "azure"))
-"""Providers some of whose models exist on the Responses API only, which no model string says."""
+"""Providers with models that exist on the Responses API only although their names do not say so."""
 
 _MOST_PARTS = 20
 """Calls for one reply; Anthropic pauses after ten searches or so (docs.claude.com, "Stop reasons")."""
@@ -72,9 +72,10 @@ class LiteLLM:
         api_base: another endpoint that speaks the vendor's protocol.
         timeout: seconds for one whole reply, streamed or not; None for no limit.
         chunk_timeout: seconds between two events of a stream; comments that keep the connection alive are not
-            events. None for no limit. max_bytes: the largest unpacked size of one reply; None for no limit. A
-            longer reply is an error and is not read to its end. It applies to all vendors but the few that
-            litellm asks with a client of its own.
+            events. None for no limit.
+        max_bytes: the largest unpacked size of one reply; None for no limit. A longer reply is an error and
+            is not read to its end. The limit does not apply to the few vendors that litellm asks with a
+            client of its own.
         settings: arguments of ``litellm.acompletion`` for every call; the settings of a request win.
             ``tools`` of the vendor are sent beside those of the agent. ``drop_params=False`` makes a setting
             that the vendor does not know an error.
@@ -82,7 +83,7 @@ class LiteLLM:
         priority: the handler's place among those of an agent; the lowest number comes first.
 
     Raises:
-        ConfigError: an argument that cannot work.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(
@@ -156,8 +157,8 @@ class LiteLLM:
     ) -> None:
         """Check the vendor's own tools of an agent before a run, see `routelock.Handler`.
 
-        litellm is not loaded for this, and only litellm knows which API a model of OpenAI's is asked through.
-        So these are checked before the run only if it is loaded, and else with the request.
+        This does not load litellm. Only litellm knows which of OpenAI's APIs serves a model of OpenAI or
+        Azure, so without litellm the tools of these models are checked with the request.
 
         Raises:
             ConfigError: the vendor has no such tool, or a setting asks for the same.

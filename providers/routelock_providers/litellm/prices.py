@@ -45,8 +45,9 @@ def model_info(litellm: Any, provider: str, model: str) -> Mapping[str, Any] | N
 
 @functools.lru_cache(maxsize=256)
 def _looked_up(litellm: Any, provider: str, model: str, known: int) -> Mapping[str, Any] | None:
-    """Return the entry of a model. Cached per size of the table, because a search takes long, most of all in
-    vain.
+    """Return the entry of a model, or None.
+
+    The result is cached per size of the table, because a search takes long, above all for an unknown model.
     """
     try:
         return cast("Mapping[str, Any]", litellm.get_model_info(model=model, custom_llm_provider=provider))

@@ -76,7 +76,7 @@ class Target:
     api_base: str | None
     api_key: str | None
     given: Mapping[str, str]
-    """Those of the two that are passed to litellm, because it would not find them itself."""
+    """``api_base`` and ``api_key``, if they must be passed to litellm, which would not find them itself."""
     responses: bool
     """Whether the call goes to the Responses API: only if the model string says so, or if the model exists
     there only."""
@@ -97,7 +97,7 @@ class Call:
     turns: Mapping[str, Turn] = field(default_factory=lambda: {})
     """Turns in which this vendor's own tools ran, by the marks that stand for them."""
     added: AddedTools | None = None
-    """What the vendor's own tools add to the request; None if the agent has none."""
+    """The fields that the vendor's own tools add to the request; None if the agent has none."""
     collects: bool = False
     """Whether tools of the vendor are offered, so that what they do is to be kept."""
 
@@ -108,7 +108,7 @@ def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | N
     Raises:
         litellm.BadRequestError: the provider is unknown.
     """
-    api_base = api_base and api_base.rstrip("/")  # or litellm asks some providers at "//"
+    api_base = api_base and api_base.rstrip("/")  # otherwise litellm asks some providers at "//"
     name, provider, key, base = litellm.get_llm_provider(model, api_base=api_base, api_key=api_key)
     if provider in ("openai", "custom_openai"):
         api_base = api_base and api_base.removesuffix(PATH)  # the openai library adds it
@@ -118,7 +118,7 @@ def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | N
         if not key and base != _OPENAIS_OWN:
             key = api_key = "none"  # a local server needs no key; any other answers 401
     if (key := key or api_key) and key != key.strip():
-        key = api_key = key.strip()  # a newline at its end comes from a file
+        key = api_key = key.strip()  # a key that was read from a file may end with a newline
     given = {"api_base": api_base, "api_key": api_key}
     return Target(
         provider=provider,

@@ -1,8 +1,8 @@
 """Changes to the JSON that litellm sends: what it cannot express, or would drop.
 
-litellm is given a mark, a random text, in the place of what it does not know. When it sends the request, the
-mark is replaced: by a part of a message, or by a whole turn that the vendor wrote with tools of its own. Such
-a turn goes back as it came, because Anthropic, Google and OpenAI check it.
+litellm gets a mark, which is a random text, in place of each part that it does not know. When it sends the
+request, the mark is replaced by a part of a message, or by a whole turn that the vendor wrote with tools of
+its own. Such a turn goes back as it came, because Anthropic, Google and OpenAI check it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class WireChanges:
 def own_turns(messages: Sequence[Message], api: API) -> tuple[Sequence[Message], Mapping[str, Sequence[Any]]]:
     """Return the messages, and the items of the turns in which this API's own tools ran, by their marks.
 
-    Such a turn is a mark, with its calls of functions. What another API's tools did is told in the text.
+    Such a turn becomes a mark with its calls of functions. A turn of another API says in its text what the
+    tools did.
     """
     items: dict[str, Sequence[Any]] = {}
     if all(VENDOR_KEYS.isdisjoint(message) for message in messages):
@@ -140,7 +141,7 @@ def _google_call(part: _Json) -> _Json:
 
 
 def _restored(items: Sequence[_Json], after: int, turn: Turn) -> tuple[list[Any], int]:
-    """Return a turn's items with the ids that are sent, and how many of those after the mark they replace."""
+    """Return a turn's items with the ids that are sent, and the number of items after the mark to replace."""
     replaced = _functions_in(items[after : after + len(turn.call_ids)])
     own = [dict(item) for item in turn.items]
     for place, item in enumerate(_functions_in(own)):
@@ -181,7 +182,7 @@ def _claude_turns(body: _Json, turns: Mapping[str, Turn]) -> None:
 
 
 def _without_blank(blocks: Sequence[_Json]) -> list[_Json]:
-    """Return blocks in which no text is blank, which Anthropic sends and refuses to be sent."""
+    """Return blocks without blank texts, which Anthropic sends and does not accept."""
     out: list[_Json] = []
     for block in blocks:
         if block.get("type") != "text" or str(block.get("text") or "").strip():
@@ -202,7 +203,7 @@ def _responses_turns(body: _Json, turns: Mapping[str, Turn]) -> None:
 
 
 def _acceptable(item: _Json) -> _Json:
-    """Return an item without what the Responses API answers and does not take: nulls, and odd sources.
+    """Return an item without nulls and odd sources, which the Responses API sends and does not accept.
 
     A source of a search is an address there; the answer also has others, such as ``{"type": "api"}``.
     """

@@ -81,7 +81,7 @@ class A2AAgent:
 
     Raises:
         MissingExtra: the protocol's SDK is not installed.
-        ConfigError: an argument that cannot work.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(

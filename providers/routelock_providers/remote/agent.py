@@ -50,7 +50,7 @@ def url_in_context(request: Request) -> str:
 
 
 def handoff_context(request: Request) -> Mapping[str, Any]:
-    """Return the data about this run and those before it that the body holds.
+    """Return the data about this run and the runs before it, for the body of the request.
 
     Raises:
         ConfigError: the handoff's input does not fit into JSON.
@@ -114,7 +114,7 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\x20-\x7e]*")
 
 _NOT_OF_A_REPLY = ("name", "tool_call_id")
-"""Keys of other messages than replies."""
+"""Keys of messages that are not replies."""
 
 _OWN_SERVER = VendorRules(
     id_pattern=re.compile("[a-zA-Z0-9_-]{1,40}"), developer=True, images_from_tools=True
@@ -181,7 +181,7 @@ class RemoteAgent:
         max_redirects: the largest number of redirects that are followed.
 
     Raises:
-        ConfigError: an argument that cannot work.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class MCPClient:
             a person waits as one that needs approval.
 
     Raises:
-        ConfigError: an argument that cannot work.
+        ConfigError: an argument is invalid.
         MissingExtra: the mcp package is not installed.
     """
 
@@ -159,7 +159,7 @@ class MCPClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Disconnect. A program is ended."""
+        """Disconnect from the server; a server that is a program is ended."""
         await self._close()
 
     async def refresh(self) -> tuple[Tool, ...]:
@@ -284,7 +284,7 @@ class MCPClient:
 
     @contextmanager
     def _as_tool_errors(self) -> Generator[None]:
-        """Raise other errors than routelock's as `ToolError`."""
+        """Raise errors that are not routelock's as `ToolError`."""
         try:
             yield
         except RoutelockError:
@@ -302,7 +302,7 @@ class MCPClient:
                 f"{self._where} was opened in another event loop. Open it in the loop that runs your agents: "
                 "Runner.run_sync makes its own loop, so use `await Runner.run(...)`."
             )
-        lock = self._lock  # each block has its own
+        lock = self._lock  # each `async with` block has a lock of its own
         async with lock:
             if self._connection is not None and not self._connection.is_over:
                 return self._connection
@@ -318,7 +318,7 @@ class MCPClient:
         connection = ServerConnection(opened, self._where)
         self._instructions = (await connection.open(self._connect_timeout)).instructions
         try:
-            # also after a lost connection: the package reads results by the list of tools
+            # again after a lost connection, because the package reads results by the list of tools
             self._listed = await connection.ask(self._list)
         except BaseException:
             await connection.close()

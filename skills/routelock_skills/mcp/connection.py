@@ -48,7 +48,7 @@ _SESSION_TERMINATED = (-32600, 32600)
 """The codes of version 2 of the package and of version 1, which lacks the sign."""
 
 _HEADER_MISMATCH = -32020
-"""The server's schema of a tool is another one than this client has listed; it has done nothing."""
+"""The code for a tool whose schema has changed since the client listed it; the server has done nothing."""
 
 _HTTP_SECONDS = 30.0
 """The time limit for HTTP except for the wait for an answer, which the caller limits."""
@@ -184,7 +184,7 @@ async def _connect_2(
     server = (
         address.server if isinstance(address, ServerObject) else _with_end_notice(_transport(address), on_end)
     )
-    # a server may ask only if there is a callback, also in the way that needs none
+    # the package lets a server ask only if there is a callback, although unfinished results need none
     callback = partial(_elicited, elicitations)
     with _errors(_has_session(address)):
         async with library().Client(server, cache=None, elicitation_callback=callback) as client:
@@ -197,7 +197,7 @@ async def _connect_2(
 
 
 async def _ask_2(client: Any, name: str, arguments: dict[str, Any], answers: InputRound | None) -> Any:
-    """Call a tool, and again after its listing was read if that has changed, as the package's client does."""
+    """Call a tool. If its listing has changed, read the list and call again, as the package's client does."""
     mcp = library()
     replies = {} if answers is None else answers.replies
     responses = {key: mcp.types.ElicitResult.model_validate(reply) for key, reply in replies.items()}
@@ -372,10 +372,10 @@ async def _with_end_notice(
 
 
 def _repaired(message: Any) -> Any:
-    """Return a message that the package could not read for half a surrogate pair, with U+FFFD in its address.
+    """Return a message that the package could not read, with U+FFFD for each half of a surrogate pair.
 
-    JavaScript cuts texts inside an emoji and may send the half as JSON. Without this the request would wait
-    for its answer in vain.
+    JavaScript cuts texts inside an emoji and may send the half as JSON. Unrepaired, such an answer is lost,
+    and the request waits for it forever.
     """
     if not isinstance(message, pydantic.ValidationError):
         return message
@@ -434,13 +434,13 @@ class ServerConnection:
         return self._ending.is_set()
 
     async def open(self, seconds: float) -> ServerLink:
-        """Connect.
+        """Connect to the server.
 
         Args:
             seconds: the time limit.
 
         Raises:
-            ToolError: it took longer, or failed; the cause is chained.
+            ToolError: connecting took longer, or failed; the cause is chained.
         """
         self._task = start_background_task(self._run)
         try:

@@ -1,7 +1,7 @@
-"""What an MCP server asks in the middle of a call, and the answers: by the app's function, or by a person.
+"""Questions of an MCP server in the middle of a call, and their answers by the app's function or a person.
 
 Until version 2025-11-25 of the protocol, a server sends requests of its own while a call runs. From
-2026-07-28 on it ends the call with what it has to know, and the client makes the call again with the answers.
+2026-07-28 on it ends the call with its questions, and the client makes the call again with the answers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Elicitations:
         """Return the reply to one elicitation while the call runs and waits for it.
 
         Raises:
-            NotAnswered: there is no answer at once.
+            NotAnswered: the function has no answer, and no person can be asked while the call runs.
         """
         reply = await self.reply(params)
         if reply is None:
@@ -89,13 +89,13 @@ def _reply_of(answer: ToolAnswer) -> dict[str, Any]:
 
 
 def is_unfinished(result: Mapping[str, Any]) -> bool:
-    """Whether a result is no result yet, because the server has to know more."""
+    """Whether the server needs answers before it can give the result."""
     return result.get("resultType") == "input_required"
 
 
 @dataclass(slots=True)
 class InputRound:
-    """What a server has to know to finish a call, and the answers so far."""
+    """The requests of a server that needs answers to finish a call, and the answers so far."""
 
     requests: dict[str, Mapping[str, Any]]
     """The requests without an answer, by the server's names for them."""
@@ -105,7 +105,7 @@ class InputRound:
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> InputRound:
-        """Return what an unfinished result asks for."""
+        """Return the requests of an unfinished result."""
         return cls(dict(result.get("inputRequests") or {}), state=result.get("requestState"))
 
     @classmethod
@@ -121,7 +121,7 @@ class InputRound:
         """Answer the requests by the app's function; return the first question that needs a person.
 
         Raises:
-            ToolError: the server asks for what this client does not do, or the function failed.
+            ToolError: the server asks for more than this client supports, or the function failed.
         """
         for key, request in list(self.requests.items()):
             if request.get("method") != "elicitation/create":

@@ -22,9 +22,8 @@ _SOUNDS = {"audio/mpeg": "mp3", "audio/mp3": "mp3"} | dict.fromkeys(
 def result_text(result: Mapping[str, Any]) -> str:
     """Return a result as the text for a model.
 
-    Content that is not text becomes a line that describes it. Structured content is used only if there is
-    nothing
-    else: a server that sends both sends the same twice.
+    Content that is not text becomes a line that describes it. Structured content is used only if there is no
+    other content, because a server that sends both sends the same twice.
 
     Args:
         result: the JSON result of ``tools/call``.

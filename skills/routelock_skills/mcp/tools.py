@@ -30,7 +30,7 @@ _Schema = Mapping[str, Any]
 _BRANCHING = ("allOf", "anyOf", "oneOf")
 
 _REFUSED = (*_BRANCHING, "enum", "not", "$ref")
-"""OpenAI and Claude refuse a whole request if one tool's schema has one of these at its top."""
+"""Keywords at the top of a tool's schema for which OpenAI and Claude refuse the whole request."""
 
 
 def object_schema(given: _Schema) -> dict[str, Any]:
