@@ -1,8 +1,8 @@
-"""Copies of data.
+"""Copies of data, with one function for each kind of data.
 
-There are three, because their data differ. In JSON data every mapping becomes a dict. In data of the app an
-object stays itself, such as a connection or a mapping of its own. Of a result that code of the app may edit,
-the objects are copied as well.
+`detached` copies JSON data, where every mapping becomes a dict. `unshared` copies data of the app and keeps
+its objects, such as a connection. `own_copy` copies the objects too, for a result that code of the app may
+edit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def own_copy(value: T) -> T:
         return value
     try:
         return deepcopy(value)
-    except Exception:  # whatever the app's own types raise
+    except Exception:  # the app's own types may raise anything
         return unshared(value)
 
 

@@ -33,7 +33,7 @@ def in_context(context: Context, coroutine: Coroutine[Any, Any, T]) -> Generator
             return cast("T", done.value)
         try:
             given = yield out
-        except BaseException as error:  # such as a cancellation: it must be raised at the await
+        except BaseException as error:  # a cancellation, for example, must be raised at the await
             step, given = coroutine.throw, error
         else:
             step = coroutine.send

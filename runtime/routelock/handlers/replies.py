@@ -109,8 +109,8 @@ def with_unique_ids(reply: MessageDone, turn: int, used: set[str]) -> tuple[Mess
 def _may_need_repair(value: object) -> bool:
     """Whether JSON data may hold what `finite` or `sendable` replaces: NaN, infinity, half a surrogate pair.
 
-    Python shows each of them with certain letters, in C, which is faster than to look at each value. Other
-    texts with these letters are rare enough.
+    The check looks for certain letters in the ``repr`` of the data. That is faster than a visit to each
+    value, because C code makes it. Few other texts have these letters.
     """
     try:
         shown = repr(value)

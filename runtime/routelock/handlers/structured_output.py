@@ -42,7 +42,10 @@ def json_in(text: str) -> str:
 
 
 def json_begun(text: str) -> str:
-    """Return what there is of the JSON object in an unfinished final answer, see `json_in`; else empty."""
+    """Return the beginning of the JSON object in an unfinished final answer; empty without one.
+
+    `json_in` does the same with a complete answer.
+    """
     start = 0
     if not text.lstrip().startswith("{") and (fence := _FENCE.search(text)) is not None:
         start = fence.end()
