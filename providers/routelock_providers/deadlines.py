@@ -162,7 +162,7 @@ class AsyncioDeadline(Deadline):
     def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer, self._fires_at = None, inf
         if loop.time() < self._due < inf:
-            self._set(loop)  # for a later wait, which has more time
+            self._set(loop)  # the timer was set for an earlier wait
         elif self._task is not None:
             self._due, self._fired = inf, True
             self._task.cancel()

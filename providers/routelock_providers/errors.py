@@ -263,7 +263,7 @@ def _blocked_network(case: _Case, link: BaseException) -> ProviderError | None:
     if _CASSETTE_MISS.intersection(names):
         return case.fail(
             CassetteMiss, scrubbed(str(link), "...")
-        )  # with its line breaks, which show a difference
+        )  # with the line breaks, because the text shows a difference
     if "NetworkBlocked" in names:
         return case.fail(ConnectionFailed, str(link), retryable=False)
     return None

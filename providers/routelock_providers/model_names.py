@@ -23,7 +23,7 @@ _ALSO_KNOWN = frozenset(
     "anthropic_text azure_speech custom_openai meta_llama nvidia_riva openai_like openinfer sagemaker_chat "
     "sagemaker_nova text-completion-openai watsonx_text zai".split()
 )
-"""Providers whose names are near another one's, so that they are not taken for misspelt."""
+"""Providers whose names are similar to another provider's. They are not taken for misspelt."""
 
 _PEERS: Mapping[str, str] = {
     "azure-openai": "azure",

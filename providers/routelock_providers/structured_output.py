@@ -1,9 +1,9 @@
 """Structured output: how a request asks a vendor for a reply that fits a schema.
 
-A vendor that takes a schema for its text gets it. For the others, and for those that take no schema beside
-tools, the model is offered one more tool, whose arguments are the answer: the model may call other tools or
-hand over first, and when it calls this one, the arguments become the text of the reply. A model that cannot
-call tools gets the schema in its instructions.
+A vendor that takes a schema for its text gets it. For any other vendor, and for a vendor that takes no schema
+beside tools, the model is offered an answer tool, whose arguments are the answer. The model may call other
+tools or hand over first. When it calls the answer tool, the arguments become the text of the reply. A model
+that cannot call tools gets the schema in its instructions.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Collector:
         self.items: list[dict[str, Any]] = []
         self.is_paused = False
         """Whether the vendor has stopped in the middle of its work and goes on when it is sent the items."""
-        self.to_go_on: dict[str, Any] = {}
+        self.continuation: dict[str, Any] = {}
         """More keys of the request with which the vendor goes on, such as the id of its sandbox."""
 
     def take(self, value: _Json) -> None:
@@ -187,7 +187,7 @@ class _Claude(Collector):
     def _end(self, delta: _Json, event: _Json) -> None:
         self.is_paused = delta.get("stop_reason") == "pause_turn"
         container = _dict(delta.get("container")) or _dict(event.get("container"))
-        self.to_go_on = {"container": container["id"]} if container.get("id") else {}
+        self.continuation = {"container": container["id"]} if container.get("id") else {}
 
     def _add(self, delta: dict[str, Any]) -> None:
         block, place = self.items[-1], len(self.items) - 1
@@ -210,7 +210,7 @@ class _Claude(Collector):
             try:
                 block["input"] = json.loads(written)
             except ValueError:
-                block["input"] = {}  # it was cut off
+                block["input"] = {}  # the input was cut off
 
     @property
     def worth_keeping(self) -> bool:
@@ -308,7 +308,7 @@ class _Responses(Collector):
         return True
 
     def _whole(self, response: _Json) -> None:
-        # a thought is encrypted anew for the last event, and the first one is what litellm sends back
+        # the last event has the thoughts encrypted anew, but litellm sends back the first encryption
         thoughts = {item.get("id"): item for item in self.items if item.get("type") == "reasoning"}
         output = _dicts(response.get("output"))
         self.items = [thoughts.get(item.get("id"), item) for item in output] or self.items

@@ -314,7 +314,7 @@ def _groq_code(options: _Options) -> AddedTools:
     return AddedTools(tools=() if "compound" in options.to.model else (tool,))
 
 
-def _just(tool: _Json) -> Callable[[_Options], AddedTools]:
+def _only(tool: _Json) -> Callable[[_Options], AddedTools]:
     return lambda _: AddedTools(tools=[tool])
 
 
@@ -329,8 +329,8 @@ _TAKEN: Final[Mapping[str, _Tools]] = {
     },
     "gemini": {
         "web_search": _google_search,
-        "web_fetch": _just({"urlContext": {}}),
-        "code_execution": _just({"codeExecution": {}}),
+        "web_fetch": _only({"urlContext": {}}),
+        "code_execution": _only({"codeExecution": {}}),
         "file_search": _google_files,
     },
     "responses": {
@@ -399,7 +399,7 @@ def _added(spec: ToolSpec, to: AskedModel) -> AddedTools:
             "calls: make a function tool of it."
         )
     if key not in _TAKEN and key not in _WITHOUT and kind != "tool_search":
-        return AddedTools(tools=[spec])  # it may be a server of the app's, with tools of its own
+        return AddedTools(tools=[spec])  # a server of the app may have such a tool
     if kind in _NAMES:
         if (translate := _TAKEN.get(key, {}).get(kind)) is None:
             raise _refused(kind, to, [name for name, tools in _TAKEN.items() if kind in tools])

@@ -1,8 +1,8 @@
 """Runs jobs and calls functions of the app concurrently, with the same rules for one and for many.
 
 Each job runs in a copy of the caller's context variables, so the variables it sets stay inside it. An
-exception is raised as it is, never in a group; of several, the first in the order of the jobs is raised, with
-the others as its notes.
+exception is raised as it is, never in a group. If several jobs raise, the exception of the first of them is
+raised, with the others as its notes.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ async def ask_all(questions: Sequence[Question[T]]) -> list[T]:
     except BaseException:
         for each in awaited.values():
             if iscoroutine(each):
-                each.close()  # it never started
+                each.close()  # this coroutine never started
         raise
     if jobs:
         answers |= zip(awaited, await run_all(jobs), strict=True)

@@ -1,8 +1,8 @@
 """Strict JSON for data that crosses a process boundary: read back as it was written, within limits.
 
 Python's `json` writes tuples as lists, number keys as text, and NaN, which is no JSON. It reads UTF-16, and
-input of any size. Here a value that would come back as something else is refused when it is written, and
-input that is too large, too deep or no strict JSON is refused when it is read.
+input of any size. Here a value that would come back as something else is refused when it is written. Input
+that is too large, too deep or not strict JSON is refused when it is read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Compress = bool | Literal["auto"]
 
 
 VERSION_KEY = "format_version"
-"""The key of a document that says in which version of its format it is written."""
+"""The key for the version of a document's format."""
 
 
 _GZIP_ABOVE = 100 * 1024
@@ -146,13 +146,13 @@ def check_json(value: object, max_depth: int = MAX_DEPTH) -> None:
     waiting: list[tuple[object, _Path]] = [(value, ())]
     while waiting:
         node, path = waiting.pop()
-        if wrong := _wrong(node):
+        if wrong := _problem(node):
             raise ValueError(f"{_shown(path)}: {wrong}")
         if not isinstance(node, dict | list):
             continue
         if len(path) >= max_depth:
             raise ValueError(f"{_shown(path[:5])}...: {_too_deep(max_depth)}")
-        waiting += [(each, (*path, step)) for step, each in _inside(cast(Any, node)) if _is_work(each)]
+        waiting += [(each, (*path, step)) for step, each in _inside(cast(Any, node)) if _needs_check(each)]
 
 
 def check_version(fields: Mapping[str, Any], newest: int) -> None:
@@ -218,18 +218,20 @@ def _inside(node: dict[str, object] | list[object]) -> Iterable[tuple[str | int,
     return node.items() if isinstance(node, dict) else enumerate(node)
 
 
-def _is_work(value: object) -> bool:
+def _needs_check(value: object) -> bool:
     """Whether a value needs a check; most values are plain text."""
     return not (value is None or (type(value) is str and value.isascii()) or type(value) in (bool, int))
 
 
-def _wrong(value: object) -> str:
+def _problem(value: object) -> str:
     """Return what JSON would change or refuse about one value; an empty text if nothing.
 
     The values inside a list or a dict are checked on their own.
     """
     if isinstance(value, dict):
-        return next((wrong for key in cast("dict[object, object]", value) if (wrong := _wrong_key(key))), "")
+        return next(
+            (wrong for key in cast("dict[object, object]", value) if (wrong := _key_problem(key))), ""
+        )
     if isinstance(value, str):
         return "" if is_utf8(value) else "half a surrogate pair cannot be sent as UTF-8"
     if isinstance(value, float):
@@ -240,7 +242,7 @@ def _wrong(value: object) -> str:
     return f"{kind} is no JSON type{'; use a list' if kind in ('tuple', 'set', 'frozenset') else ''}"
 
 
-def _wrong_key(key: object) -> str:
+def _key_problem(key: object) -> str:
     if not isinstance(key, str):
         return f"a key must be text, not {type(key).__name__}"
     return "" if is_utf8(key) else "half a surrogate pair in a key cannot be sent as UTF-8"
@@ -254,11 +256,11 @@ def _shown(path: _Path) -> str:
 def _check_size(raw: bytes, max_bytes: int) -> None:
     if len(raw) > max_bytes:
         raise ValueError(_too_long(max_bytes))
-    if _values(raw) > _MAX_VALUES and _values(_STRING.sub(b"", raw)) > _MAX_VALUES:
+    if _most_values(raw) > _MAX_VALUES and _most_values(_STRING.sub(b"", raw)) > _MAX_VALUES:
         raise ValueError(f"more than {_MAX_VALUES} values")
 
 
-def _values(raw: bytes) -> int:
+def _most_values(raw: bytes) -> int:
     """Return the most values that JSON may hold, by a cheap count of separators, also inside strings."""
     return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
 

@@ -190,8 +190,8 @@ def redact_text(text: str) -> str:
 def scrubbed(text: str, mark: str) -> str:
     """Return the text with ``mark`` in place of each secret, where `REDACTED` would not fit.
 
-    Each pattern runs only if its literal part is in the text: all text of traces and states comes through
-    here, most of it has no secret, and the check takes a tenth of the time of the match.
+    Each pattern runs only if its literal part is in the text. Most text of traces and states has no secret,
+    and this check takes a tenth of the time of the match.
     """
     if "-----BEGIN " in text:
         text = re.sub(_PRIVATE_KEY, mark, text)

@@ -356,7 +356,7 @@ def clip_bytes(text: str, limit: int, mark: str = _CUT) -> str:
     data, mark = _bytes(text), mark[: max(limit, 0)]
     end = max(limit - len(mark), 0)
     while 0 < end and data[end] & 0xC0 == 0x80:
-        end -= 1  # not in the middle of a character
+        end -= 1  # do not cut a character
     return data[:end].decode("utf-8", "surrogatepass") + mark
 
 

@@ -34,10 +34,10 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 def slug(name: str, *, longest: int = LONGEST_TOOL_NAME) -> str:
     """Return ``name`` as ``[a-z0-9_]``, at most ``longest`` characters long.
 
-    Upper case and the separators space, dash and dot fold into one form, so "Refund Agent" and
-    "refund-agent" give the same slug, and an agent with both is a configuration error. If more than
-    that is lost (other scripts, emoji, length), six hex digits of the name's SHA-1 are appended, so that
-    different names stay different and are the same in every process.
+    Upper case and the separators space, dash and dot fold into one form, so "Refund Agent" and "refund-agent"
+    give the same slug. An agent with both is a configuration error. If more than that is lost (other scripts,
+    emoji, length), six hex digits of the name's SHA-1 are appended. So different names stay different, and a
+    name has the same slug in every process.
     """
     folded = re.sub(r"[^a-z0-9_]", "_", name.lower())
     lossy = re.search(r"[^A-Za-z0-9_ .\-]", name) is not None or not name.strip(" .-_")

@@ -22,7 +22,8 @@ class Usage:
 
     ``cached_tokens`` and ``reasoning_tokens`` are included in the input and the output tokens. ``cost`` is in
     US dollars, or None if the price of any call is unknown: an unknown price is not zero. ``estimated`` is
-    true if a provider sent no usage for a call, so that its tokens are estimated from the text, or missing.
+    true if a provider sent no usage for a call. The tokens of the call are then estimated from the text, or
+    missing.
     """
 
     requests: int = 0

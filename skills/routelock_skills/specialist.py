@@ -31,11 +31,11 @@ class SpecialistSkill(Skill):
     ``HandoffRequest(name)``. The specialist then answers for the rest of the run, and the next run starts
     with the agent's default again.
 
-    It sees the whole conversation with all tool results, under its own system prompt instead of that of the
-    agent and its skills. (If these have no prompt, a system message at the beginning of the input is
-    replaced.) It may use the agent's tools, so that it can continue the work, unless ``tools`` is false: then
-    it is offered none, and a call is a `ModelBehaviorError`. Use a `routelock.Agent` and a handoff instead if
-    it needs tools of its own, or must not see everything.
+    The specialist sees the whole conversation with all tool results. Its own system prompt replaces the
+    prompts of the agent and its skills; without such a prompt it replaces a system message at the beginning
+    of the input. It may use the agent's tools, so that it can continue the work. With ``tools=False`` it is
+    offered none, and a call is a `ModelBehaviorError`. Use a `routelock.Agent` and a handoff instead if it
+    needs tools of its own, or must not see everything.
 
     Args:
         name: the name of the skill and its handler.

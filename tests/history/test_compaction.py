@@ -22,8 +22,8 @@ from routelock.history.compaction import (
     pieces,
     reuse,
     summary_of,
+    summary_request,
     summary_text,
-    told,
 )
 from routelock.history.input import to_messages
 from routelock.history.messages import RunItem, text_of
@@ -282,7 +282,7 @@ def test_a_long_conversation_is_told_in_parts() -> None:
 
 
 def test_the_writer_gets_lines_of_json_and_the_summary_so_far() -> None:
-    text = told(view(*LONG)[1:3], "It began.")
+    text = summary_request(view(*LONG)[1:3], "It began.")
     assert text.startswith(
         "The summary so far:\nIt began.\n\nThe messages since, one line of JSON each:\n1. {"
     )

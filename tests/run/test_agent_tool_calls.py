@@ -30,7 +30,7 @@ async def test_sub_run_cancelled_from_within_is_a_failure() -> None:
 
     helper = Agent("helper", model=function_handler(broken))
     ended = await both(lambda: manager(ask(), "Ok.", helper=helper))
-    assert "was cancelled from within" in answers_of(ended.result)[0]
+    assert "raised a cancellation" in answers_of(ended.result)[0]
     assert ended.result.final_output == "Ok."
 
 

@@ -58,7 +58,7 @@ async def answers_late(request: Request) -> AsyncGenerator[HandlerEvent]:
 async def test_a_handler_has_failed(answers: Any) -> None:
     error = await fails(lambda: Agent("A", model=function_handler(answers, name="mine")))
     assert isinstance(error, HandlerError)
-    assert "'mine' was cancelled from within" in str(error)
+    assert "'mine' raised a cancellation" in str(error)
 
 
 async def test_another_handler_may_answer_in_its_place() -> None:
@@ -147,7 +147,7 @@ async def test_a_nested_agents_output_function_has_failed() -> None:
         return agent("manager", ask(), "Ok.", tools=[helper.as_tool(output=cancelled)])
 
     played = await both_managers(make)
-    assert "cancelled from within" in answers_of(played.result)[0]
+    assert "raised a cancellation" in answers_of(played.result)[0]
 
 
 # -- hooks watch, and end nothing --

@@ -529,7 +529,7 @@ async def test_tool_that_cancels_itself_is_reported() -> None:
     outcome = await answer(f)
     assert (outcome.error, outcome.output) == (
         "raised",
-        "Tool 'f' failed: ToolError: it was cancelled from within",
+        "Tool 'f' failed: ToolError: it raised a cancellation although nothing cancelled it",
     )
 
 

@@ -203,7 +203,7 @@ class Chat:
             done = reader.done()
         except UnreadableEvent as error:
             raise self._unreadable(error.content) from error
-        except FailedReply as error:  # after the finish reason
+        except FailedReply as error:  # an error after the finish reason
             raise self._failed(error.error) from error
         missing = why_incomplete(done, ended=reader.saw_done, counted=reader.usage_came_last)
         if self._needs_finish and not missing and not done.finish_reason:

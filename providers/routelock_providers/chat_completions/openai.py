@@ -48,8 +48,8 @@ class OpenAI:
 
     A streamed reply is complete with a finish reason, with usage after everything else, or with ``[DONE]`` at
     the end of the stream. A stream that ends without these, or within the arguments of a call, raises
-    `IncompleteResponse`: text that was cut looks like text that ended, and a call that has only begun looks
-    like a call without arguments.
+    `IncompleteResponse`. Otherwise cut text would pass for complete text, and a call that has only begun for
+    a call without arguments.
 
     Args:
         model: the endpoint's name for the model, such as ``"gpt-4o-mini"``.
@@ -168,13 +168,13 @@ class OpenAI:
                 stream=True,  # the body is read here, whether it streams or not
             )
             return incoming
-        except openai.APIStatusError as error:  # from a client of the app
+        except openai.APIStatusError as error:  # a client of the app raised it
             if error.status_code < 400:
                 raise self._redirected(error.status_code, error.response.headers) from None
             raise
         except Exception as error:
             if isinstance(error.__cause__, ProviderError):
-                raise error.__cause__ from None  # it comes from _check_answer
+                raise error.__cause__ from None  # the cause is the error of _check_answer
             raise
 
     def _options(self, request: Request) -> Any:

@@ -138,8 +138,8 @@ class OpenAICompatible:
 
     A streamed reply is complete with a finish reason, with usage after everything else, or with ``[DONE]`` at
     the end of the stream. A stream that ends without these, or within the arguments of a call, raises
-    `IncompleteResponse`: text that was cut looks like text that ended, and a call that has only begun looks
-    like a call without arguments.
+    `IncompleteResponse`. Otherwise cut text would pass for complete text, and a call that has only begun for
+    a call without arguments.
 
     Args:
         model: the endpoint's name for the model, such as ``"gpt-4o-mini"``.

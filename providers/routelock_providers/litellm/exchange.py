@@ -145,7 +145,7 @@ class Exchange:
         except MISSHAPEN as error:
             raise self._misshapen(error) from error
 
-    def call_to_go_on(self) -> Call:
+    def continued_call(self) -> Call:
         """Return the call with which a paused vendor continues: the same call plus the answer so far."""
         assert self.collector is not None
         mark, turn = paused_turn(self.collector.items)
@@ -157,7 +157,7 @@ class Exchange:
             self.call,
             arguments={**rest, "messages": messages},
             turns={**self.call.turns, mark: turn},
-            added=replace(added, fields={**fields, **self.collector.to_go_on}),
+            added=replace(added, fields={**fields, **self.collector.continuation}),
         )
 
     def events_of(self, chunk: object) -> list[HandlerEvent]:

@@ -455,8 +455,8 @@ def _fix_delta(provider: str, delta: _Json) -> bool:
 def _has_other_keys(delta: _Json) -> bool:
     """Return whether litellm (1.105 to 1.110) would drop this delta although it holds something.
 
-    It drops deltas with neither text nor a call: a piece of a refusal, or a signature in OpenRouter's
-    ``reasoning_details``, without which the thought is refused when it is sent back.
+    It drops deltas with neither text nor a call. Such a delta may be a piece of a refusal, or a signature in
+    OpenRouter's ``reasoning_details``; without the signature the vendor later refuses the thought.
     """
     if delta.get("tool_calls"):
         return False

@@ -23,7 +23,7 @@ from routelock_providers.litellm.library import (
     load_in_a_thread,
     load_litellm,
     reads_no_file,
-    settle_with_the_loop,
+    register_event_loop,
 )
 from routelock_providers.litellm.request import (
     OWN_CONNECTION,
@@ -190,7 +190,7 @@ class LiteLLM:
         self._check_loop()
         try:
             await load_in_a_thread()
-            await settle_with_the_loop()
+            await register_event_loop()
         except Exception as error:
             provider_error = to_provider_error(error, provider=self.provider, model=self.model)
             raise provider_error from cause_of(provider_error, error)
@@ -223,7 +223,7 @@ class LiteLLM:
         """Prepare the call in which the vendor goes on. Nothing is sent."""
         deadline = deadline_for(*self._limits, provider=self.provider, model=self.model)
         earlier, target = sys.exception(), self.target()
-        call = paused.call_to_go_on()
+        call = paused.continued_call()
         return Exchange(load_litellm(), self.model, target, call, deadline, earlier, self._max_bytes)
 
     def _exchange(self, request: Request) -> Exchange:

@@ -21,7 +21,7 @@ __all__ = [
     "load_in_a_thread",
     "load_litellm",
     "reads_no_file",
-    "settle_with_the_loop",
+    "register_event_loop",
 ]
 
 
@@ -97,7 +97,7 @@ async def load_in_a_thread() -> None:
 def _client_module() -> Any:
     """Return the module of our client, or None before it is loaded."""
     module = sys.modules.get(_CLIENT_MODULE)
-    return module if hasattr(module, "close_client") else None  # a module that is being imported has none
+    return module if hasattr(module, "close_client") else None  # the module may still be importing
 
 
 def _load() -> None:
@@ -105,7 +105,7 @@ def _load() -> None:
     importlib.import_module(_CLIENT_MODULE)
 
 
-async def settle_with_the_loop() -> None:
+async def register_event_loop() -> None:
     """Register the running event loop, so that litellm's log queue is emptied when the loop ends.
 
     litellm puts each whole reply into a queue that all loops of a process share. What one loop leaves there
@@ -113,21 +113,21 @@ async def settle_with_the_loop() -> None:
     generators, and this one empties the queue.
     """
     if _SETTLER.get() is None:
-        settler = _settle_at_end()
-        _SETTLER.set(settler)
-        await anext(settler)
+        emptier = _empty_log_queue_at_end()
+        _SETTLER.set(emptier)
+        await anext(emptier)
 
 
-async def _settle_at_end() -> AsyncGenerator[None]:
+async def _empty_log_queue_at_end() -> AsyncGenerator[None]:
     try:
         yield
     finally:
         with suppress(Exception):  # a callback of the app may raise; litellm would log that and continue
-            await _settle()
+            await _empty_log_queue()
         _SETTLER.set(None)  # the generator refers to the loop
 
 
-async def _settle() -> None:
+async def _empty_log_queue() -> None:
     """Let litellm empty its log queue, within its own time limit."""
     worker: Any = importlib.import_module("litellm.litellm_core_utils.logging_worker").GLOBAL_LOGGING_WORKER
     # litellm has no public way to see that a loop in another thread has taken over the queue
@@ -153,7 +153,7 @@ async def close_litellm() -> None:
     if (client_module := _client_module()) is not None:  # None if only the app itself has used litellm
         await client_module.close_client()
     litellm = load_litellm()
-    await _settle()
+    await _empty_log_queue()
     await litellm.close_litellm_async_clients()
     litellm.in_memory_llm_clients_cache.flush_cache()
 

@@ -99,7 +99,7 @@ class Call:
     added: AddedTools | None = None
     """The fields that the vendor's own tools add to the request; None if the agent has none."""
     collects: bool = False
-    """Whether tools of the vendor are offered, so that what they do is to be kept."""
+    """Whether the vendor's own tools are offered, so that their items must be kept."""
 
 
 def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | None) -> Target:

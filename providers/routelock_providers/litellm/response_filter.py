@@ -169,7 +169,8 @@ _DONE = (b"data: [DONE]", b"data:[DONE]")
 
 _SKIPPED = (b":", b"id:", b"retry:")
 """Lines that are dropped. The openai library takes a lone field for an event, and also each empty line after
-an id; litellm takes a comment after the finish reason for the end of the stream, before the usage."""
+an id. litellm takes a comment after the finish reason for the end of the stream, although the usage
+follows."""
 
 _FINISH = (
     b'data: {"id":"","object":"chat.completion.chunk","created":0,"model":"",'

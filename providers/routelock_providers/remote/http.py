@@ -111,7 +111,7 @@ class RequestSender:
             )
         except Exception as error:
             if isinstance(error.__cause__, _Redirected | ProviderError):
-                raise error.__cause__ from None  # it comes from _check_answer
+                raise error.__cause__ from None  # the cause is the error of _check_answer
             raise
 
     def _next_url(self, url: AgentUrl, redirect: _Redirected, target: RemoteTarget) -> AgentUrl:

@@ -1,7 +1,7 @@
 """URLs of remote agents, and the list of those that may be called. No name is resolved.
 
-The URL that is checked is the URL that is sent: it is parsed once, everything that two parsers could read
-differently is refused, and the request goes to the text that the checked parts make. The list holds names:
+A URL is parsed once, and everything that two parsers could read differently is refused. The request goes to
+the text that the checked parts make, so the checked URL and the sent URL are the same. The list holds names:
 the owner of a domain decides what its names resolve to.
 """
 
@@ -40,7 +40,7 @@ _AMBIGUOUS = frozenset("ßẞς\u200c\u200d")
 
 
 class UrlNotAllowed(InvalidRequest):
-    """A URL that is not the program's own is not on its list, so nothing was sent there."""
+    """The URL is neither the program's own nor on its list, so nothing was sent there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,7 +185,7 @@ class UsableAsTool(Generic[Output]):
             scope: which runs may use the tool, see `routelock.scopes`.
             timeout: the time limit of one sub-run in seconds. The time that the reader of a stream takes does
                 not count.
-            on_error: ``"report"`` reports an error to the calling model, ``"raise"`` stops the run, and a
+            on_error: ``"report"`` reports an error to the calling model, ``"raise"`` stops the run. A
                 function of the context and the error makes the text for the model.
             needs_approval: whether a call needs approval: a bool, or a function of the context and the
                 arguments. The agent's own tools have their own setting.

@@ -97,7 +97,7 @@ async def _answer(options: RunOptions, text: str, *, steps: bool) -> RunResult[A
         with Waiting(f"{bounded(options.agent.name, 80)} answers") as waiting:
             async with stream:
                 async for event in stream:
-                    if what := _what(event):
+                    if what := _step_text(event):
                         waiting.change(what)
                     if printer is not None:
                         printer.print(event)
@@ -125,7 +125,7 @@ def _printer(options: RunOptions) -> EventPrinter:
     return EventPrinter(PlainScreen(sys.stderr), replies=False, names=written_names(options))
 
 
-def _what(event: RunEvent) -> str | None:
+def _step_text(event: RunEvent) -> str | None:
     if isinstance(event, AgentUpdated):
         return f"{bounded(event.agent, 80)} answers"
     return f"{bounded(event.name, 80)} runs" if isinstance(event, ToolCalled) else None

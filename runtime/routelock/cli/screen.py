@@ -538,8 +538,8 @@ class RichScreen:
     """Shows a conversation in a terminal.
 
     The message is drawn again as it grows. The drawn part is never higher than the terminal, because rich
-    could not draw over it: settled blocks are printed above it, and only the end of a block that is too high
-    is drawn until it is printed.
+    could not draw over it. Settled blocks are printed above it. Of a block that is too high, only the end is
+    drawn until the block is printed.
 
     Args:
         console: a console of rich; None makes one for stdout.

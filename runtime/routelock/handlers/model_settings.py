@@ -40,8 +40,7 @@ def settings_problems(settings: object, allowed: Collection[str] = ("tool_choice
 
     Args:
         settings: the settings of an agent, a run or a handler.
-        allowed: keys that the run otherwise sets itself and that are allowed here; by default those of an
-            agent.
+        allowed: keys of the run that may be set here nevertheless; by default those that an agent may set.
     """
     if not isinstance(settings, Mapping):
         return [f"model_settings must be a dict, not {settings!r:.80}"]

@@ -29,9 +29,9 @@ REQUEST_OBSERVER: Final[ContextVar[Callable[[Request], None] | None]] = ContextV
 class Retry:
     """When a failed model call is made again, and after which delay.
 
-    Only errors with ``retryable`` are retried, and not after the first delta, unless ``mid_stream`` allows
-    it: then an `AttemptFailed` event says that the deltas so far are void. A retry never runs a tool twice,
-    because tools run only after a complete reply.
+    Only errors with ``retryable`` are retried, and only before the first delta. ``mid_stream`` allows a later
+    retry; an `AttemptFailed` event then says that the deltas so far are void. A retry never runs a tool
+    twice, because tools run only after a complete reply.
     """
 
     attempts: int = 3
@@ -99,7 +99,9 @@ async def attempts(
         except BaseException as error:
             if not is_spurious_cancel(error):
                 raise
-            raise HandlerError(f"Handler {handler.name!r} was cancelled from within.") from error
+            raise HandlerError(
+                f"Handler {handler.name!r} raised a cancellation although nothing cancelled it."
+            ) from error
         yield failed
         await retry.sleep(failed.delay)
         begin()
@@ -114,7 +116,7 @@ def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEven
     if isinstance(events, AsyncGeneratorType) or (hasattr(events, "__aiter__") and hasattr(events, "aclose")):
         return events
     if isinstance(events, Coroutine):
-        events.close()  # or Python warns that it was never awaited
+        events.close()  # otherwise Python warns that the coroutine was never awaited
     raise HandlerError(
         f"Handler {handler.name!r}: stream must be an async generator, `async def` with `yield`, but "
         f"returned a {type(events).__name__}. For a function that returns its reply use "

@@ -180,9 +180,9 @@ def _complete_arguments(pieces: list[str]) -> str:
 
     * An empty object before another object is dropped: an Anthropic block begins with it, and some gateways
       pass that on (BerriAI/litellm 4537).
-    * One object that is sent several times, complete or in pieces, counts once. litellm 1.105 repeats it
-      where it simulates a stream (xAI's Responses), and so does google/adk-python 665. No JSON text consists
-      of another one repeated.
+    * One object that is sent several times, complete or in pieces, counts once; no valid JSON text is another
+      text repeated. litellm 1.105 repeats the object where it simulates a stream (xAI's Responses), see also
+      google/adk-python 665.
     """
     if len(pieces) > 1 and pieces[0].strip() == "{}" and pieces[1].lstrip().startswith("{"):
         pieces = pieces[1:]
@@ -507,8 +507,8 @@ def why_incomplete(done: MessageDone, *, ended: bool = False, counted: bool = Tr
 
     A finish reason proves that a reply is complete. So does usage that comes last: some gateways send that
     and never a finish reason. Other gateways send usage with each chunk (vllm-project/vllm 6540), which
-    proves nothing. Without either, the stream must say that it has ended: text that broke off looks like text
-    that ended, and a call whose arguments have not begun looks like a call without arguments.
+    proves nothing. Without either, the stream must say that it has ended. Otherwise cut text would pass for
+    complete text, and a call whose arguments have not begun for a call without arguments.
 
     Args:
         done: the assembled reply.

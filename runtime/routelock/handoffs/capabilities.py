@@ -210,7 +210,7 @@ class Capacity:
     def _release(self, name: str) -> None:
         with self._lock:
             if self._taken[name] == 1:
-                del self._taken[name]  # or each name ever used would stay here
+                del self._taken[name]  # otherwise every name ever used would stay in memory
             else:
                 self._taken[name] -= 1
 

@@ -160,9 +160,9 @@ class HandoffContext:
     def to_input_list(self) -> list[Message]:
         """Return copies of the messages as input for ``Runner.run``, without timestamps and metadata.
 
-        They have the private keys that a run reads, so thinking blocks go back to the provider family that
-        wrote them and to no other. The run repairs what providers would refuse; `routelock.history.problems`
-        says what that is.
+        The messages keep the private keys that a run reads. So thinking blocks go back to the provider family
+        that wrote them, and to no other. The run repairs what providers would refuse;
+        `routelock.history.problems` says what that is.
 
         Raises:
             ValueError: a message is invalid; the error names its place and the key.
@@ -206,9 +206,9 @@ def prepare_handoff_context(
     Args:
         full_history: the whole conversation.
         tool_state: only its ``active_calls`` and ``pending_approvals`` are kept.
-        max_history: the most messages to keep, system messages not counted. A call and its results count one
-            each and stay together: if they do not fit, all of them are left out, except the last ones, which
-            stay. 0 keeps none.
+        max_history: the most messages to keep, system messages not counted. A message with calls and its
+            results count as one message each, and stay together: if they do not fit, they are left out. The
+            last such group is always kept. 0 keeps none.
         include_cached: whether ``cached_results`` are kept, too.
         metadata: other entries; ``original_history_length`` and ``trimmed`` are added.
 

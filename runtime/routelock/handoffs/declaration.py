@@ -120,9 +120,9 @@ def handoff(
             have ``capabilities_required``.
         tool_name_override: replaces ``transfer_to_<target>``.
         tool_description_override: replaces the description that is made from the target's.
-        on_handoff: called with the context when the transfer is made, and with the parsed input as
-            well when there is an ``input_type`` (or with the reason, if it takes two arguments and
-            ``ask_reason`` is set). Sync or async.
+        on_handoff: a sync or async function that is called when the transfer is made. It gets the context;
+            with an ``input_type`` also the parsed input; with ``ask_reason`` also the reason, if it takes two
+            arguments.
         input_type: what the model must pass with the transfer: a pydantic model, dataclass,
             TypedDict, or any type that pydantic can check. Nothing is coerced.
         input_filter: changes what the target sees; replaces the run's filter and nesting.

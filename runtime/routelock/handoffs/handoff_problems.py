@@ -61,7 +61,8 @@ _FIELDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("share", lambda given: given is None or _is_names(given), "a list of names"),
     ("others", is_list, "a list"),
 )
-"""Fields of a `Handoff` whose value is checked by itself: the name, the check, and what the value must be."""
+"""Fields of a `Handoff` that are checked one by one: the name, the check, and a description of valid
+values."""
 
 
 def problems_of_handoff(declared: Any) -> Iterator[str]:

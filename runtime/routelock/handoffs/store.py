@@ -138,8 +138,8 @@ def _default_id(request: HandoffRequest) -> str:
 class InMemoryHandoffStore:
     """A `HandoffStore` for one process. Threads and event loops may share it.
 
-    It keeps JSON, so what works with it works between processes, and callers may edit what it returns. A
-    request with a ``timeout`` expires that many seconds after it was filed.
+    It stores requests as JSON, like a store between processes. So callers may edit the requests that it
+    returns. A request with a ``timeout`` expires that many seconds after it was filed.
 
     Args:
         clock: returns seconds from any fixed point; read on each access.
@@ -273,7 +273,7 @@ class InMemoryHandoffStore:
             pending = self._pending[entry.target]
             del pending[entry.handoff_id]
             if not pending:
-                del self._pending[entry.target]  # or each name ever used would stay here
+                del self._pending[entry.target]  # otherwise every name ever used would stay in memory
         entry.status, entry.reason = status, reason
         if status is not HandoffStatus.ACCEPTED:
             self._finished.append(entry.handoff_id)
@@ -370,6 +370,6 @@ def asks(
 async def _withdraw(store: HandoffStore, handoff_id: str) -> None:
     try:
         await resolve(store.expire(handoff_id))
-    except HandoffStateError:  # it was decided, or expired, in this moment
+    except HandoffStateError:  # the handoff was decided, or expired, at this moment
         with suppress(HandoffStateError):
             await resolve(store.fail(handoff_id, _WITHDRAWN))

@@ -1,8 +1,8 @@
-"""Compaction: of a conversation that is too long for the model, older messages are replaced in the view.
+"""Compaction: in a view that is too long for the model, older messages are replaced.
 
-A cut tool result, a notice or a summary takes their place. Such an item covers the items that it replaces, as
-the summary of a nested history does, so nested histories and input filters unfold it. The transcript keeps
-everything. `routelock.run.compact` decides when to compact, and has the summaries written.
+A cut tool result, a notice or a summary takes their place. Such an item covers the items that it replaces,
+like the summary of a nested history. So nested histories and input filters can unfold it. The transcript
+keeps everything. `routelock.run.compact` decides when to compact, and has the summaries written.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ __all__ = [
     "pieces",
     "reuse",
     "summary_of",
+    "summary_request",
     "summary_text",
-    "told",
 ]
 
 
@@ -68,8 +68,8 @@ class Compact:
     at_messages: int | None = None
     """Messages of a view above which it is compacted."""
     keep_turns: int = 4
-    """How many turns at the end are kept, each a reply with its tool results; fewer if they alone would fill
-    most of the limit, and more if they fit into ``down_to``."""
+    """How many turns at the end are kept; a turn is a reply with its tool results. Fewer are kept if they
+    alone would fill most of the limit, and more if they fit into ``down_to``."""
     keep: Callable[[RunItem], bool] | None = None
     """Returns whether an item stays in the view for good, with the calls and results that belong to it."""
     rest: Literal["drop", "cut"] | str | Handler | Agent[Any] | SummaryFunction = "cut"
@@ -468,7 +468,7 @@ def fold_of(
 def _fold_at(items: Sequence[RunItem], kept: Sequence[int], folded: Sequence[int]) -> Fold:
     place = sum(each < folded[0] for each in kept)  # the newest user message stays behind the folded items
     while place and place < len(kept) and items[kept[place]].message["role"] == "tool":
-        place -= 1  # not between a call and its result
+        place -= 1  # do not part a call from its result
     return Fold(kept=[items[each] for each in kept], folded=[items[each] for each in folded], place=place)
 
 
@@ -517,7 +517,7 @@ def pieces(items: Iterable[RunItem], most_tokens: int) -> list[list[RunItem]]:
     return parts
 
 
-def told(items: Iterable[RunItem], earlier: str) -> str:
+def summary_request(items: Iterable[RunItem], earlier: str) -> str:
     """Return the request for a summary: the summary so far, and one line of JSON for each message."""
     lines = [
         f"{number}. {clip(message_line(item.message), _LONGEST_LINE)}" for number, item in enumerate(items, 1)

@@ -148,8 +148,8 @@ def _without_tools(items: Iterable[RunItem]) -> Iterable[RunItem]:
 def keep_last(count: int) -> HandoffInputFilter:
     """Return a filter that shows the last ``count`` messages and all system messages.
 
-    A message with tool calls and their results count one each and are never separated: if they do not fit
-    together, all are hidden. The last such group is always shown unless ``count`` is 0.
+    A message with tool calls and its results count as one message each, and stay together: if they do not
+    fit, all of them are hidden. The last such group is always shown unless ``count`` is 0.
 
     Raises:
         ConfigError: ``count`` is negative.

@@ -96,7 +96,7 @@ def default_handoff_history_mapper(
 ) -> list[Message]:
     """Fold messages into one assistant message: a preamble and one numbered JSON line per message.
 
-    Images, sound and files follow in a user message that names the line of each: no model reads them out of
+    Images, sound and files follow in a user message that names the line of each. No model reads them out of
     JSON, and no provider accepts them in an assistant message.
 
     Args:
@@ -195,9 +195,10 @@ def nest_handoff_history(
     """Fold everything that the target would see into a summary; this function is an input filter too.
 
     Earlier summaries are unfolded first, so a summary never contains a summary. With the default mapper the
-    system messages stay in front of the summary, where they keep their authority, and the newest user message
-    follows the summary word for word: many providers refuse a request that ends with an assistant message.
-    A mapper of your own gets copies of all messages, without the fields that only their provider can read.
+    system messages stay in front of the summary, where they keep their authority. The newest user message
+    follows the summary word for word, because many providers refuse a request that ends with an assistant
+    message. A mapper of your own gets copies of all messages, without the fields that only their provider can
+    read.
 
     Args:
         data: what the target would see.

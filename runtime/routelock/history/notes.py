@@ -1,9 +1,9 @@
 """Notes that describe the calls of other agents, in place of calls that the active agent cannot make.
 
-A model takes each call in its history for its own: it repeats calls of tools that it does not have, announces
-handoffs, or answers the result of a handoff. So a note describes handoffs that the agent cannot make, and
-calls of other agents to tools that it does not have. Data in a note is JSON on one line, so no text can forge
-a line, a role or an instruction, and every byte can be read back.
+A model takes each call in its history for its own. It then repeats calls of tools that it does not have,
+announces handoffs, or answers the result of a handoff. So a note describes handoffs that the agent cannot
+make, and calls of other agents to tools that it does not have. Data in a note is JSON on one line, so no text
+can forge a line, a role or an instruction, and every byte can be read back.
 """
 
 from __future__ import annotations

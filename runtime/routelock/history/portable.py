@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from routelock.history.messages import Message, ToolCall, arguments_of, calls_of
-from routelock.history.vendor_calls import VENDOR_KEYS, told_calls
+from routelock.history.vendor_calls import VENDOR_KEYS, calls_as_text
 
 __all__ = ["drop_unknown_keys", "portable"]
 
@@ -28,7 +28,7 @@ _FUNCTION_KEYS = frozenset(
 def drop_unknown_keys(message: Message) -> Message:
     """Return an assistant message of the caller without unknown keys, such as columns of a database."""
     if not VENDOR_KEYS.isdisjoint(message):
-        message = _told(message)
+        message = _with_calls_as_text(message)
     calls = calls_of(message)
     if message.keys() <= _ASSISTANT_KEYS and all(map(_is_stored, calls)):
         return message
@@ -50,20 +50,20 @@ def _only(keys: Collection[str], fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key in keys}
 
 
-_TOLD_KEYS = VENDOR_KEYS | {"annotations", "executed_tools"}
+_VENDOR_CALL_KEYS = VENDOR_KEYS | {"annotations", "executed_tools"}
 """Keys that hold what a vendor's own tools did; see `routelock.history.vendor_calls`."""
 
 
-def _told(message: Message) -> Message:
+def _with_calls_as_text(message: Message) -> Message:
     """Return a message whose text, and not its keys, says what a vendor's own tools did for it."""
-    told = told_calls(message)
-    rest: dict[str, Any] = {key: value for key, value in message.items() if key not in _TOLD_KEYS}
-    if told:
+    calls = calls_as_text(message)
+    rest: dict[str, Any] = {key: value for key, value in message.items() if key not in _VENDOR_CALL_KEYS}
+    if calls:
         content: Any = rest.get("content")
         if isinstance(content, list):
-            rest["content"] = [*content, {"type": "text", "text": told}]
+            rest["content"] = [*content, {"type": "text", "text": calls}]
         else:
-            rest["content"] = f"{content}\n\n{told}" if content else told
+            rest["content"] = f"{content}\n\n{calls}" if content else calls
     return cast(Message, rest)
 
 
@@ -78,8 +78,8 @@ def portable(message: Message) -> Message:
     Some vendors refuse a request with the thinking blocks, signatures or reasoning items of another vendor.
     Text, calls and results stay. The text says what a vendor's own tools did.
     """
-    if message["role"] == "assistant" and not _TOLD_KEYS.isdisjoint(message):
-        message = _told(message)
+    if message["role"] == "assistant" and not _VENDOR_CALL_KEYS.isdisjoint(message):
+        message = _with_calls_as_text(message)
     kept: dict[str, Any] = {key: value for key, value in message.items() if key in _PORTABLE_KEYS}
     content = message.get("content")
     if isinstance(content, list) and message["role"] == "assistant":

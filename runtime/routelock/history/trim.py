@@ -18,8 +18,8 @@ __all__ = ["cut_result", "groups", "newest", "result_size", "with_pairs", "withi
 def newest(messages: Sequence[Message], count: int) -> list[int]:
     """Return the indexes of the last ``count`` messages and of all system messages, in order.
 
-    A message with tool calls and the results after it count one each and stay together: if they do not fit,
-    none of them is kept. The last such group is always kept unless ``count`` is 0.
+    A message with tool calls and the results after it count as one message each, and stay together: if they
+    do not fit, none of them is kept. The last such group is always kept unless ``count`` is 0.
     """
     kept = {place for place, message in enumerate(messages) if _is_system(message)}
     left, any_yet = count, False

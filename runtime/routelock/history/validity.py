@@ -56,7 +56,7 @@ def has_only_system_messages(messages: Sequence[Message]) -> bool:
 
 
 def _read_calls(index: int, calls: Sequence[ToolCall], seen: set[str], found: list[str]) -> list[str]:
-    """Return the ids of a message's calls, and add them to those seen; add what is wrong to the problems."""
+    """Return the ids of a message's calls. Add them to ``seen``, and each problem to ``found``."""
     ids: list[str] = []
     for call in calls:
         call_id = call.get("id") or ""

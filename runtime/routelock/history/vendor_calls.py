@@ -22,9 +22,9 @@ __all__ = [
     "Citation",
     "VendorCall",
     "annotation_of",
+    "calls_as_text",
     "citations_of",
     "recorded_call",
-    "told_calls",
     "vendor_calls_of",
 ]
 
@@ -117,11 +117,11 @@ def _recorded(source: Citation) -> dict[str, Any]:
     return {key: value for key, value in asdict(source).items() if value not in (None, "")}
 
 
-def told_calls(message: Mapping[str, Any]) -> str:
+def calls_as_text(message: Mapping[str, Any]) -> str:
     """Return a text for another vendor's model that says what the tools did; empty if none ran."""
     facts = [_fact(call) for call in vendor_calls_of(message)]
     known = {source["url"] for fact in facts for source in fact.get("sources", ()) if "url" in source}
-    cited = [each for each in _told_sources(citations_of(message)) if each.get("url") not in known]
+    cited = [each for each in _sources_as_text(citations_of(message)) if each.get("url") not in known]
     if cited:
         facts.append({"sources": cited})
     return _TOLD.format("; ".join(json_line(fact) for fact in facts)) if facts else ""
@@ -134,11 +134,11 @@ def _fact(call: VendorCall) -> dict[str, Any]:
     if call.error:
         told["error"] = clip(call.error, _MOST_CHARACTERS)
     if call.sources:
-        told["sources"] = _told_sources(call.sources)
+        told["sources"] = _sources_as_text(call.sources)
     return told
 
 
-def _told_sources(sources: Sequence[Citation]) -> list[dict[str, str]]:
+def _sources_as_text(sources: Sequence[Citation]) -> list[dict[str, str]]:
     told: dict[str, dict[str, str]] = {}
     for each in sources:
         named = {"url": each.url, "title": each.title, "file_id": each.file_id}

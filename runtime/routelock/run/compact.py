@@ -38,8 +38,8 @@ from routelock.history.compaction import (
     pieces,
     reuse,
     summary_of,
+    summary_request,
     summary_text,
-    told,
 )
 from routelock.history.messages import Message, RunItem
 from routelock.history.portable import portable
@@ -400,7 +400,7 @@ async def _output_of(inner: Run, events: Events) -> str:
 
 def _inner_run(one: _Shortening, items: Sequence[RunItem], earlier: str, key: str) -> Run:
     """Return the run that writes a summary, see `_Shortening._write`."""
-    run, text = one.run, told(items, earlier)
+    run, text = one.run, summary_request(items, earlier)
     writer, model = one.settings.agent, cast(Any, one.settings.rest)
     config = replace(inner_config(run, key, {}), compact=None)
     if writer is None:

@@ -242,7 +242,7 @@ class SubRun:
         except BaseException as error:
             if not is_spurious_cancel(error):
                 raise
-            cancelled = ToolError("it was cancelled from within")
+            cancelled = ToolError("it raised a cancellation although nothing cancelled it")
             cancelled.__cause__ = error
             self.outcome = await self._failed(context, cancelled)
 

@@ -24,7 +24,7 @@ class EncryptedSessions:
 
     Args:
         store: keeps the texts.
-        keys: from ``Fernet.generate_key()``. The first encrypts, all may decrypt: to change the key, put a
+        keys: from ``Fernet.generate_key()``. The first encrypts, all may decrypt. To change the key, put a
             new one in front, store all sessions again with `Session.compact`, and then remove the old one.
 
     Raises:

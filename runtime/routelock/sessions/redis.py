@@ -63,7 +63,7 @@ class RedisSessions:
             )
         self._prefix = prefix
         self._expire = "" if expire is None else str(expire)
-        connect = cast(Any, redis.Redis).from_url  # it is only partly typed
+        connect = cast(Any, redis.Redis).from_url  # redis is only partly typed
         self._client: Any = (
             connect(url, socket_timeout=timeout, socket_connect_timeout=timeout)
             if isinstance(url, str)

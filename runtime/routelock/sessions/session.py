@@ -82,7 +82,7 @@ class SessionRunStore:
         self._is_sub_run = is_sub_run
         self._is_replayed = is_replayed
         self._passed = False
-        """Whether other runs followed this one, which is repeated, so that nothing new can be stored."""
+        """Whether the run is repeated after other runs followed it, so that it can store nothing new."""
         self._name = os.urandom(8).hex()
         self._claimed = 0
         """How many times a saved state of this run was resumed."""
@@ -114,7 +114,7 @@ class SessionRunStore:
             if self._is_replayed:
                 run.calls.claims = self._claimed
             if run.calls.claims < self._claimed and _is_begun(document, _calls_left(document)):
-                raise self._used(run)  # or its items would replace those of the later attempt
+                raise self._used(run)  # otherwise its items would replace those of the later attempt
         else:
             if found.passed and not self._is_sub_run:
                 raise SessionConflict(
@@ -480,8 +480,8 @@ class Session(SessionLog):
     ) -> RunStore:
         """Return the writer that stores one sub-run, see ``Agent.as_tool(session=...)``.
 
-        The outer run may be repeated after other sub-runs followed this one here. Then it gets the history
-        that it had at that time, and nothing is stored again, as long as its messages are the same.
+        The outer run may be repeated after other sub-runs followed this one in the session. Then the sub-run
+        gets the history of that time, and stores nothing again as long as its messages are the same.
 
         Args:
             state: the state from which the sub-run resumes, if it does.

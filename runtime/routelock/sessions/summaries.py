@@ -39,8 +39,8 @@ class LoadedSummary:
 
 
 _MOST_KEPT = 100
-"""The most items before its last one that a stored summary does not cover. One that leaves out more is of a
-view that a filter has shortened, and of no use for the whole history."""
+"""The most items before its last one that a stored summary may leave out. If it leaves out more, a filter had
+shortened the view, and the summary is of no use for the whole history."""
 
 
 def stored_summary(summary: RunItem, items: Sequence[RunItem], history: int) -> StoredSummary | None:

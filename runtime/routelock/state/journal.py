@@ -361,7 +361,7 @@ class Journal:
 
     async def _end(self, result: RunResult[Any] | None, config: RunConfig) -> None:
         """Record the state of a run. It replaces the records of the steps that the run reached."""
-        if result is None:  # it did not begin
+        if result is None:  # the run did not begin
             return
         left = cast(JournalSteps, config.executor).left if result.stop_reason != "done" else {}
         state = result.state()

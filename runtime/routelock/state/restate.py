@@ -10,8 +10,8 @@
         return result.final_output
 
 Restate finds steps by their position, and the steps of a run have no fixed order. So each position of its
-journal takes the step that ends next, with the key in it, and the records are read before the run goes on.
-It is asyncio only, as Restate is.
+journal takes the step that ends next, with its key. The records are read before the run goes on. It is
+asyncio only, as Restate is.
 """
 
 from __future__ import annotations

@@ -304,7 +304,7 @@ def _record_input(record: HandoffRecord, items: Sequence[RunItem], graph: Mappin
     calls = (call for item in items for call in calls_of(item.message) if call["id"] == record.call_id)
     text = next((call["function"]["arguments"] for call in calls), None)
     if input_type is not None and text is not None:
-        with suppress(ModelBehaviorError):  # another version of the type: then it stays plain data
+        with suppress(ModelBehaviorError):  # the type has changed: the input stays plain data
             return input_type.parse(text, strict=True)
     return plain
 

@@ -159,7 +159,7 @@ class RunState:
             ValueError: this is no state, or one of a newer format; the message says what is wrong.
         """
         with prefix_errors("This is no RunState"):
-            if isinstance(cast(object, text), Mapping):  # a database has parsed it
+            if isinstance(cast(object, text), Mapping):  # a database may return its JSON parsed
                 raise ValueError("expected the text that to_json gave, not a dict: use json.dumps")
             data = text.encode() if isinstance(text, str) else text
             document = read_document(decode(data, max_bytes=max_bytes, max_depth=max_depth))

@@ -199,7 +199,7 @@ class ReplayedSteps:
         self._new = new
         self._open: dict[str, str] = {}
         """Records of tool steps whose turn is not complete, so that the run has not received them yet."""
-        self._went_on = False
+        self._has_new_step = False
         """Whether a step without a record was carried out."""
 
     @property
@@ -208,7 +208,7 @@ class ReplayedSteps:
 
         Once the run has carried out a new step, unused records count no more: the run took another course.
         """
-        return {**self._open, **({} if self._went_on else self._entries)}
+        return {**self._open, **({} if self._has_new_step else self._entries)}
 
     async def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
@@ -225,10 +225,10 @@ class ReplayedSteps:
         try:
             async with aclosing(self._new.stream(call, body)) as events:
                 async for event in events:
-                    self._went_on |= isinstance(event, MessageDone)
+                    self._has_new_step |= isinstance(event, MessageDone)
                     yield event
         except (HandlerError, HandoffTimeout):  # these errors are recorded, so the step counts as carried out
-            self._went_on = True
+            self._has_new_step = True
             raise
 
     async def gather(
@@ -241,7 +241,7 @@ class ReplayedSteps:
 
         async def noted(call: Call) -> Outcome:
             outcome = await body(call)
-            self._went_on = True
+            self._has_new_step = True
             return outcome
 
         kept = {call.key: self._entries.pop(call.key) for call in calls if call.key in self._entries}

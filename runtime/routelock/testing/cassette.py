@@ -106,8 +106,8 @@ def use_cassette(
 ) -> Generator[Cassette]:
     """Answer the HTTP requests of the block from a file; for httpx, httpx2, aiohttp, requests and boto.
 
-    A request matches a recorded one by method, host, port and path, and by its canonical body: the order of
-    keys and tools, the values of ids and points in time do not count. Equal requests are answered in the
+    A request matches a recorded one by method, host, port, path and canonical body. In the body, the order of
+    keys and tools, the values of ids, and points in time do not count. Equal requests are answered in the
     order of the recording, each once. Replaying needs no key: missing keys are replaced by placeholders until
     the block ends. While recording, vcrpy reads a stream to its end before the client gets the first byte:
     for timing, cancellation and broken connections use a local server.

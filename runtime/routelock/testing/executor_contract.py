@@ -49,7 +49,6 @@ from routelock.testing.executor_scenes import (
     World,
     answer,
     break_off,
-    desk,
     die,
     die_after,
     fields_of,
@@ -58,6 +57,7 @@ from routelock.testing.executor_scenes import (
     paying,
     refuse,
     refused,
+    support_team,
     tool_of,
     two_at_once,
     with_fallback,
@@ -72,7 +72,7 @@ _LONGEST = 200
 
 
 class ExecutorContract(Lives):
-    """What an executor must do, also one that records nothing. Subclass it, and write `live`."""
+    """The contract of every executor, even of one that records nothing. Subclass it, and write `live`."""
 
     patience: ClassVar[Sequence[float]] = (0.02, 0.1, 0.5, 2.0, 8.0)
     """Seconds that a test gives the engine to record a tool that has ended. It tries one after the other, and
@@ -81,8 +81,8 @@ class ExecutorContract(Lives):
     def test_a_run_has_the_same_result_as_without_an_executor(self) -> None:
         """The engine does not change the result of a run."""
         run_id, alone, through = new_id(), World(), World()
-        wanted = self._alone(desk(alone), run_id)
-        found = self._end(run_id, desk(through), RunConfig(fallback=True))
+        wanted = self._alone(support_team(alone), run_id)
+        found = self._end(run_id, support_team(through), RunConfig(fallback=True))
         why = "an engine may decide when and where a step runs, and must not change its result."
         check_same(facts(found), facts(wanted), "the result of the same run without an executor", why)
         check(
@@ -258,7 +258,7 @@ class ExecutorContract(Lives):
 
     def test_keys_are_unique_in_a_run_and_arguments_are_json(self) -> None:
         """Each step of a run has a key of its own."""
-        calls = self._watch(new_id(), desk(World())).calls
+        calls = self._watch(new_id(), support_team(World())).calls
         keys = [(call.run_id, call.key) for call in calls]
         twice = [key for key, count in Counter(keys).items() if count > 1]
         check(
@@ -270,7 +270,7 @@ class ExecutorContract(Lives):
 
 
 class DurableExecutorContract(ExecutorContract):
-    """What an executor must do that records steps, so that another process can take up a run."""
+    """The contract of an executor that records steps, so that another process can resume a run."""
 
     every: ClassVar[int] = 1
     """1 kills a run at each of its moments, 2 at every second one, and so on; take more for a slow engine."""
@@ -278,9 +278,9 @@ class DurableExecutorContract(ExecutorContract):
     def test_a_replay_has_the_same_result_and_does_nothing(self) -> None:
         """A recorded run asks no model and runs no tool."""
         run_id, world, config = new_id(), World(), RunConfig(fallback=True)
-        first = self._end(run_id, desk(world), config)
+        first = self._end(run_id, support_team(world), config)
         before = world.copy()
-        again = self._end(run_id, desk(world), config)
+        again = self._end(run_id, support_team(world), config)
         check_same(
             facts(again),
             facts(first),
@@ -297,7 +297,7 @@ class DurableExecutorContract(ExecutorContract):
     def test_steps_have_the_same_keys_in_each_life(self) -> None:
         """Another process finds each record by the same key."""
         run_id, world = new_id(), World()
-        first, second = (sorted(self._watch(run_id, desk(world)).keys()) for _ in range(2))
+        first, second = (sorted(self._watch(run_id, support_team(world)).keys()) for _ in range(2))
         check(
             first == second,
             f"the keys of the first life: {first}",
@@ -308,11 +308,11 @@ class DurableExecutorContract(ExecutorContract):
     def test_a_run_that_is_killed_at_any_moment_has_the_same_result(self) -> None:
         """No crash changes the result of a run."""
         alone, config = World(), RunConfig(fallback=True)
-        whole = facts(self._alone(desk(alone), "whole"))
+        whole = facts(self._alone(support_team(alone), "whole"))
         for moment in range(1, _LONGEST, self.every):
             run_id, world, dies = new_id(), World(), Dies(moment)
-            self._result_of(run_id, desk(world), dies, config)
-            result = self._end(run_id, desk(world), config)
+            self._result_of(run_id, support_team(world), dies, config)
+            result = self._end(run_id, support_team(world), config)
             where = f"in a life after a kill at moment {moment}"
             check_same(
                 facts(result),
@@ -321,7 +321,7 @@ class DurableExecutorContract(ExecutorContract):
                 "a crash must not change the user's answer.",
             )
             self._check_effects(world, alone, where)
-            if dies.left > 0:  # this one was not killed
+            if dies.left > 0:  # the run had no such moment
                 return
 
     def _check_effects(self, world: World, alone: World, where: str) -> None:
@@ -338,7 +338,7 @@ class DurableExecutorContract(ExecutorContract):
         )
         again = len(world.done) - len(alone.done)
         check(
-            again <= 2,  # of three tools at once, one is that in which the process is killed
+            again <= 2,  # three tools run at once, and one of them kills the process
             f"at most two tools again {where}, those that were cut off",
             f"{again} of {world.done}",
             "only a tool that was cut off may run again.",
@@ -560,7 +560,7 @@ class DurableExecutorContract(ExecutorContract):
 
 
 class StreamingExecutorContract(DurableExecutorContract):
-    """What a durable executor must do that shows what happens to readers elsewhere. Write `shown`, too."""
+    """The contract of a durable executor that sends events to readers elsewhere. Write `shown`, too."""
 
     async def shown(self, run_id: str, offset: int) -> Sequence[str]:
         """Return the text in each part of a run that a reader is shown from an offset on.

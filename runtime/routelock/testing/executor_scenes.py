@@ -24,7 +24,6 @@ __all__ = [
     "World",
     "answer",
     "break_off",
-    "desk",
     "die",
     "die_after",
     "fields_of",
@@ -34,6 +33,7 @@ __all__ = [
     "paying",
     "refuse",
     "refused",
+    "support_team",
     "tool_of",
     "two_at_once",
     "with_fallback",
@@ -151,7 +151,7 @@ async def _fail() -> str:
     raise ValueError("nothing there")
 
 
-def desk(world: World) -> Agent[Any]:
+def support_team(world: World) -> Agent[Any]:
     """Return a team with a fallback, concurrent tools, a tool that fails, nested runs, and a handoff."""
     stamp = {1: [call("stamp", id="s")], 2: "Stamped."}
     clerk = Agent("clerk", model=Model(world, "clerk", stamp), tools=[tool_of(world, "stamp")])

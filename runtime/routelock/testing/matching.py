@@ -172,8 +172,8 @@ def _lines(asked: HTTPRequest) -> list[str]:
 def difference(recorded: HTTPRequest, asked: HTTPRequest, on: Sequence[str] = MATCH_ON) -> str:
     """Return what differs, one value below another; empty if the requests match.
 
-    Each value stands below its name, or below its path in the body, such as ``$.messages[1].content``: the
-    recorded one after ``-``, the one that was asked after ``+``.
+    Each value stands below its name, or below its path in the body, such as ``$.messages[1].content``. The
+    recorded value follows ``-``, the value of the new request ``+``.
     """
     lines: list[str] = []
     for name in on:

@@ -49,8 +49,8 @@ TOKEN: Final[Mapping[str, Any]] = {
 def is_token_exchange(url: str) -> bool:
     """Whether a request asks Google for an access token.
 
-    A process sends it at its first call, whichever test makes that, with a body that is signed for that
-    moment: so it cannot be matched with a recording, and is not recorded.
+    A process sends this request with its first call, in any of the tests. The body is signed for that moment,
+    so it cannot match a recording. That is why it is not recorded.
     """
     parts = urlsplit(url)
     return (parts.hostname, parts.path) == ("oauth2.googleapis.com", "/token")

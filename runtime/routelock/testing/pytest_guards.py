@@ -94,7 +94,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Open the network for a test that may use it, and close it for one that is marked so."""
+    """Open the network for a test marked ``network``, and close it for a test marked ``block_network``."""
     guards, blocked = guards_of(item.config), item.get_closest_marker("block_network")
     if blocked is not None:
         named: Any = blocked.kwargs.get("allowed_hosts") or item.config.getoption("--allowed-hosts")

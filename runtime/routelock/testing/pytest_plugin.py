@@ -68,7 +68,7 @@ def pytest_runtest_makereport(
     if call.when != "teardown":
         item.stash[pytest_vcr.STOPPED] = error
     report = yield
-    # an attribute, because xdist sends those from its workers
+    # an attribute, because xdist sends attributes from its workers
     report.__dict__[_MISSES] = list(
         dict.fromkeys(str(link) for link in _chain(error) if isinstance(link, CassetteMiss))
     )

@@ -1,8 +1,9 @@
 """Removes secrets from recorded traffic, before a cassette is written and again when it is read.
 
-Of the headers only a few harmless ones are kept. Values with a name such as ``api_key``, in a URL, a form or
-JSON, are replaced, and so is any text that has the shape of a known key or is a secret of this machine's
-environment. All other bytes stay as they are, so thought signatures and broken JSON replay exactly.
+Of the headers only a few harmless ones are kept. In URLs, forms and JSON, values with a name such as
+``api_key`` are replaced. Everywhere, text is replaced that has the shape of a known key, or is a secret of
+this machine's environment. All other bytes stay as they are, so thought signatures and broken JSON replay
+exactly.
 """
 
 from __future__ import annotations

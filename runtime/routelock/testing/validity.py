@@ -34,9 +34,9 @@ def assert_valid(
 ) -> None:
     """Check that a provider would accept these messages.
 
-    Without a profile it checks the rules that all providers share and that `Request.messages` follows: each
-    tool call has exactly one answer, directly after it; each answer has its call; ids exist and differ; roles
-    are known; there is something to answer.
+    Without a profile it checks the rules that all providers share, which `Request.messages` follows. Each
+    tool call has exactly one answer, directly after it, and each answer has its call. Ids exist and differ,
+    roles are known, and there is something to answer.
 
     With a profile it also checks the rules of that vendor for messages as they are sent. The providers of
     routelock adapt messages to them when they send, so pass what `routelock_providers.litellm.as_sent`

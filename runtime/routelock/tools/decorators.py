@@ -131,8 +131,8 @@ def tool(
         timeout: the time limit of a call in seconds; None is no limit.
         is_enabled: a bool, or a function of the context and the agent, called in each turn and before a call.
         scope: which runs may use the tool, see `routelock.scopes`.
-        on_error: ``"report"`` reports an error to the model, ``"raise"`` stops the run, and a function of the
-            context and the error makes the text for the model; the run stops if that function raises.
+        on_error: ``"report"`` reports an error to the model, ``"raise"`` stops the run. A function of the
+            context and the error makes the text for the model; if it raises, the run stops.
         max_result: the most characters of a result that the model is shown; None is no limit.
         needs_approval: whether a call needs approval: a bool, or a function of the context and the arguments.
         input_guardrails: functions of the context, the tool and the arguments, called before each call, see

@@ -71,7 +71,7 @@ async def _run(tool: Tool, context: ToolContext[Any], values: Any) -> ToolOutcom
     except BaseException as error:
         if not is_spurious_cancel(error):
             raise
-        wrapped = ToolError("it was cancelled from within")
+        wrapped = ToolError("it raised a cancellation although nothing cancelled it")
         wrapped.__cause__ = error
         return await failed(tool, context, wrapped)
 

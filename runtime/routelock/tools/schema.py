@@ -377,8 +377,8 @@ class JsonType(Generic[T]):
         """Return the value of a JSON text that is still being written; None if there is none yet.
 
         Parts at the end of the text that do not match the schema yet are left out, if the rest is valid
-        without them: a number or a word that may go on, the last item of a list, a field that has a default.
-        The last string may be incomplete.
+        without them. Such a part is a number or a word that may go on, the last item of a list, or a field
+        that has a default. The last string may be incomplete.
 
         Args:
             text: the beginning of a JSON text. A complete text gives None: it is for `parse`.

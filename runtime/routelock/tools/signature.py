@@ -169,8 +169,8 @@ def _adapter(
 ) -> tuple[pydantic.TypeAdapter[dict[str, Any]], dict[str, Any]]:
     """Return a validator from JSON text to keyword arguments, and its schema.
 
-    It validates a TypedDict and not a model, because a parameter may be named ``schema`` or ``_id``, and
-    because an optional key stays absent, so that Python uses the default of the function.
+    It validates a TypedDict and not a model, because a parameter may be named ``schema`` or ``_id``. Also, an
+    absent optional key stays absent, so that Python uses the default of the function.
     """
     from pydantic import ConfigDict, TypeAdapter  # noqa: PLC0415 - see `routelock.tools.schema`
 
@@ -221,7 +221,7 @@ def _schema_default(default: Any) -> dict[str, Any]:
         default = sorted(cast("set[object]", default), key=repr)
     try:
         return {"default": default_as_json(default)}
-    except ValueError:  # such as a marker object: it has no JSON form, but the function still uses it
+    except ValueError:  # a marker object, for example: the function still uses it
         return {}
 
 

@@ -54,8 +54,8 @@ class Tool(Generic[Context]):
     ``Context`` is the type of the object that a run gets as ``context=``, as the function expects it.
 
     Make one from a function with `tool` or `function_tool`. If you have the schema already, make one
-    directly: the sync or async ``on_invoke_tool`` gets the context and the arguments as JSON text, which is
-    an object with all required keys.
+    directly. Its sync or async ``on_invoke_tool`` gets the context, and the arguments as JSON text of an
+    object with all required keys.
 
     Raises:
         ConfigError: providers refuse the name, or another field is invalid.
@@ -105,7 +105,7 @@ class Tool(Generic[Context]):
         strict = strict_schema(self.params_json_schema) if self.strict else None
         _set(self, "strict", strict is not None)
         schema = self.params_json_schema if strict is None else strict
-        _set(self, "params_json_schema", sendable(schema))  # an MCP server may have sent it
+        _set(self, "params_json_schema", sendable(schema))  # an MCP server may send half a surrogate pair
         _set(self, "spec", sendable(_spec(self)))
         call: Any = self.on_invoke_tool
         if not isinstance(call, ToolCallable):

@@ -78,7 +78,7 @@ def _is_open_number(text: str, data: object, end: _Path) -> bool:
         return False
     try:
         return bool(from_json(f"{text}1", allow_partial="trailing-strings") != data)
-    except ValueError:  # such as 01
+    except ValueError:  # one more digit is not valid, as in 01
         return True
 
 

@@ -77,8 +77,8 @@ class OpenTelemetry:
     A run is an ``invoke_workflow`` span. It contains an ``invoke_agent`` span for each period in which an
     agent is active, and these contain ``chat`` and ``execute_tool`` spans. A handoff is an ``execute_tool``
     span of its tool, and an event on the span of its source. The parent of a run's span is the span that is
-    current when the run starts; for an agent that is called as a tool it is the span of that call. Only
-    ``chat`` spans have tokens, so that sums count them once.
+    current when the run starts. If the run answers a call of an agent as a tool, the parent is the span of
+    the call. Only ``chat`` spans have tokens, so that sums count them once.
 
     Args:
         content: whether spans have messages, instructions, tools with their arguments and outputs, reasons

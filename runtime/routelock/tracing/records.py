@@ -5,10 +5,10 @@ In a file a record is a line with a JSON object: ``type`` names it (``run_start`
 are the fields below; fields with their default value are left out. Readers ignore types and keys that they do
 not know.
 
-Each message is written once, with a number (`ItemTraced`): messages of the transcript count up from 0 in its
-order; messages that only models saw, such as system prompts, summaries and those of a filter, count down from
--1. The messages of a model call are a list of numbers, written as spans: ``[[-2, -2], [0, 3]]`` is the
-message -2 and the messages 0 to 3, see `numbers`. Offered tools are written once as well.
+Each message is written once, with a number (`ItemTraced`). Messages of the transcript count up from 0, in
+their order. Messages that only models saw, such as system prompts, summaries and messages of a filter, count
+down from -1. The messages of a model call are a list of numbers, written as spans: ``[[-2, -2], [0, 3]]`` is
+the message -2 and the messages 0 to 3, see `numbers`. Offered tools are written once as well.
 """
 
 from __future__ import annotations

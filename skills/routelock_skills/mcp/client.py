@@ -71,10 +71,10 @@ class MCPClient:
             that to the agent or the run.
         timeout: seconds for one call after the connection is open; None for no limit.
         connect_timeout: seconds to start the server, connect to it and list its tools.
-        on_elicitation: answers what the server asks in the middle of a call: a sync or async function that
-            gets a `routelock.tools.ToolQuestion` and returns the fields of the answer, True for an answer of
-            defaults only, False to decline, or None to leave it to a person. A call whose question is left to
-            a person waits as one that needs approval.
+        on_elicitation: a sync or async function that answers questions of the server in the middle of a call.
+            It gets a `routelock.tools.ToolQuestion`. It returns the fields of the answer, True for an answer
+            of defaults only, False to decline, or None to leave the question to a person. The call then waits
+            like a call that needs approval.
 
     Raises:
         ConfigError: an argument is invalid.

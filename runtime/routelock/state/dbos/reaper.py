@@ -59,7 +59,7 @@ class Reaper:
         client: reads and resumes runs. It must raise while the database is unavailable, and not wait.
         database: the address of the database.
         executor_id: the id of this worker.
-        going_on: the ids of the workflows that this worker runs at the moment.
+        running: the ids of the workflows that this worker runs at the moment.
         every: seconds between two checks.
         lease: seconds without a heartbeat after which a worker with an open connection is dead. A run that
             belongs to this worker and is not running here is queued again after a third of that.
@@ -71,7 +71,7 @@ class Reaper:
         client: DBOSClient,
         database: str,
         executor_id: str,
-        going_on: Collection[str],
+        running: Collection[str],
         *,
         every: float,
         lease: float,
@@ -80,7 +80,7 @@ class Reaper:
         self._client = client
         self._address = url_of(database)
         self._me = executor_id
-        self._going_on = going_on
+        self._running_here = running
         self._every, self._lease, self._grace = every, lease, grace
         self._misses: Counter[str] = Counter()
         self._unknown: dict[str, float] = {}
@@ -190,7 +190,7 @@ class Reaper:
         DBOS claims a run, and then begins it. If the connection breaks in between, or the end of a run cannot
         be recorded, the run would belong to this live worker for ever.
         """
-        lost = {run.workflow_id: run for run in mine if run.workflow_id not in self._going_on}
+        lost = {run.workflow_id: run for run in mine if run.workflow_id not in self._running_here}
         now = time.monotonic()
         self._unknown = {name: self._unknown.get(name, now) for name in lost}
         late = [name for name, since in self._unknown.items() if now - since >= self._lease / 3]

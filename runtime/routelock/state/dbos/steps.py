@@ -1,6 +1,6 @@
 """The executor of a durable run: each model call and each tool is a step of a DBOS workflow.
 
-Steps are found by their key, as in a journal, and not by their position as DBOS does: tools and sub-runs of
+Steps are found by their key, as in a journal. DBOS finds them by their position, but tools and sub-runs of
 one turn run at the same time, in no fixed order. So the records are read once, when a worker takes over a
 run; new steps get the positions after them.
 """

@@ -109,7 +109,7 @@ class RunExecutor:
         self, agents: Mapping[str, Agent[Any]], settings: WorkerSettings, client: DBOSClient
     ) -> None:
         self.agents = agents
-        self.going_on: set[str] = set()
+        self.running: set[str] = set()
         """The workflow ids of the segments that are running."""
         self._settings = settings
         self._client = client
@@ -118,7 +118,7 @@ class RunExecutor:
         """Run a segment, or take it over, within its workflow."""
         from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - comes with the extra
 
-        self.going_on.add(workflow_id)
+        self.running.add(workflow_id)
         try:
             return await self._carry_out(job, workflow_id)
         except (BaseExceptionGroup, StepLost, SQLAlchemyError) as error:
@@ -129,7 +129,7 @@ class RunExecutor:
             # the run still belongs to this worker, and the reaper will queue it again
             raise asyncio.CancelledError from error
         finally:
-            self.going_on.discard(workflow_id)
+            self.running.discard(workflow_id)
 
     async def _carry_out(self, job: JobDocument, workflow_id: str) -> EndDocument:
         if (cancelled := job.get("closes")) is not None:
@@ -149,7 +149,7 @@ class RunExecutor:
             cancelled
         )  # a worker that was wrongly declared dead may still run it
         if (stood := await self._status_of(cancelled)) is not None and stood.output is not None:
-            return cast("EndDocument", stood.output)  # it ended before it was cancelled
+            return cast("EndDocument", stood.output)  # the run ended before the cancellation
         recorded = await self._client.list_workflow_steps_async(cancelled)
         steps = RecordedSteps({**job.get("steps", {}), **recorded_entries(recorded)})
         result, error = await self._end_of({**job, "until": None}, steps)
@@ -217,7 +217,7 @@ class RunExecutor:
         return found[0] if found else None
 
 
-class _Elsewhere:
+class _UncallableModel:
     """The model of a stub for an agent that another worker serves: it cannot be called."""
 
     def __init__(self, name: str) -> None:
@@ -241,7 +241,7 @@ def _stub(name: str, state: str | None) -> Agent[Any]:
     waiting = parse_document(state).waiting if state else ()
     frames = [frame for frame in waiting if frame.agent == name]
     waits = dict.fromkeys([each.default_handler for each in frames] + [each.handler for each in frames])
-    first, *others = map(_Elsewhere, waits or [name])
+    first, *others = map(_UncallableModel, waits or [name])
     return Agent(name, model=first, handlers=others)
 
 
@@ -305,7 +305,7 @@ async def serving_runs(
         impatient = await stack.enter_async_context(open_client(database, patient=False))
         executor = RunExecutor(by_name, settings, client)
         watch, lease, grace = settings.watch, settings.lease, settings.grace
-        reaper = Reaper(impatient, database, me, executor.going_on, every=watch, lease=lease, grace=grace)
+        reaper = Reaper(impatient, database, me, executor.running, every=watch, lease=lease, grace=grace)
         try:
             await asyncio.to_thread(reaper.begin)
             for name in by_name:
