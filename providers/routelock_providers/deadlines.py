@@ -111,7 +111,7 @@ class Deadline:
 
 
 class AsyncioDeadline(Deadline):
-    """Does the same on asyncio, with one timer for all the waits of a call.
+    """A `Deadline` on asyncio, with one timer for all the waits of a call.
 
     A wait that ends in time leaves the timer set for the next one.
     """

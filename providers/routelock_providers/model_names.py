@@ -57,7 +57,7 @@ _MAKERS = (
     ("qwen2", "ollama_chat"),
     ("qwen3", "ollama_chat"),
 )
-"""How names of models begin that LiteLLM does not know without a provider, and a provider of each."""
+"""Prefixes of model names that LiteLLM knows only with a provider, each with such a provider."""
 
 _NEAR = 0.75
 """How alike a misspelt name is to the right one, from 0 to 1: ``gorq`` and ``groq``."""

@@ -27,7 +27,7 @@ _GAP = "\n\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How the tools and the schema of a request are sent to the vendor."""
+    """The form in which the tools and the schema of a request are sent to the vendor."""
 
     tools: Sequence[ToolSpec]
     tool_choice: ToolChoice | None

@@ -37,7 +37,7 @@ class AskedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedTools:
-    """What the vendor's own tools add to the body of a request."""
+    """The additions of the vendor's own tools to the body of a request."""
 
     tools: Sequence[_Json] = ()
     """Appended to the tools of the body."""
@@ -75,7 +75,7 @@ def added_tools(
         choice: the tool choice of the request; only the name of one of the tools is looked at.
 
     Raises:
-        ConfigError: the vendor has no such tool, or not with these options, or not beside functions.
+        ConfigError: the vendor lacks the tool, or one of its options, or does not take it beside functions.
     """
     added = [_added(spec, to) for spec in specs]
     fields: dict[str, Any] = {}

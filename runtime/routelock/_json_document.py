@@ -141,7 +141,7 @@ def check_json(value: object, max_depth: int = MAX_DEPTH) -> None:
         max_depth: how many lists and dicts may be nested.
 
     Raises:
-        ValueError: it contains something else; the message says where, and shows no value.
+        ValueError: the value contains something else; the message says where, and shows no value.
     """
     waiting: list[tuple[object, _Path]] = [(value, ())]
     while waiting:

@@ -46,11 +46,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class GuardrailResult:
-    """What a guardrail found; ``tripwire_triggered`` stops the run."""
+    """The result of a guardrail; ``tripwire_triggered`` stops the run."""
 
     tripwire_triggered: bool
     output_info: Any = None
-    """Anything that the app wants to know of the check, such as a score or a reason. No model sees it."""
+    """Data about the check for the app, such as a score or a reason. No model sees it."""
     answer: str | None = None
     """The text that the model gets instead of a tool's result, for a guardrail of a tool. The run goes on."""
 
@@ -66,12 +66,13 @@ arguments by name; after the call it is the text for the model."""
 
 
 GuardrailKind = Literal["input", "output", "tool_input", "tool_output"]
-"""What a guardrail checked: the input or output of an agent or a run, the arguments or result of a tool."""
+"""The kind of value that a guardrail checks: the input or output of an agent or a run, or the arguments or
+result of a tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardrailRecord:
-    """What one guardrail found in a run, whether it let the value pass or not."""
+    """The result of one guardrail in a run, whether it let the value pass or not."""
 
     name: str
     """Name of the function, or of the class of a callable object."""
@@ -135,8 +136,8 @@ async def check_input(
         of_run: whether they are guardrails of the run, and not of the agent.
 
     Raises:
-        InputGuardrailTripped: one of them tripped.
-        CallbackError: one of them raised.
+        InputGuardrailTripped: a guardrail tripped.
+        CallbackError: a guardrail raised.
     """
     record = _record(context, "input", of_run=of_run)
     what = f"An input guardrail of {_owner(agent, of_run=of_run)}"
@@ -154,8 +155,8 @@ async def check_output(
     """Run the output guardrails of an agent and of the run concurrently; for the arguments see `check_input`.
 
     Raises:
-        OutputGuardrailTripped: one of them tripped.
-        CallbackError: one of them raised.
+        OutputGuardrailTripped: a guardrail tripped.
+        CallbackError: a guardrail raised.
     """
     checks: list[_Check] = []
     for guardrails, is_of_run in ((of_agent, False), (of_run, True)):
@@ -179,8 +180,8 @@ async def screened(
     `check_input`.
 
     Raises:
-        ToolGuardrailTripped: one of them tripped.
-        CallbackError: one of them raised.
+        ToolGuardrailTripped: a guardrail tripped.
+        CallbackError: a guardrail raised.
     """
     if not guardrails:
         return None
@@ -244,7 +245,7 @@ class _Check:
         self._guardrail = guardrail
         self._record = record
         self.found: GuardrailRecord | None = None
-        """What the guardrail found, once it has answered."""
+        """The record of the guardrail, once it has answered."""
         self.question: Question[None] = Question(whose, partial(guardrail, context, owner, value), self._read)
 
     def _read(self, found: object) -> None:

@@ -37,7 +37,7 @@ class HandoffStatus(StrEnum):
         """Return ``status`` if a handoff may change from this state to it.
 
         Raises:
-            HandoffStateError: it may not; the message names the handoff and its state.
+            HandoffStateError: the change is not allowed; the message names the handoff and its state.
         """
         if status not in _NEXT.get(self, ()):
             needed = "ACCEPTED" if status is HandoffStatus.COMPLETED else "PENDING"
@@ -128,7 +128,7 @@ class HandoffResponse:
     """The id in the store, if there is one; otherwise, on a record, that of the transfer."""
     rejection_reason: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=lambda: {})
-    """More data from the target; it is kept with the record."""
+    """Additional data from the target; it is kept with the record."""
     from_agent: str = ""
     """Name of the target that responded; filled in by the run, and empty without a response."""
 
@@ -186,9 +186,9 @@ class HandoffRequest:
     request_id: str = field(default="", kw_only=True)
     """``h-<run id>-<n>``, the same each time the run is replayed; filled in by the run."""
     preserve_context: bool = field(default=True, kw_only=True)
-    """False shows the target only the newest user message."""
+    """Whether the target sees the conversation; if not, it sees only the newest user message."""
     capabilities_required: Sequence[str] = field(default=(), kw_only=True)
-    """What the target must be able to do; kept as a tuple, a set in alphabetical order."""
+    """The capabilities that the target must have; kept as a tuple, a set in alphabetical order."""
     timeout: float | None = field(default=None, kw_only=True)
     """Seconds that the target has to accept, more than 0; None and infinity for no limit."""
     payload: Any = field(default=None, kw_only=True)
@@ -283,8 +283,8 @@ class HandoffRequest:
         reads.
 
         Raises:
-            ValueError: it is no request. The message lists everything that is wrong, unknown keys included,
-                and shows no value.
+            ValueError: the data is no request. The message lists everything that is wrong, unknown keys
+                included, and shows no value.
         """
         from routelock.handoffs.request_json import from_wire  # noqa: PLC0415
 

@@ -38,7 +38,7 @@ def checked_scope(scope: object, where: str) -> Scope:
     """Return a declared scope, a list as a tuple.
 
     Raises:
-        ConfigError: it is neither a name nor a list of names. ``where`` names the owner in the error.
+        ConfigError: the scope is neither a name nor a list of names. ``where`` names the owner in the error.
     """
     if isinstance(scope, str) and scope:
         return scope

@@ -91,7 +91,7 @@ class Handoff:
             are kept without effect.
 
     Raises:
-        ConfigError: there is no function, or it cannot be a handler.
+        ConfigError: there is no function, or the function cannot be a handler.
     """
 
     target: str
@@ -130,7 +130,7 @@ class Handoff:
 
     @property
     def priority(self) -> int:
-        """Its place among the agent's handlers; the lowest number comes first."""
+        """The place among the agent's handlers; the lowest number comes first."""
         return self._handler.priority
 
     @property

@@ -57,7 +57,7 @@ _OPENAI_KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where a handler would send a call, to be shown to people: it holds no secret."""
+    """The destination of a handler's calls, to be shown to people: it holds no secret."""
 
     provider: str
     model: str

@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireChanges:
-    """What is changed in one request."""
+    """The changes to one request."""
 
     api: API = "chat"
     parts: Mapping[str, Any] = field(default_factory=lambda: {})
@@ -45,7 +45,7 @@ class WireChanges:
     turns: Mapping[str, Turn] = field(default_factory=lambda: {})
     """The turns in the vendor's own items, by their marks."""
     added: AddedTools | None = None
-    """What the vendor's own tools add; None if none is offered."""
+    """The additions of the vendor's own tools; None if none is offered."""
 
     def __bool__(self) -> bool:
         return bool(self.parts or self.turns or self.added)

@@ -30,7 +30,7 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 _TEXT = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
-"""What a path or a query may hold (RFC 3986, section 3.3 and 3.4)."""
+"""Matches the characters of a path or a query (RFC 3986, sections 3.3 and 3.4)."""
 
 _HIDDEN = re.compile(r"%(2F|5C|25|[01][0-9A-F]|7F)")
 """Escaped slashes, backslashes, percent signs and control characters: servers disagree on their meaning."""
@@ -49,7 +49,7 @@ class AgentUrl:
 
     scheme: str
     host: str
-    """In lower case and ASCII, without a dot at the end; an IPv6 address has brackets."""
+    """The host in lower case and ASCII, without a dot at the end; an IPv6 address has brackets."""
     port: int
     path: str
     query: str = ""
@@ -80,7 +80,7 @@ def parse_url(text: str) -> AgentUrl:
     """Return a URL in the form in which it is compared and sent.
 
     Raises:
-        ConfigError: it is not an http or https URL, or can be misread; the message says why.
+        ConfigError: the text is not an http or https URL, or can be misread; the message says why.
     """
     if len(text) > _LONGEST or re.search(r"[\x00-\x20\x7f-\xa0\\]", text):
         raise _url_error(text, "it is too long, or holds blanks, backslashes or control characters")
@@ -119,7 +119,7 @@ def redirect_target(url: AgentUrl, location: str) -> AgentUrl:
     """Return the URL of a redirect with this ``Location`` header.
 
     Raises:
-        ConfigError: it is not a usable URL, or leads from https to http.
+        ConfigError: the target is not a usable URL, or the redirect leads from https to http.
     """
     if re.search(r"[\x00-\x20\x7f-\xa0\\]", location):  # urljoin silently drops some of these
         raise _url_error(location, "it holds blanks, backslashes or control characters")

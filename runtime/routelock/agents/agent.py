@@ -233,7 +233,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
 
     @cached_property
     def hooks_with_context(self) -> Collection[str]:
-        """Which of ``on_handoff_request`` and ``on_handoff_received`` take the `RunContext` too."""
+        """Those of ``on_handoff_request`` and ``on_handoff_received`` that take the `RunContext` too."""
         hooks: dict[str, Any] = {name: getattr(self, name) for name in HANDOFF_HOOKS}
         return {name for name, hook in hooks.items() if hook is not None and wants(hook, 2) == 2}
 

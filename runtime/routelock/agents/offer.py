@@ -41,7 +41,7 @@ class OfferedTools:
     specs: tuple[ToolSpec, ...]
     routes: dict[str, Route]
     fixed: bool
-    """True if the next turn may use it again: no ``is_enabled`` is a function."""
+    """Whether the next turn may use the same offer, because no ``is_enabled`` is a function."""
     handoffs: int
     """The number of handoffs among the routes."""
     disabled: dict[str, Route] = field(default_factory=lambda: {})

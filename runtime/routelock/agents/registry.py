@@ -145,7 +145,7 @@ class Registry:
             scope: the scope of a handler that has none; by default that of the skill.
 
         Raises:
-            ConfigError: it is not a handler, or another source has registered a handler of that name.
+            ConfigError: the object is not a handler, or another source has registered a handler of that name.
         """
         source, scope = self._source if source is None else source, self._scope_or_default(scope)
         self.add_registered(register(handler, source=source, scope=scope))
@@ -200,7 +200,17 @@ class Registry:
         scope: Scope | None = None,
         name: str = "",
     ) -> None:
-        """Add a section to the system prompt: text, or a function of the context and the agent."""
+        """Add a section to the system prompt.
+
+        Args:
+            text: the text, or a sync or async function of the context and the agent that returns it.
+            priority: the order of sections, lower first.
+            scope: which runs have the section; by default the scope of the skill.
+            name: the name of the section, for errors; by default that of the skill.
+
+        Raises:
+            ConfigError: the scope is neither a name nor a list of names.
+        """
         self._open()
         name = name or self._source
         scope = checked_scope(self._scope_or_default(scope), f"A prompt of {name!r}")
@@ -208,6 +218,11 @@ class Registry:
 
     def add_hook(self, event: str, function: Callable[..., Any], *, priority: int = Priority.CUSTOM) -> None:
         """Call ``function`` at an event, with the arguments of that method of `routelock.AgentHooks`.
+
+        Args:
+            event: the name of a method of `routelock.AgentHooks`.
+            function: the sync or async function to call.
+            priority: the order of hooks of one event, lower first.
 
         Raises:
             ConfigError: there is no such event.
@@ -296,7 +311,7 @@ def register(
         scope: the scope of a handler that has none.
 
     Raises:
-        ConfigError: it is not a handler.
+        ConfigError: the object is not a handler.
     """
     if isinstance(handler, str):
         return RegisteredHandler(

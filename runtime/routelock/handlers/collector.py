@@ -97,7 +97,7 @@ class Collector:
         """Return the last events: a delta of the text that no event had yet, and the complete message.
 
         Raises:
-            HandlerError: there were no pieces.
+            HandlerError: the function gave no pieces.
             IncompleteResponse: the last piece ends inside the arguments of a tool call.
         """
         if self._complete is None:

@@ -27,7 +27,7 @@ REQUEST_OBSERVER: Final[ContextVar[Callable[[Request], None] | None]] = ContextV
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """When a failed model call is made again, and after which delay.
+    """The rules for retries of failed model calls: how many there are, and after which delays.
 
     Only errors with ``retryable`` are retried, and only before the first delta. ``mid_stream`` allows a later
     retry; an `AttemptFailed` event then says that the deltas so far are void. A retry never runs a tool

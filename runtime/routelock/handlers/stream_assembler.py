@@ -503,7 +503,7 @@ def completion_done(completion: _Json) -> MessageDone:
 
 
 def why_incomplete(done: MessageDone, *, ended: bool = False, counted: bool = True) -> str | None:
-    """Return why a streamed reply may be incomplete, or None if it is complete.
+    """Return the reason why a streamed reply may be incomplete, or None if it is complete.
 
     A finish reason proves that a reply is complete. So does usage that comes last: some gateways send that
     and never a finish reason. Other gateways send usage with each chunk (vllm-project/vllm 6540), which

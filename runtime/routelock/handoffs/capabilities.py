@@ -1,4 +1,4 @@
-"""Which agent can take a handoff: capabilities, availability at the time of the transfer, and capacity.
+"""The choice of an agent for a handoff: capabilities, availability at the time of the transfer, and capacity.
 
 Nothing here changes an agent or a request. Agents are checked in the order in which they were registered. The
 reasons are the exact texts that the model gets.
@@ -41,7 +41,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the agent or handler."""
         ...
 
 
@@ -58,7 +58,7 @@ class Choice(Generic[T]):
 
     agent: T | None = None
     reason: str | None = None
-    """Why there is no agent; None when there is one."""
+    """The reason why there is no agent; None when there is one."""
     passed_over: tuple[tuple[str, str], ...] = ()
     """The agents that were tried and not taken: the name of each, and the reason."""
 

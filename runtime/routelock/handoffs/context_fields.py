@@ -110,7 +110,7 @@ def utc_text(moment: datetime | str) -> str:
     """Return a time as ISO 8601 in UTC, such as ``2025-01-15T10:30:00Z``.
 
     Raises:
-        ValueError: it has no time zone, or is text in another format.
+        ValueError: the time has no time zone, or is text in another format.
     """
     wrong = "created_at must be a datetime or ISO 8601, such as 2025-01-15T10:30:00Z."
     try:

@@ -134,7 +134,7 @@ def handoff(
         preserve_context: False shows the target only the newest user message.
         transfer_system_message: also shows the target the source's instructions.
         scope: the scope needed to hand over, see `routelock.scopes`; default: that of a handler, or all.
-        capabilities_required: what the target must be able to do (``Agent.capabilities``).
+        capabilities_required: the capabilities that the target must have (``Agent.capabilities``).
         timeout: seconds that the target's ``on_handoff_request`` may take.
         payload: data for the target, see `HandoffPayload`, or a function that makes it, sync or async, from
             the context and the model's input.
@@ -147,7 +147,7 @@ def handoff(
         needs_approval: whether the transfer needs approval first; a bool, or a function of the context and
             the arguments.
         priority: urgency for stores and targets that decide: lower first.
-        metadata: more data for the target's ``on_handoff_request``.
+        metadata: additional data for the target's ``on_handoff_request``.
 
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.

@@ -44,7 +44,8 @@ class Handoff:
     """
 
     target: Agent[Any] | Handler | str | None = None
-    """None if ``on_invoke_handoff`` chooses, or if any agent with ``capabilities_required`` fits."""
+    """The target. None if ``on_invoke_handoff`` chooses it, or if any agent with ``capabilities_required``
+    fits."""
     others: Sequence[Agent[Any] | Handler | str] = ()
     """The targets to try next, in order, when the target declines or is not available."""
     agent_name: str = ""
@@ -63,7 +64,7 @@ class Handoff:
     differ from ``target``."""
     input_filter: HandoffInputFilter | None = None
     nest_handoff_history: bool | None = None
-    """True or False overrides the run's setting; None follows it."""
+    """Whether the target sees a summary of the history; None follows the setting of the run."""
     is_enabled: bool | Callable[[RunContext[Any], Agent[Any]], MaybeAwaitable[bool]] = True
     """Checked in every turn and before the transfer; a disabled handoff is not offered and cannot be used."""
     reason: str | None = None
@@ -71,13 +72,13 @@ class Handoff:
     ask_reason: bool = False
     """Whether the model must say why it hands over."""
     preserve_context: bool = True
-    """False shows the target only the newest user message."""
+    """Whether the target sees the conversation; if not, it sees only the newest user message."""
     transfer_system_message: bool = False
-    """True appends the source's instructions, labelled, to the target's."""
+    """Whether the source's instructions are appended, with a label, to those of the target."""
     scope: Scope | None = None
     """The scope needed to hand over, see `routelock.scopes`; by default that of a handler target, or all."""
     capabilities_required: Sequence[str] = ()
-    """What the target must be able to do, see ``Agent.capabilities``. Checked at the transfer."""
+    """The capabilities that the target must have, see ``Agent.capabilities``. Checked at the transfer."""
     timeout: float | None = None
     """Seconds that the target's ``on_handoff_request`` has to accept; None for no limit."""
     payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None
@@ -98,7 +99,7 @@ class Handoff:
     priority: int = 0
     """Urgency for stores and targets that decide: lower first, see ``HandoffRequest.priority``."""
     metadata: Mapping[str, Any] = field(default_factory=lambda: {})
-    """More data for the target's ``on_handoff_request``; it is on the record."""
+    """Additional data for the target's ``on_handoff_request``; it is on the record."""
 
     def __post_init__(self) -> None:
         for name in ("others", "capabilities_required", "share"):

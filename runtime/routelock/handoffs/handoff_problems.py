@@ -22,7 +22,7 @@ def target_name(target: object) -> str:
     """Return the name of a handoff's target.
 
     Raises:
-        ConfigError: it is no target.
+        ConfigError: the object is not an agent, a handler or a name.
     """
     name = target if isinstance(target, str) else getattr(target, "name", None)
     if not isinstance(name, str) or not name:

@@ -93,8 +93,8 @@ class HandoffPayload:
         Unknown keys go into ``context_data``.
 
         Raises:
-            PayloadError: it is no mapping, a field is missing or has the wrong type, or a key occurs twice,
-                at the top and in ``context_data``.
+            PayloadError: the data is no mapping, a field is missing or has the wrong type, or a key occurs
+                twice, at the top and in ``context_data``.
         """
         if isinstance(data, HandoffPayload):
             return data
@@ -120,7 +120,7 @@ class HandoffPayload:
         """Return ``context_data`` as a pydantic model, dataclass or TypedDict.
 
         Raises:
-            PayloadError: it does not fit the model; the message names the fields.
+            PayloadError: the data does not fit the model; the message names the fields.
         """
         from pydantic import TypeAdapter  # noqa: PLC0415 - see `routelock.tools.schema`
 
@@ -278,7 +278,7 @@ def sent_by(source: str, given: HandoffPayload | Mapping[str, Any]) -> HandoffPa
         given: a payload, or what `HandoffPayload.parse` takes, with or without ``source_agent``.
 
     Raises:
-        PayloadError: it is no payload, names another source, or brings earlier payloads.
+        PayloadError: ``given`` is no payload, names another source, or has earlier payloads.
     """
     data: object = given.to_dict() if isinstance(given, HandoffPayload) else given
     payload = HandoffPayload.parse({"source_agent": source, **_as_dict(data, "A handoff payload")})

@@ -64,8 +64,8 @@ class HandoffStore(Protocol):
         """Return the state of a handoff.
 
         Raises:
-            HandoffStateError: no handoff has this id. The methods below raise it as well.
-            ValueError: the id is empty. The methods below raise it as well.
+            HandoffStateError: no handoff has this id. The methods below raise this error as well.
+            ValueError: the id is empty. The methods below raise this error as well.
         """
         ...
 
@@ -75,7 +75,8 @@ class HandoffStore(Protocol):
         """Accept a pending handoff; ``metadata`` is JSON data for the caller.
 
         Raises:
-            HandoffStateError: it is not pending any more. The methods below raise it as well.
+            HandoffStateError: the handoff is not pending any more. The methods below raise this error as
+                well.
         """
         ...
 
@@ -179,7 +180,7 @@ class InMemoryHandoffStore:
         """File a request; see `HandoffStore.request`.
 
         Raises:
-            ValueError: see there; or ``new_id`` returned no text, or an id that is in use.
+            ValueError: as in `HandoffStore.request`; or ``new_id`` returned no text, or an id that is in use.
         """
         data = request.to_dict()
         HandoffRequest.from_dict(data)  # the caller must get the error, and not the worker that reads it

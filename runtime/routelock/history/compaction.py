@@ -55,7 +55,7 @@ SummaryFunction = Callable[[list[Message]], MaybeAwaitable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact:
-    """When a conversation is compacted before a model call, and what the model is still shown.
+    """The rules of compaction: when it happens before a model call, and which items it keeps.
 
     The system messages, the newest user message, the last turns and the items that ``keep`` chooses are shown
     word for word. Without ``at_tokens`` and ``at_messages`` a view is compacted only when a provider refuses
@@ -225,7 +225,7 @@ def _is_result(item: RunItem) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How much fits into a view: each item takes a share of the limit, and the whole limit is 1."""
+    """The limit of a view: each item takes a share of the limit, and the whole limit is 1."""
 
     tokens: int | None = None
     messages: int | None = None

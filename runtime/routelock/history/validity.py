@@ -1,4 +1,4 @@
-"""The rules that all chat APIs share, and what breaks them in a list of messages."""
+"""The rules that all chat APIs share, and a check of a list of messages against them."""
 
 from __future__ import annotations
 

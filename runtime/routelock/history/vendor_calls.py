@@ -1,4 +1,4 @@
-"""What a vendor's own tools did for a reply: calls, sources and citations, read from a message.
+"""The calls, sources and citations of a vendor's own tools, read from a message.
 
 A provider keeps them in the assistant message, under keys that all providers share:
 
@@ -49,7 +49,7 @@ class Citation:
     title: str = ""
     """The title of the page, or the name of the file."""
     start: int | None = None
-    """Where the passage begins in the text of the message; None if the vendor does not say."""
+    """The index in the text of the message at which the passage begins; None if the vendor does not say."""
     end: int | None = None
     quote: str = ""
     """The text of the source that supports the passage, if the vendor sends it."""
@@ -65,13 +65,13 @@ class VendorCall:
     """The portable name, such as ``"web_search"`` or ``"code_execution"``, or else the vendor's name."""
     id: str = ""
     input: Mapping[str, Any] = field(default_factory=lambda: {})
-    """What the model asked for, such as ``{"query": "..."}`` or ``{"code": "..."}``."""
+    """The input of the call, such as ``{"query": "..."}`` or ``{"code": "..."}``."""
     output: str = ""
-    """What the tool printed or answered, as text; empty for a search, which has sources."""
+    """The output of the tool, as text; empty for a search, which has sources."""
     sources: Sequence[Citation] = ()
     """The pages or files that it found or read."""
     error: str = ""
-    """Why the call failed; empty if it did not."""
+    """The reason for a failure; empty if the call succeeded."""
 
 
 def vendor_calls_of(message: Mapping[str, Any]) -> list[VendorCall]:

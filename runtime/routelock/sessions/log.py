@@ -84,7 +84,7 @@ _Count = Annotated[int, OrDefault(0, ge=0)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a run added in one turn, or messages of another program.
+    """The items that a run added in one turn, or messages of another program.
 
     A field with a value that does not fit is read as its default, so that no items are lost.
     """
@@ -302,14 +302,14 @@ _FIRST_LOOK = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a run starts with."""
+    """The stored history with which a run starts."""
 
     number: int
     """Number of the newest record."""
     items: Sequence[RunItem]
     notes: Sequence[str]
     own: Part | None
-    """What the run itself has stored before."""
+    """The part that the run itself has stored before."""
     next_agent: str | None
     empty: bool
     """Whether no other run has stored anything."""

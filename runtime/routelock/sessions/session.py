@@ -372,7 +372,7 @@ class Conversation:
     messages: Sequence[Message]
     """Valid input for a run, as from ``RunResult.to_input_list``."""
     repairs: Sequence[str]
-    """What was repaired, and what could not be read. The store keeps the original."""
+    """Notes on messages that were repaired, or could not be read. The store keeps the original."""
     next_agent: str | None
     """Name of the agent that answers the next message, if it was stored (``next_agent="sticky"``)."""
 

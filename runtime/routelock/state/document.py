@@ -129,11 +129,12 @@ class StoredFrame:
     scopes: _Count = 0
     """How many of the run's memory scopes are around the agent."""
     view: list[int]
-    """What the agent is shown: items of the transcript from 0 up, and ``RunDocument.shown_items`` below 0."""
+    """The numbers of the items that the agent is shown: items of the transcript from 0 up, and
+    ``RunDocument.shown_items`` below 0."""
     rendered: _Count = 0
     """How many items of the view a model was shown already, so that no repair is reported twice."""
     size: StoredSize | None = None
-    """None if the view is not compacted."""
+    """The size of the view; None if the view is not compacted."""
     call: _Call | None = None
     """The call that the next agent answers; None for the active agent."""
     seconds: float | None = None
@@ -159,7 +160,7 @@ class StoredScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredProgress:
-    """What the loop guard has seen, see `routelock.run.limits.Progress`."""
+    """The counts of the loop guard, see `routelock.run.progress`."""
 
     answers: dict[str, str]
     times: dict[str, _Count]
@@ -218,7 +219,7 @@ class RunDocument:
     errors: list[Problem]
     """Problems that did not end the run, without the exception objects of the process that had them."""
     guardrails: list[_Guardrail] = field(default_factory=lambda: [])
-    """What guardrails found, with ``output_info`` as JSON data."""
+    """The records of guardrails, with ``output_info`` as JSON data."""
     repairs: list[str]
     warnings: list[str]
     failed: list[tuple[str, str]]

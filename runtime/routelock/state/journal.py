@@ -139,9 +139,9 @@ class JournaledRun:
     approvals. ``done``: it has a final output. ``failed``: an error or a limit ended it; resume it to try
     again. ``stopped``: `RunHandle.stop` ended it; resume it to go on."""
     begun: str
-    """When it began, in ISO 8601 and UTC."""
+    """The time when the run began, in ISO 8601 and UTC."""
     changed: str
-    """When its status last changed."""
+    """The time when the status last changed, in ISO 8601 and UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class _RunRow:
     """The state from which it is resumed, as JSON; None if it begins with the input."""
     status: JournalStatus
     state: str | None
-    """Its state when it last ended, as JSON."""
+    """The state of the run when it last ended, as JSON."""
 
 
 def journal_file(path: str | os.PathLike[str]) -> SQLiteFile:

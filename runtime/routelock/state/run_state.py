@@ -86,7 +86,7 @@ def _answer_as_json(place: int, message: Message) -> Message:
 
 
 class RunStatus(StrEnum):
-    """Where a run stands."""
+    """The status of a run."""
 
     IN_PROGRESS = "InProgress"
     """A model is to be called next."""

@@ -72,7 +72,7 @@ class _Attempt:
     """The result of one attempt at a model call."""
 
     text: list[str] = field(default_factory=lambda: [])
-    """Its text, in pieces."""
+    """The text of the reply, in pieces."""
     done: Annotated[MessageDone | None, pydantic.Field(alias="ok")] = None
     error: Annotated[_Error | None, pydantic.Field(alias="err")] = None
 

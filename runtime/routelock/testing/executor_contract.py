@@ -1,4 +1,4 @@
-"""What any `routelock.run.Executor` must do, as tests: subclass a contract in the test suite of your engine.
+"""Contracts of a `routelock.run.Executor` as tests: subclass one in the test suite of your engine.
 
     class TestMyEngine(DurableExecutorContract):
         @pytest.fixture(autouse=True)

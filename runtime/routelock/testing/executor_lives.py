@@ -42,7 +42,7 @@ __all__ = [
 T = TypeVar("T")
 
 Use = Callable[[Executor], Awaitable[None]]
-"""What happens in one life of a process. It always raises, as the process is killed at its end."""
+"""The code of one life of a process. It always raises, because the process is killed at its end."""
 
 
 async def _no_sleep(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""How a request is compared with recorded ones, and how the difference is shown."""
+"""Compares a request with recorded ones, and shows the difference."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RUN_ID = re.compile(r"[0-9a-f]{32}")
 _MADE_ID = re.compile(r"^(?:call|toolu|tooluse|fc|msg|rs|resp|chatcmpl)[_-]")
 
 _SENTENCE = re.compile(r"(?<=\n)|(?<=[.!?] )")
-"""Where to break a long text, such as a prompt: after a line or a sentence."""
+"""Matches the places at which a long text, such as a prompt, is broken: after a line or a sentence."""
 
 _LONG_TEXT = 80
 """Characters; of longer texts only the sentences that differ are shown."""
@@ -93,7 +93,7 @@ PARTS: Final[Mapping[str, Callable[[HTTPRequest], object]]] = {
     "uri": lambda asked: asked.url,
     "body": lambda asked: canonical(asked.body),
 }
-"""What can be compared, by vcrpy's names.
+"""The parts of a request that can be compared, by vcrpy's names.
 
 A path is compared without an API's stage: ``/v1beta/`` and ``/v1alpha/`` are ``/v1/``, because LiteLLM moves
 Gemini and Vertex between these from one release to the next. A body is compared as `canonical` returns it.

@@ -64,7 +64,7 @@ def import_respx() -> Any:
     """Return respx.
 
     Raises:
-        MissingExtra: it is not installed.
+        MissingExtra: respx is not installed.
     """
     try:
         return importlib.import_module("respx")

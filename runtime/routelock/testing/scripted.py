@@ -59,9 +59,9 @@ class ScriptedReply:
     message: Message
     usage: Usage = DEFAULT_USAGE
     finish_reason: str | None = None
-    """None for ``"tool_calls"`` if there are calls, else ``"stop"``."""
+    """The finish reason; None for ``"tool_calls"`` if there are calls, else ``"stop"``."""
     model: str | None = None
-    """None for the handler's name."""
+    """The name of the model; None for the handler's name."""
 
 
 Reply = (
@@ -117,8 +117,15 @@ def reply(
 ) -> ScriptedReply:
     """Return an assistant reply: ``reply("One moment.", calls=[call("look_up", {"id": 7})])``.
 
-    ``vendor_calls`` and ``citations`` are those of tools that a vendor runs, as its provider would report
-    them.
+    Args:
+        text: the text; None for a reply of calls only.
+        calls: tool calls, each made by `call`.
+        vendor_calls: calls of tools that the vendor runs, as its provider would report them.
+        citations: sources of the text, as the provider would report them.
+        reasoning: the text of the model's reasoning.
+        usage: the tokens and the cost of the call.
+        finish_reason: None for ``"tool_calls"`` if there are calls, else ``"stop"``.
+        model: the name of the model; None for the handler's name.
     """
     message: Message = {"role": "assistant", "content": text}
     if ran := [recorded_call(each) for each in vendor_calls]:

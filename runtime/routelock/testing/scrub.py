@@ -50,10 +50,10 @@ class Scrubber:
     secrets: frozenset[str] = frozenset()
     """Secret values; they are found also as URLs and JSON encode them."""
     keep_request_headers: frozenset[str] | None = _KEPT_REQUEST_HEADERS
-    """Lower-case names; every other request header is dropped. None keeps all, but not the values of those
+    """Lower-case names of the request headers to keep. None keeps all headers, but not the values of those
     with a secret name."""
     keep_response_headers: frozenset[str] | None = _KEPT_RESPONSE_HEADERS
-    """The same for responses."""
+    """Lower-case names of the response headers to keep, as in ``keep_request_headers``."""
     _known: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -54,7 +54,7 @@ class Interruption:
     run_id: str = ""
     """The run in which the call waits; within agents as tools, the outermost run."""
     question: ToolQuestion | None = None
-    """What the tool asks in the middle of the call; None if the call only needs an approval."""
+    """The question of the tool in the middle of the call; None if the call only needs an approval."""
     number: int = 0
     """Which question of the call this is, from 1; 0 without a question."""
 
@@ -129,7 +129,7 @@ def rejection(message: object) -> Decision:
 def still_waiting(
     waiting: Iterable[Interruption], depth: int, settled: Collection[str | None]
 ) -> tuple[Interruption, ...]:
-    """Return the waiting calls that are not settled, neither themselves nor through the call around them.
+    """Return the waiting calls of which neither the call itself nor the call around it is settled.
 
     Args:
         waiting: waiting calls of a run and of its sub-runs.

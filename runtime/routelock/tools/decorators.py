@@ -247,7 +247,23 @@ def function_tool(
 ) -> Tool[Any] | ToolMaker:
     """Make a tool from a function, as `tool` does, with the argument names of openai-agents.
 
-    ``failure_error_function=None`` stops the run on an error, as it does in openai-agents.
+    Args:
+        function: see `tool`.
+        name_override: ``name`` of `tool`.
+        description_override: ``description`` of `tool`.
+        strict_mode: ``strict`` of `tool`.
+        timeout: see `tool`.
+        is_enabled: see `tool`.
+        scope: see `tool`.
+        failure_error_function: ``on_error`` of `tool`; None stops the run on an error, as in openai-agents.
+        max_result: see `tool`.
+        needs_approval: see `tool`.
+        tool_input_guardrails: ``input_guardrails`` of `tool`.
+        tool_output_guardrails: ``output_guardrails`` of `tool`.
+        defer_loading: ``deferred`` of `tool`.
+
+    Raises:
+        ConfigError: the function cannot be a tool; the message names the parameter and the reason.
     """
     make = tool(
         name=name_override,

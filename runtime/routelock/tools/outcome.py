@@ -26,8 +26,8 @@ __all__ = [
 
 
 ToolErrorKind = Literal["arguments", "raised", "timeout", "output", "guardrail", "not_run", "cancelled"]
-"""Why a call has no result. ``"arguments"``: they do not match the schema, so the tool did not run.
-``"raised"`` and ``"timeout"``: the tool failed. ``"output"``: it ran, and its result has no text form.
+"""The reason why a call has no result. ``"arguments"``: they do not match the schema, so the tool did not
+run. ``"raised"`` and ``"timeout"``: the tool failed. ``"output"``: it ran, and its result has no text form.
 ``"guardrail"``: a guardrail of the tool objected, before or after the call. ``"not_run"`` and
 ``"cancelled"``: another call of the same reply ended the run, before this call began or before it ended."""
 
@@ -38,7 +38,7 @@ class ToolOutcome:
 
     output: str
     error: ToolErrorKind | None = None
-    """None if the call succeeded."""
+    """The reason why the call has no result; None if it succeeded."""
     usage: Usage | None = None
     handoff: HandoffRequest | None = None
     """The handoff request that the function returned, if any; ``output`` is the result after the handoff."""

@@ -33,7 +33,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling ``function`` returns a coroutine; a partial or a callable object may be async too.
 
     Raises:
-        ConfigError: it is not callable, or it is a generator, which has more than one result.
+        ConfigError: the object is not callable, or is a generator, which has more than one result.
     """
     if not callable(function):
         raise ConfigError(f"{function!r:.80} is a {type(function).__name__}; pass a function to make a tool.")

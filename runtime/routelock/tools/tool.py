@@ -36,8 +36,8 @@ __all__ = [
 
 
 OnError = Literal["report", "raise"] | Callable[[ToolContext[Any], Exception], MaybeAwaitable[str]]
-"""What happens when a tool fails: ``"report"`` reports the error to the model, ``"raise"`` stops the run, and
-a function makes the text for the model."""
+"""The policy for a tool that fails: ``"report"`` reports the error to the model, ``"raise"`` stops the run,
+and a function makes the text for the model."""
 
 IsEnabled = bool | Callable[[RunContext[Any], Any], MaybeAwaitable[bool]]
 """Whether a tool is offered: a bool, or a function of the context and the agent, called in each turn and
@@ -64,7 +64,7 @@ class Tool(Generic[Context]):
     name: str
     """1 to 64 letters, digits, underscores and dashes."""
     description: str = ""
-    """What the tool does, for the model."""
+    """The description of the tool, for the model."""
     params_json_schema: Mapping[str, Any] = field(default_factory=lambda: {})
     """The JSON schema of the arguments, which are an object; empty means no arguments."""
     on_invoke_tool: Callable[[ToolContext[Any], str], Any] = field(repr=False)
@@ -79,7 +79,7 @@ class Tool(Generic[Context]):
     """Which runs may use the tool, see `routelock.scopes`. Other runs are not offered it and cannot call
     it."""
     on_error: OnError = "report"
-    """What happens when the tool fails. Arguments that do not match are always reported to the model."""
+    """The policy for failures of the tool. Arguments that do not match are always reported to the model."""
     max_result: int | None = 100_000
     """The most characters of a result that the model is shown; a notice says what was cut. None is no
     limit."""

@@ -49,7 +49,7 @@ class TracedCall:
 
     start: ModelStarted
     end: ModelEnded | None = None
-    """None if the trace ends before the call."""
+    """The end of the call; None if the trace ends before it."""
     retries: Sequence[ModelRetried] = ()
     """The attempts that failed before it."""
     items: Sequence[ItemTraced] = ()
@@ -66,7 +66,7 @@ class TracedCall:
 
     @property
     def seconds(self) -> float | None:
-        """How long the call took, with retries."""
+        """The duration of the call in seconds, with retries; None if the trace ends before the call."""
         return None if self.end is None else self.end.time - self.start.time
 
 
@@ -76,12 +76,12 @@ class TracedTool:
 
     call_id: str
     start: ToolStarted | None = None
-    """None when an executor replayed the call."""
+    """The start of the call; None when an executor replayed it."""
     end: ToolEnded | None = None
 
     @property
     def seconds(self) -> float | None:
-        """How long the call took."""
+        """The duration of the call in seconds; None if it has no start or no end in the trace."""
         return None if self.start is None or self.end is None else self.end.time - self.start.time
 
 
@@ -93,7 +93,7 @@ class TracedRun:
     records: Sequence[TraceRecord]
     """All records of the run, in order."""
     end: RunEnded | None = None
-    """None if the run was killed, or is still going on."""
+    """The end of the run; None if the run was killed, or is still going on."""
     items: Mapping[int, ItemTraced] = field(default_factory=lambda: {})
     """All messages by number: from 0 up the transcript, below 0 messages that only models saw."""
     calls: Sequence[TracedCall] = ()
@@ -129,7 +129,7 @@ def read_trace(source: str | PathLike[str] | Iterable[bytes]) -> TraceLog:
 
     Raises:
         OSError: the file cannot be read.
-        ConfigError: it was written in a format of later versions.
+        ConfigError: the file has a format of a later version.
     """
     if isinstance(source, str | PathLike):
         with open(source, "rb") as file:

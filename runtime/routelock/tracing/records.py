@@ -153,10 +153,10 @@ class ItemTraced:
     run: str
     time: float
     id: int
-    """From 0 up in the transcript; below 0 if only a model saw the message."""
+    """The number of the message: from 0 up in the transcript, below 0 if only a model saw it."""
     kind: str = ""
-    """As in a `RunItem`; ``system`` for a system prompt; ``view`` for a message that was repaired, or without
-    the parts that only another provider can read."""
+    """The kind as in a `RunItem`; ``system`` for a system prompt; ``view`` for a message that was repaired,
+    or without the parts that only another provider can read."""
     message: Mapping[str, Any] = field(default_factory=lambda: {})
     agent: str | None = None
     asked_by: str | None = None
@@ -205,7 +205,7 @@ class ModelStarted:
     told: Sequence[Span] = NO_SPANS
     """Calls of other agents and their results; a handoff note replaces them."""
     repairs: Sequence[str] = ()
-    """What was repaired for this call, as text."""
+    """The repairs that were made for this call, as text."""
     tools: int | None = None
     """The id of the `ToolsTraced` that were offered."""
     tool_choice: str | None = None
@@ -277,7 +277,8 @@ class ToolEnded:
     output: str = ""
     """The tool result as text. That of a tool that requests a handoff is decided later."""
     failure: str | None = None
-    """Why there is no proper result: ``arguments``, ``raised``, ``timeout``, ``output``; else None."""
+    """The reason why there is no proper result: ``arguments``, ``raised``, ``timeout``, ``output``; else
+    None."""
     error: ErrorTraced | None = None
     """The exception of the tool."""
     usage: Usage | None = None
@@ -375,7 +376,7 @@ class RunEnded:
     run: str
     time: float
     stop_reason: str = "unfinished"
-    """As in the `RunResult`."""
+    """The ``stop_reason`` of the `RunResult`."""
     output: Any = None
     error: ErrorTraced | None = None
     """The error that the run raises."""
@@ -392,7 +393,7 @@ class RunEnded:
     interruptions: Sequence[Mapping[str, Any]] = ()
     """Calls that wait for an approval, with the fields of `routelock.tools.Interruption`."""
     guardrails: Sequence[Mapping[str, Any]] = ()
-    """What guardrails found, with the fields of `routelock.guardrails.GuardrailRecord`."""
+    """The records of guardrails, with the fields of `routelock.guardrails.GuardrailRecord`."""
 
 
 TraceRecord = (

@@ -121,7 +121,7 @@ class MCPClient:
 
     @property
     def definitions(self) -> Mapping[str, Mapping[str, Any]]:
-        """What the server says about each of its tools, by its names: ``inputSchema`` and all else.
+        """The server's definitions of its tools, by its names: ``inputSchema`` and everything else.
 
         The schemas are as the server wrote them; those of `tools` are in the form that providers accept.
         """
@@ -138,8 +138,8 @@ class MCPClient:
         """Start the server or connect to it, and list its tools.
 
         Raises:
-            ToolError: it cannot be started or reached, is not an MCP server, or takes too long.
-            ConfigError: its tools do not fit the options, or two names are the same.
+            ToolError: the server cannot be started or reached, is not an MCP server, or takes too long.
+            ConfigError: the server's tools do not fit the options, or two names are the same.
         """
         if self._loop is not None:
             raise ConfigError(f"{self._where} is open already: a client can have only one block at a time.")
@@ -167,7 +167,7 @@ class MCPClient:
 
         Raises:
             ToolError: the server cannot be reached or takes too long.
-            ConfigError: its tools no longer fit the options, or two names are the same.
+            ConfigError: the server's tools no longer fit the options, or two names are the same.
         """
         self._listed = await self._ask(self._list)
         return self._make_tools()

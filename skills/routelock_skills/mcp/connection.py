@@ -150,7 +150,7 @@ def library() -> Any:
     """Return the mcp package.
 
     Raises:
-        MissingExtra: it is not installed.
+        MissingExtra: the mcp package is not installed.
     """
     try:
         import mcp  # noqa: PLC0415 - an extra

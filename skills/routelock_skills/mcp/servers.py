@@ -94,7 +94,7 @@ def server_address(given: object) -> ServerAddress:
     """Return the address of a server, see `routelock_skills.mcp.MCPClient` for the forms.
 
     Raises:
-        ConfigError: it has none of these forms. Values are not quoted, since they may be secrets.
+        ConfigError: the address has none of these forms. Values are not quoted, since they may be secrets.
     """
     if isinstance(given, str):
         given = {"url": given}

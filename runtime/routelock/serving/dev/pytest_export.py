@@ -32,7 +32,7 @@ _WIDTH = 96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where the agents, the context and the settings are defined, each as ``module:attribute``.
+    """The places where agents, context and settings are defined, each as ``module:attribute``.
 
     A test imports them. If one of them is not known, the test has a comment that says what to replace.
     """

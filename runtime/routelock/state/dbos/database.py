@@ -74,7 +74,7 @@ def url_of(database: str, driver: str = "") -> str:
     """Return the address of a database for a driver.
 
     Raises:
-        ConfigError: it is not the address of a PostgreSQL database.
+        ConfigError: ``database`` is not the address of a PostgreSQL database.
     """
     scheme, separator, rest = database.partition("://")
     if not separator or scheme.partition("+")[0] not in ("postgresql", "postgres"):
