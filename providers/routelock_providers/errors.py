@@ -1,5 +1,6 @@
-"""Turns the exceptions of vendors' libraries into the errors of routelock; for HTTP answers see
-`http_errors.py`.
+"""Turns the exceptions of vendors' libraries into the errors of routelock.
+
+For HTTP answers see `http_errors.py`.
 
 Their classes are not reliable: litellm reports a refused connection, a missing key, a bug of its own and a
 cassette miss alike as a retryable error 500. So the chain of causes is searched, and the first match decides:
@@ -126,7 +127,7 @@ _BAD_HEADER = re.compile(r"^Illegal header (name|value) |detected in headers\b|^
 
 
 _NOT_HTTP = "HttpProcessingError"
-"""The exception of aiohttp's parser, the base class of its errors about what a server sent."""
+"""The exception of aiohttp's parser, the base class of its errors about answers."""
 
 
 _NO_HEAD = re.compile("illegal|malformed|buffer too long|too many bytes", re.IGNORECASE)
@@ -312,8 +313,9 @@ def _without_key(case: _Case, text: str) -> ProviderError:
 
 
 def cause_of(provider_error: ProviderError, error: BaseException) -> BaseException | None:
-    """Return the exception to raise an error from; None for a missing key, where the error says
-    everything.
+    """Return the exception that a provider error is raised from.
+
+    It is None for a missing key, where the error says everything.
     """
     return (
         None if isinstance(provider_error, AuthenticationFailed) and provider_error.status is None else error

@@ -382,7 +382,7 @@ def _retryable(kind: type[ProviderError], status: int | None, headers: Mapping[s
 
 
 def _true_status(answer: Answer, found: _ErrorObject) -> int | None:
-    """Return the status, or the one that the error object of a 200 stands for."""
+    """Return the status; for an error object inside a 200, the status that it means."""
     if answer.status is not None and answer.status >= 400:
         return answer.status
     for code in found.codes:

@@ -372,8 +372,9 @@ class OutgoingMessages:
 def tools_for(
     messages: Sequence[Message], tools: Sequence[ToolSpec], rules: VendorRules
 ) -> Sequence[ToolSpec]:
-    """Return ``tools`` as the vendor takes them, or placeholders for the tools of the history if it needs
-    some.
+    """Return ``tools`` as the vendor takes them.
+
+    If the vendor needs tools and there are none, placeholders for the tools of the history are returned.
 
     Args:
         messages: the messages as `prepare` returned them.

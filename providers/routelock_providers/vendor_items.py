@@ -474,7 +474,7 @@ def _gemini_call(item: _Json) -> dict[str, Any]:
 def _add_search(
     made: list[dict[str, Any]], tool: str, sources: Sequence[_Json], queries: Sequence[object] = ()
 ) -> None:
-    """Add what a search found to its call, or a call if Gemini has written none down."""
+    """Add the results of a search to its call, or a call if Gemini has written none down."""
     searches = [each for each in made if each["tool"] == tool]
     if searches and sources:
         searches[-1]["sources"] = [*sources]

@@ -66,7 +66,7 @@ def api_of(provider: str, name: str, *, responses: bool) -> API:
 def added_tools(
     specs: Sequence[ToolSpec], to: AskedModel, *, functions: bool, choice: ToolChoice | None = None
 ) -> AddedTools:
-    """Return what a request needs for the vendor's own tools.
+    """Return the additions to a request for the vendor's own tools.
 
     Args:
         specs: the specs, portable or in the vendor's spelling.

@@ -1,5 +1,6 @@
-"""Vendors: the rules of their APIs as data, and their names, families and keys. Nothing is sent over
-HTTP.
+"""Vendors: the rules of their APIs as data, and their names, families and keys.
+
+This module sends nothing.
 """
 
 from __future__ import annotations
@@ -236,8 +237,9 @@ def lacks_key(provider: str, environment: Mapping[str, str]) -> bool:
 
 
 def split_model(model: str) -> tuple[str, str]:
-    """Return provider and name of ``"provider/name"``; for a bare name the provider is guessed like litellm
-    does.
+    """Return provider and name of ``"provider/name"``.
+
+    For a bare name the provider is guessed as litellm does it.
     """
     provider, slash, name = model.partition("/")
     if slash:
@@ -271,8 +273,9 @@ def family_for(model: str, api_base: str | None = None) -> str:
 
 
 def _maker(name: str) -> str:
-    """Return the maker of a model: ``anthropic`` in ``anthropic/claude-x`` and in
-    ``us.anthropic.claude-x``.
+    """Return the maker of a model.
+
+    It is ``anthropic`` in ``anthropic/claude-x`` and in ``us.anthropic.claude-x``.
     """
     routes = ("converse/", "invoke/", "responses/", "converse_like/")
     for route in routes:
@@ -319,8 +322,9 @@ def takes_schema(provider: str, name: str, *, with_tools: bool) -> bool:
 
 
 def can_be_forced(name: str, settings: Mapping[str, Any]) -> bool:
-    """Return whether a model can be forced to call a tool: Claude cannot while it thinks, DeepSeek-R1 never
-    can.
+    """Return whether a model can be forced to call a tool.
+
+    Claude cannot while it thinks, and DeepSeek-R1 never can.
 
     Args:
         name: the name of the model.

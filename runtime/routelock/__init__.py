@@ -4,8 +4,8 @@
 
     result = await Runner.run(agent, "Where is my order?")
 
-What a program needs every day is here; the rest is in the rooms, such as `routelock.handoffs`. Importing
-routelock loads neither litellm nor openai; they are loaded when a model is first called.
+The names that most programs need are here; the others are in the rooms, such as `routelock.handoffs`.
+Importing routelock loads neither litellm nor openai; they are loaded when a model is first called.
 """
 
 from typing import TYPE_CHECKING

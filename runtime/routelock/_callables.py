@@ -54,11 +54,11 @@ async def resolve(value: MaybeAwaitable[T]) -> T:
 
 
 async def call_user_code(what: str, function: Callable[..., Any], *args: object) -> Any:
-    """Call a function of the app, sync or async, and return what it gave.
+    """Call a function of the app, sync or async, and return its result.
 
     Args:
         what: names the function in the error, such as ``"The context function of the dev page"``.
-        function: what is called.
+        function: the function to call.
         args: passed by position.
 
     Raises:
@@ -158,7 +158,7 @@ def declared_parameters(
 
     Args:
         function: any callable.
-        owner: what the function belongs to, for the error.
+        owner: the owner of the function, for the error.
         follow_wrapped: whether to read the signature of the function inside a wrapper.
 
     Raises:

@@ -115,7 +115,7 @@ class Question(Generic[T]):
     ask: Callable[[], MaybeAwaitable[Any]]
     """Calls the function."""
     read: Callable[[Any], T]
-    """Turns what the function returned into the answer; what it raises ends `ask_all`."""
+    """Turns the result of the function into the answer; an exception ends `ask_all`."""
 
     async def later(self, context: Context, found: Awaitable[Any]) -> T:
         """Return the answer of an async function."""

@@ -18,7 +18,7 @@ __all__ = [
 
 
 class AnyObject:
-    """In `Annotated`: let pydantic pass any JSON object here, because other code checks what is in it."""
+    """In `Annotated`: let pydantic pass any JSON object here, because other code checks its content."""
 
     __slots__ = ()
 

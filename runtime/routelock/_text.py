@@ -99,10 +99,11 @@ def clip(text: str, limit: int) -> str:
 
 
 def clip_place(text: str, limit: int) -> int:
-    """Return where to cut a text that is longer than ``limit``: at the limit, or up to 20 characters before
-    it.
+    """Return where to cut a text that is longer than ``limit``.
 
-    A cut never parts a letter from its accents, or an emoji from what is joined to it.
+    The place is the limit, or up to 20 characters before it.
+
+    A cut never parts a letter from its accents, or an emoji from the characters joined to it.
     """
     for end in range(limit, max(0, limit - 20), -1):
         after = text[end]

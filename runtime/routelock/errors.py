@@ -205,7 +205,7 @@ class MaxTurnsExceeded(LimitExceeded):
 
 
 class MaxHandoffsExceeded(LimitExceeded):
-    """The model requested more transfers than ``max_handoffs``, after it was told of the limit."""
+    """The model requested more transfers than ``max_handoffs``, after a message about the limit."""
 
 
 class LoopDetected(LimitExceeded):

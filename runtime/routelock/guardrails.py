@@ -249,7 +249,7 @@ class _Check:
         self.question: Question[None] = Question(whose, partial(guardrail, context, owner, value), self._read)
 
     def _read(self, found: object) -> None:
-        """Note what the guardrail found, and raise if it does not let the value pass."""
+        """Record the result of the guardrail, and raise if it does not let the value pass."""
         name, kind = name_of(self._guardrail), self._record.kind
         if not isinstance(found, GuardrailResult):
             raise TypeError(f"guardrail {name!r} must return a GuardrailResult, not {found!r:.80}")

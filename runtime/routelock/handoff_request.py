@@ -155,7 +155,7 @@ class HandoffResponse:
     def reject(
         cls, reason: str, handoff_id: str = "", *, metadata: Mapping[str, Any] | None = None
     ) -> HandoffResponse:
-        """Return a rejection; the source is told the reason and goes on."""
+        """Return a rejection; the source gets the reason as the tool result and goes on."""
         return cls(
             status=HandoffStatus.REJECTED,
             handoff_id=handoff_id,

@@ -101,7 +101,7 @@ class Chat:
     Args:
         provider: the vendor's short name, for errors.
         model: the model's name as the endpoint knows it.
-        rules: what the endpoint demands of messages.
+        rules: the rules of the endpoint for messages.
         timeout: seconds for one whole reply; None for no limit.
         chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
         max_bytes: the largest size of one reply; None for no limit.
@@ -379,8 +379,9 @@ class _Answer:
         self._reader: BodyReader | None = None
 
     async def begin(self) -> None:
-        """Send the request and wait for the head of the answer, and for the whole body if it does not
-        stream.
+        """Send the request and wait for the head of the answer.
+
+        If the answer does not stream, wait for the whole body too.
         """
         self._incoming = await self._post(self._body)
         response = self._incoming.response

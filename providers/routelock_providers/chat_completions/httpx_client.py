@@ -1,5 +1,6 @@
-"""Clients of the openai library per event loop, and their HTTP client: httpx over aiohttp, or alone on
-trio.
+"""Clients of the openai library per event loop, and their HTTP client.
+
+The HTTP client is httpx over aiohttp, or httpx alone on trio.
 """
 
 from __future__ import annotations

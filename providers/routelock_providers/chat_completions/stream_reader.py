@@ -78,8 +78,8 @@ class UnreadableEvent(ValueError):
     """An event is not a chunk of a chat completion.
 
     Args:
-        message: what is wrong with the event.
-        content: what the event holds instead of a chunk.
+        message: the mistake in the event.
+        content: the content of the event instead of a chunk.
     """
 
     def __init__(self, message: str, content: object) -> None:
@@ -146,7 +146,7 @@ class StreamReader:
         Raises:
             UnreadableEvent: an event is not a chunk. The events before it are returned first, and the next
                 call raises.
-            FailedReply: the vendor reports an error; likewise.
+            FailedReply: the vendor reports an error. The events before it are returned first, too.
         """
         self.check()
         if not received:

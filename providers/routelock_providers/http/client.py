@@ -247,8 +247,9 @@ async def _close_at_end(
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a context with httpx's certificates: SSL_CERT_FILE or SSL_CERT_DIR, else certifi if
-    installed.
+    """Return a TLS context with the certificates that httpx uses.
+
+    They are those of SSL_CERT_FILE or SSL_CERT_DIR, else of certifi if it is installed.
     """
     if not (os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")) and find_spec("certifi"):
         import certifi  # noqa: PLC0415 - aiohttp comes without it

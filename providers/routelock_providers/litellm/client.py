@@ -1,7 +1,8 @@
-"""The HTTP client that is passed to litellm, so that a `ResponseFilter` reads each answer before litellm
-does.
+"""The HTTP client that is passed to litellm.
 
-It follows no redirect; litellm's own clients do, and send the key and the conversation along.
+A `ResponseFilter` reads each answer before litellm does.
+
+The client follows no redirect. litellm's own clients do, and send the key and the conversation along.
 
 One client serves all calls of an event loop. A context variable says which call an answer belongs to, because
 litellm creates tasks of its own.
@@ -194,8 +195,9 @@ async def close_client() -> None:
 
 
 def _found_by_key(provider: str) -> Mapping[str, Any] | None:
-    """Store the client where litellm looks on routes without ``client=``, and return the argument that finds
-    it.
+    """Store the client for routes without ``client=``.
+
+    The client is put where litellm looks; the result is the argument with which litellm finds it.
 
     litellm keeps its clients by a key made of the TLS context and the provider. The context here is new, so
     the key is free. If a later litellm uses another key, it makes its own client with this context, and the

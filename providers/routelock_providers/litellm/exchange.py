@@ -74,7 +74,7 @@ class Exchange:
         self._earlier = earlier
         self._max_bytes = max_bytes
         self.collector: Collector | None = collector_for(call.api) if call.collects else None
-        """Keeps what the vendor's own tools do; None if none is offered."""
+        """Keeps the items of the vendor's own tools; None if no tool is offered."""
         self._filter: ResponseFilter | None = None
         self._connection: Any = None
         self._active_call: Any = None

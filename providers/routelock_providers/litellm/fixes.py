@@ -261,8 +261,9 @@ def _has_value(value: object) -> bool:
 
 
 def _explain_unfinished(reply: _Json) -> bool:
-    """Add an error to a background response, which is not a reply yet; litellm fails on it without a
-    reason.
+    """Add an error to a background response, which is not a reply yet.
+
+    litellm fails on such a response without a reason.
     """
     if reply.get("object") != "response" or reply.get("output"):
         return False
@@ -283,8 +284,9 @@ def _answer_blocked(reply: _Json) -> bool:
 
 
 def _keep_filtered(reply: _Json) -> bool:
-    """Keep the text that Gemini's filter stopped: litellm drops it from whole replies, but not from
-    streams.
+    """Keep the text that Gemini's filter stopped.
+
+    litellm drops the text from whole replies, but not from streams.
     """
     candidates: list[_Json] = reply.get("candidates") or [{}]
     candidate = candidates[0]

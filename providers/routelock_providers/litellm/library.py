@@ -1,4 +1,4 @@
-"""Loads litellm, and closes what it opens."""
+"""Loads litellm, and closes its connections."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ def _load() -> None:
 async def register_event_loop() -> None:
     """Register the running event loop, so that litellm's log queue is emptied when the loop ends.
 
-    litellm puts each whole reply into a queue that all loops of a process share. What one loop leaves there
-    goes to the next one, with a warning (litellm 1.105 and later). A loop that ends closes its asynchronous
-    generators, and this one empties the queue.
+    litellm puts each whole reply into a queue that all loops of a process share. Replies that one loop leaves
+    there go to the next one, with a warning (litellm 1.105 and later). A loop that ends closes its
+    asynchronous generators, and this one empties the queue.
     """
     if _SETTLER.get() is None:
         emptier = _empty_log_queue_at_end()

@@ -95,7 +95,7 @@ class Call:
     plan: Plan
     api: API = "chat"
     turns: Mapping[str, Turn] = field(default_factory=lambda: {})
-    """Turns in which this vendor's own tools ran, by the marks that stand for them."""
+    """Turns in which this vendor's own tools ran, by their marks."""
     added: AddedTools | None = None
     """The fields that the vendor's own tools add to the request; None if the agent has none."""
     collects: bool = False

@@ -84,8 +84,9 @@ def is_reply_end(event: _Json) -> bool:
 
 
 def end_reason(event: _Json) -> str:
-    """Return Google's or Cohere's reason for the end of a reply or the refusal of a prompt; litellm has
-    fewer.
+    """Return Google's or Cohere's reason for the end of a reply or the refusal of a prompt.
+
+    litellm knows fewer reasons.
 
     Raises:
         AttributeError, LookupError, TypeError: the event has a shape that no vendor sends.

@@ -1,4 +1,4 @@
-"""Changes to the JSON that litellm sends: what it cannot express, or would drop.
+"""Changes to the JSON that litellm sends: parts that it cannot express, or would drop.
 
 litellm gets a mark, which is a random text, in place of each part that it does not know. When it sends the
 request, the mark is replaced by a part of a message, or by a whole turn that the vendor wrote with tools of
@@ -75,7 +75,7 @@ class WireChanges:
 def own_turns(messages: Sequence[Message], api: API) -> tuple[Sequence[Message], Mapping[str, Sequence[Any]]]:
     """Return the messages, and the items of the turns in which this API's own tools ran, by their marks.
 
-    Such a turn becomes a mark with its calls of functions. A turn of another API says in its text what the
+    Such a turn becomes a mark with its calls of functions. In a turn of another API, the text says what the
     tools did.
     """
     items: dict[str, Sequence[Any]] = {}

@@ -136,7 +136,7 @@ class RemoteAgent:
     **The URL** is ``agent_url`` in the handoff's input (a key or an attribute), else ``url``, else
     ``handoff_agent_url`` in the run's ``shared_memory`` or in its context if that is a mapping. Only ``url``
     is trusted. Any other one may come from a model, so it has to be in ``allow``; otherwise `UrlNotAllowed`
-    is raised and nothing is sent. ``allow`` holds names: it does not check what they resolve to.
+    is raised and nothing is sent. ``allow`` holds names: the addresses behind them are not checked.
 
     **The request** holds the conversation without system and developer messages, and ``handoff_context``:
     ``run_id``, ``agent`` and ``turn`` of this run, the handoff's ``input`` as JSON without ``agent_url``, and

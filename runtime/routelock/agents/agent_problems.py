@@ -157,8 +157,9 @@ def _list_problem(name: str, given: object) -> str:
 
 
 def as_list(given: Any) -> list[Any]:
-    """Return the elements of a declared list; an empty list if it is not a list, which is reported
-    elsewhere.
+    """Return the elements of a declared list.
+
+    A value that is not a list gives an empty list; other code reports it.
     """
     return list(given) if is_list(given) else []
 

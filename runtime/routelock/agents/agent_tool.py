@@ -156,7 +156,7 @@ class UsableAsTool(Generic[Output]):
     ) -> Tool:
         """Return a tool with which another agent calls this one and stays active.
 
-        The agent answers in a sub-run, see docs/agents-as-tools.md. It sees only what the model
+        The agent answers in a sub-run, see docs/agents-as-tools.md. It sees only the arguments that the model
         passes, and its final output is the result of the call.
 
         Args:
@@ -166,7 +166,7 @@ class UsableAsTool(Generic[Output]):
             input_type: a pydantic model, dataclass or TypedDict that the model must pass instead of
                 ``{"input": "..."}``. The agent gets it as JSON.
             input: a sync or async function of the context and the text, or the value of ``input_type``. It
-                returns what the agent gets instead: text, or a list of messages.
+                returns the input of the agent: text, or a list of messages.
             output: a sync or async function that makes the result of the call from the `routelock.RunResult`.
             max_turns: the most model calls of one sub-run, never more than the outer run has left.
             run_config: settings of the sub-run. A setting at its default is that of the outer run. The
@@ -233,7 +233,7 @@ def _by_name(value: object) -> Mapping[str, Any]:
 
 
 def _problems(call: AgentCall) -> list[str]:
-    """Return what is wrong with the options of ``as_tool``."""
+    """Return the mistakes in the options of ``as_tool``."""
     most, hooks, config = call.max_turns, cast(object, call.hooks), cast(object, call.run_config)
     rules = (
         (
@@ -266,7 +266,7 @@ def _problems(call: AgentCall) -> list[str]:
 
 
 def _is_function(given: object, arguments: int) -> bool:
-    """Whether an option is None, or a function that takes so many arguments."""
+    """Whether an option is None, or a function of this number of arguments."""
     return given is None or (callable(given) and takes(given, arguments))
 
 

@@ -125,7 +125,7 @@ class Registry:
         self._scope: Scope = "all"
 
     def begin_skill(self, skill: str, scope: Scope) -> None:
-        """Attribute what is added from now on to a skill, with ``scope`` as the default scope."""
+        """Attribute all later additions to a skill, with ``scope`` as their default scope."""
         self._source, self._scope = skill, scope
 
     def add_handler(

@@ -1,5 +1,7 @@
-"""The command line: ``routelock chat``, ``run``, ``serve``, ``dev``, ``graph``, ``trace``, ``record``,
-``replay``, ``doctor``.
+"""The command line of routelock.
+
+The commands are ``chat``, ``run``, ``serve``, ``mcp``, ``dev``, ``graph``, ``trace``, ``record``, ``replay``
+and ``doctor``.
 
 One module a command. May import everything. Start at `main.py`.
 """

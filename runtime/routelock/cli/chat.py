@@ -189,8 +189,9 @@ class _Chat:
         self._screen.print_line(f"{seconds:.1f} s | {usage_line(result.usage)} | in all {total}")
 
     def _state_with_decisions(self, result: RunResult[Any]) -> RunState | None:
-        """Return the state with the user's decisions on all calls that wait; None if there is nothing to
-        resume.
+        """Return the state with the user's decisions on all calls that wait.
+
+        It is None if there is nothing to resume.
         """
         if not result.interruptions:
             return None
@@ -233,7 +234,7 @@ class _Chat:
         return said
 
     def _answer_to(self, question: ToolQuestion) -> dict[str, Any]:
-        """Return what the user says for each field of a question; an empty line leaves the default."""
+        """Return the user's value for each field of a question; an empty line leaves the default."""
         answer: dict[str, Any] = {}
         for name, field in question.fields.items():
             while True:
@@ -264,7 +265,7 @@ def _field_prompt(name: str, field: Mapping[str, Any]) -> str:
 
 
 def _field_value(kind: str, said: str) -> Any:
-    """Return what the user said as a value of the kind that a field takes.
+    """Return the user's text as a value of the kind that a field takes.
 
     Raises:
         ValueError: the text is no value of this kind.

@@ -150,7 +150,7 @@ def _exit_despite_threads(threads: Iterable[threading.Thread], code: int) -> Non
 
 
 def _prepare_streams() -> None:
-    """Make sure that the standard streams exist, and escape what they cannot decode or encode."""
+    """Make sure that the standard streams exist, and escape characters that they cannot decode or encode."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream: object = getattr(sys, name)
         if stream is None:  # the parent process closed it, as in `routelock ... 2>&-`

@@ -1,5 +1,6 @@
-"""Markdown in a terminal, rendered by rich without hiding any text, and split into settled and growing
-parts.
+"""Markdown in a terminal, rendered by rich without hiding any text.
+
+A growing text is split into settled blocks and a growing one.
 """
 
 from __future__ import annotations

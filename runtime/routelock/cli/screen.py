@@ -92,8 +92,9 @@ def bounded(text: str, room: int) -> str:
 
 
 def call_arguments(text: str, room: int) -> str:
-    """Return the JSON arguments of a call as ``name=value, ...``; a text that is not a JSON object as it
-    is.
+    """Return the JSON arguments of a call as ``name=value, ...``.
+
+    A text that is not a JSON object is returned as it is.
     """
     try:
         values: object = json.loads(text or "{}")
@@ -328,7 +329,7 @@ def _of_trouble(event: RunEvent, names: Mapping[str, str]) -> Note | None:
 
 
 def compaction_line(how: str, replaced: int) -> str:
-    """Return what a compaction did, in a few words."""
+    """Return the effect of a compaction in a few words."""
     if how == "cut":
         return f"{replaced} tool results were cut"
     return f"{replaced} messages became 1 ({bounded(how, 20)})"
@@ -367,8 +368,8 @@ _SHOWN_AFTER = 1.0
 class Waiting:
     """Prints one line on stderr if an activity takes more than a second.
 
-    The line stays: an animated line that is erased would erase what the app prints into the same terminal. A
-    thread prints it, because the activity may block the main thread, as an import does.
+    The line stays: erasing an animated line would also erase output of the app in the same terminal. A thread
+    prints it, because the activity may block the main thread, as an import does.
 
     Args:
         what: the activity, such as "loading litellm".
@@ -428,7 +429,7 @@ def _without_echo() -> Generator[None]:
 
 
 def drop_typed_text() -> None:
-    """Forget what was typed into a terminal so far: it does not answer a question that comes later."""
+    """Drop the text that was typed into a terminal so far: it is not the answer to a later question."""
     if sys.stdin.isatty() and importlib.util.find_spec("termios"):
         termios: Any = importlib.import_module("termios")
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
@@ -604,7 +605,7 @@ class RichScreen:
             self._draw_activity()
 
     def show_note(self, note: Note) -> None:
-        """Print a line about what happens."""
+        """Print a line about an event."""
         self.end_text()
         mark, style = _LOOKS[note.kind]
         self._print(f"{mark}{note.text}", style, indent=2)

@@ -180,7 +180,7 @@ def _of_run(record: TraceRecord, title: str) -> str | None:
 
 
 def _vendor_lines(call: TracedCall | None) -> str:
-    """Return lines for what the vendor's own tools did for the reply of a model call."""
+    """Return lines for the calls of the vendor's own tools in the reply of a model call."""
     notes = vendor_notes({} if call is None or call.reply is None else call.reply)
     return "".join(f"\n           {MARKS[note.kind]} {note.text}" for note in notes)
 

@@ -246,8 +246,9 @@ def model_of(handler: Handler) -> _Model:
 
 
 def written_name(handler: Handler) -> str:
-    """Return the name to show for a handler: the model as the user wrote it, or the user's name for the
-    handler.
+    """Return the name to show for a handler.
+
+    It is the model as the user wrote it, or the user's name for the handler.
 
     A handler of a provider without a name of its own is named after its model, such as
     ``litellm_openai_gpt-4o-mini``; the user did not write that.

@@ -176,7 +176,7 @@ def _begins_another_object(written: list[str], more: str) -> bool:
 
 
 def _complete_arguments(pieces: list[str]) -> str:
-    """Join the arguments of one call, without what the vendor sent twice; broken JSON stays as it came.
+    """Join the arguments of one call, without repetitions of the vendor; broken JSON stays as it came.
 
     * An empty object before another object is dropped: an Anthropic block begins with it, and some gateways
       pass that on (BerriAI/litellm 4537).

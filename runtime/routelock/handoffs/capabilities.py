@@ -64,7 +64,7 @@ class Choice(Generic[T]):
 
 
 def missing_capability(agent: object, required: Collection[str]) -> str | None:
-    """Return ``"Missing capability: sql"`` for what an agent lacks, or None when it has all.
+    """Return a text such as ``"Missing capability: sql"``, or None when the agent has all capabilities.
 
     Args:
         agent: anything with ``capabilities``; a handler without the attribute has none.
@@ -84,8 +84,8 @@ class CapabilityRouter(Generic[T]):
 
     Args:
         agents: in the order in which they are tried.
-        available: called at the time of a transfer, with agents that have what is required. True takes the
-            agent; a text or False tries the next one. None takes every agent.
+        available: called at the time of a transfer, with agents that have the required capabilities. True
+            takes the agent; a text or False tries the next one. None takes every agent.
     """
 
     __slots__ = ("_agents", "_available")

@@ -161,8 +161,8 @@ class HandoffContext:
         """Return copies of the messages as input for ``Runner.run``, without timestamps and metadata.
 
         The messages keep the private keys that a run reads. So thinking blocks go back to the provider family
-        that wrote them, and to no other. The run repairs what providers would refuse;
-        `routelock.history.problems` says what that is.
+        that wrote them, and to no other. The run repairs messages that providers would refuse;
+        `routelock.history.problems` lists the problems.
 
         Raises:
             ValueError: a message is invalid; the error names its place and the key.
@@ -244,7 +244,7 @@ def serialize_context(
 
     Args:
         context: the snapshot; it is not changed.
-        compress: ``"auto"`` gzips what is longer than 102,400 bytes, True everything, False nothing.
+        compress: ``"auto"`` gzips JSON of more than 102,400 bytes, True everything, False nothing.
         include_secrets: whether secrets in ``tool_state`` and ``metadata`` are kept; if not,
             ``"[redacted]"`` replaces them. `routelock.tracing.redact` says what counts as a secret.
         max_bytes: the largest size of the JSON; 64 MB, as `deserialize_context` reads it.
@@ -282,7 +282,7 @@ def deserialize_context(
         max_depth: how many lists and dicts may be nested.
 
     Raises:
-        ValueError: this is no snapshot, or one of a newer format; the message says what is wrong.
+        ValueError: the data is no snapshot, or has a newer format; the message says what is wrong.
     """
     with prefix_errors("Failed to deserialize HandoffContext"):
         found = decode(data, max_bytes=max_bytes, max_depth=max_depth, unique_keys=strict)

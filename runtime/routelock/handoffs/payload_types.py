@@ -56,7 +56,7 @@ class GenerationDelegation:
     """``generation_delegation``: write or make something."""
 
     generation_context: _Given
-    """The thing to make, and what it is for."""
+    """The thing to make, and its purpose."""
     style_guide: _Given | None = None
     constraints: _Given | None = None
     """Limits of the result, such as its length, tone or requirements."""

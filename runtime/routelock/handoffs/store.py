@@ -81,7 +81,7 @@ class HandoffStore(Protocol):
         ...
 
     def reject(self, handoff_id: str, reason: str) -> MaybeAwaitable[HandoffResponse]:
-        """Decline a pending handoff; the source is told the reason."""
+        """Decline a pending handoff; the source gets the reason."""
         ...
 
     def expire(self, handoff_id: str) -> MaybeAwaitable[HandoffResponse]:

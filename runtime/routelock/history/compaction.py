@@ -63,15 +63,15 @@ class Compact:
     """
 
     at_tokens: int | None = None
-    """Tokens of a request above which the view is compacted: as the provider counted the last request, with
-    an estimate of what was added since. Leave room for the reply below the model's window."""
+    """Tokens of a request above which the view is compacted: as the provider counted the last request, plus
+    an estimate of the items added since. Leave room for the reply below the model's window."""
     at_messages: int | None = None
     """Messages of a view above which it is compacted."""
     keep_turns: int = 4
     """How many turns at the end are kept; a turn is a reply with its tool results. Fewer are kept if they
     alone would fill most of the limit, and more if they fit into ``down_to``."""
     keep: Callable[[RunItem], bool] | None = None
-    """Returns whether an item stays in the view for good, with the calls and results that belong to it."""
+    """Returns whether an item always stays in the view, with the calls and results that belong to it."""
     rest: Literal["drop", "cut"] | str | Handler | Agent[Any] | SummaryFunction = "cut"
     """What becomes of the rest. ``"drop"``: a notice replaces it. ``"cut"``: its tool results are cut, and
     the oldest messages are dropped if that is not enough. Any other value writes a summary that replaces the
@@ -164,11 +164,11 @@ class ViewSize:
 
     def __init__(self, fixed: int) -> None:
         self.fixed: int = fixed
-        """Estimated tokens of what is not in the view: the system prompt and the tools."""
+        """Estimated tokens of the parts of a request outside the view: the system prompt and the tools."""
         self.estimated: int = fixed
         """Tokens by the estimate alone."""
         self.tokens: int = fixed
-        """Tokens by the provider's last count, and an estimate of what came after it."""
+        """Tokens by the provider's last count, plus an estimate of later items."""
         self.items: int = 0
         """How many items of the view are counted."""
         self.results: int = 0
@@ -398,7 +398,7 @@ def _wholes(item: RunItem) -> Sequence[RunItem]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """A view in two parts: what is kept, and what is replaced."""
+    """A view in two parts: the items that are kept, and the items that are replaced."""
 
     kept: Sequence[RunItem]
     folded: Sequence[RunItem]
@@ -439,7 +439,7 @@ def fold_of(
 
     Args:
         items: the view.
-        settings: what is kept.
+        settings: the rules for the items to keep.
         limit: how much fits into the view.
         fixed: estimated tokens of the system prompt and the tools.
         is_forced: whether a provider has refused the view. Then only one turn must stay, and the view is

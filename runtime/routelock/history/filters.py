@@ -366,7 +366,7 @@ async def apply_filter(
 
     Args:
         apply: the filter.
-        data: what the target would see.
+        data: the input of the target without the filter.
         name: the name of the filter, for errors.
         own: whether the filter is routelock's own, which edits nothing in place. Any other filter gets
             copies, so its edits cannot change the transcript.
@@ -407,8 +407,9 @@ def _copied(data: HandoffInputData) -> tuple[HandoffInputData, dict[int, RunItem
 
 
 def _frozen(index: int, item: RunItem, original: RunItem | None) -> RunItem:
-    """Return the original item if its message is unchanged, else the item with a checked copy of the
-    message.
+    """Return an item of a filter without shared data.
+
+    It is the original item if its message is unchanged, else the item with a checked copy of the message.
     """
     if original is not None and (item is original or item.message == original.message):
         return original
@@ -426,7 +427,7 @@ def filter_errors(who: str, data: HandoffInputData) -> Generator[None]:
 
     Args:
         who: names the function in the error.
-        data: what the function was given.
+        data: the input of the function.
     """
     try:
         yield

@@ -123,8 +123,9 @@ def _folded(records: Iterable[tuple[str, Message]], wrappers: tuple[str, str] | 
 
 
 def _line_of(item: RunItem) -> str:
-    """Return the line of an item's message; it is made once, since a long history may be folded many
-    times.
+    """Return the line of an item's message.
+
+    The line is made once, because a long history may be folded many times.
     """
     if item.line is None:
         object.__setattr__(item, "line", message_line(item.message))
@@ -201,13 +202,13 @@ def nest_handoff_history(
     read.
 
     Args:
-        data: what the target would see.
+        data: the input of the target without nesting.
         history_mapper: is used instead of `default_handoff_history_mapper`.
         keep_last_user: whether the newest user message stays outside the summary.
         wrappers: the markers of the default mapper; None takes the markers of the task.
 
     Returns:
-        What the target sees, or an awaitable of it if the mapper is async.
+        The new input of the target, or an awaitable of it if the mapper is async.
 
     Raises:
         ConfigError: the text of a message could forge a marker.

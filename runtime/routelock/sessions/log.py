@@ -74,7 +74,7 @@ def _start(items: Sequence[RunItem], max_items: int | None, max_bytes: int | Non
 FORMAT_VERSION = 1
 
 NOTHING = json.dumps({"format_version": FORMAT_VERSION, "messages": []})
-"""An entry without messages: what is left of a session that was cleared."""
+"""An entry without messages: the content of a session that was cleared."""
 
 _KINDS: tuple[str, ...] = get_args(ItemKind)
 
@@ -390,7 +390,7 @@ class SessionLog:
                 raise
 
     async def loaded(self, run_id: str | None = None) -> Loaded:
-        """Return the history for a run, apart from what the run of this id has stored itself.
+        """Return the history for a run, without the items that the run of this id has stored itself.
 
         Raises:
             SessionError: the store fails, or a newer version of routelock has written to it.

@@ -88,6 +88,6 @@ T = TypeVar("T")
 async def in_thread(work: Callable[[], T]) -> T:
     """Do blocking work in a thread.
 
-    A cancelled caller does not wait for the thread: what it was storing may be stored afterwards, or not.
+    A cancelled caller does not wait for the thread: its text may be stored afterwards, or not.
     """
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

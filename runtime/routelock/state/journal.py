@@ -218,8 +218,8 @@ class Journal:
 
         Args:
             agent: the first agent. To resume a run, pass the same agents, context and settings again.
-            input: see `Runner.run`. A `RunState` resumes a run that has not ended, such as one with
-                approved calls. None resumes the run from what is recorded.
+            input: see `Runner.run`. A `RunState` resumes a run that has not ended, such as one with approved
+                calls. None resumes the run from its records.
             run_id: the id of the run, such as the number of an order.
             context: see `Runner.run`.
             max_turns: see `Runner.run`.

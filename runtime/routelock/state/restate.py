@@ -39,7 +39,7 @@ class RestateContext(Protocol):
     """The part of Restate's context for a handler that routelock uses."""
 
     def run_typed(self, name: str, action: Callable[[], Coroutine[Any, Any, str]], /) -> Awaitable[str]:
-        """Run a function once, and record what it returns at the next position."""
+        """Run a function once, and record its result at the next position."""
         ...
 
 

@@ -313,7 +313,7 @@ def _approvals(decisions: Iterable[StoredDecision], asked: Iterable[Interruption
     """Return the decisions of a state; of two on the same call the later one counts.
 
     Args:
-        decisions: what was decided.
+        decisions: the decisions, oldest first.
         asked: calls for which a decision was requested.
     """
     by_call: dict[tuple[str, ...], Decision] = {}
@@ -330,7 +330,7 @@ def _approvals(decisions: Iterable[StoredDecision], asked: Iterable[Interruption
 
 
 def settle(run: Run) -> LeftOver:
-    """Prepare a resumed run, and return what is left to do of its turn.
+    """Prepare a resumed run, and return the steps that its turn still needs.
 
     No call is made twice: one that was begun and has no answer is answered by a note. Agents that wait have
     their full time again, and agents that held a slot take one, see ``RunConfig.capacity``.

@@ -156,7 +156,7 @@ class RunState:
 
         Raises:
             ConfigError: the text names an agent that is not among these.
-            ValueError: this is no state, or one of a newer format; the message says what is wrong.
+            ValueError: the text is no state, or has a newer format; the message says what is wrong.
         """
         with prefix_errors("This is no RunState"):
             if isinstance(cast(object, text), Mapping):  # a database may return its JSON parsed

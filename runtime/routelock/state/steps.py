@@ -173,7 +173,7 @@ def recorded_error(error: Exception, call: Call) -> HandlerError | HandoffTimeou
     the app raises, or a run inside that handler, is recorded as a failure of the handler.
 
     Args:
-        error: what the step raised.
+        error: the exception of the step.
         call: the step.
     """
     if isinstance(error, HandlerError | HandoffTimeout):
@@ -281,7 +281,7 @@ class StepExecutor:
     one whose result was not recorded stops.
 
     Args:
-        step: runs the work of one step, or returns what is recorded for it.
+        step: runs the work of one step, or returns its record.
         show: called with each event of a model call that is made; a replayed call has none.
 
     Raises:

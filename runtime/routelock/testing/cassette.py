@@ -29,8 +29,8 @@ RecordMode = Literal["none", "once", "new_episodes", "all", "rewrite"]
 """When a cassette is recorded, by the names of pytest-recording.
 
 ``"none"``: never, so every request is answered from the file. ``"once"``: if there is no file yet.
-``"new_episodes"``: requests that are not in the file. ``"all"``: every request; what was recorded and not
-asked again stays in the file. ``"rewrite"``: every request, and nothing else stays.
+``"new_episodes"``: requests that are not in the file. ``"all"``: every request; a recorded request that is
+not made again stays in the file. ``"rewrite"``: every request, and nothing else stays.
 """
 
 Filter = str | tuple[str, Any]
@@ -46,7 +46,7 @@ class UnplayedInteractions(AssertionError):
 
 @dataclass(slots=True, kw_only=True)
 class Cassette:
-    """A cassette in use, and what has happened on it."""
+    """A cassette in use, with the requests that were answered or missed."""
 
     path: Path
     record_mode: RecordMode
@@ -167,7 +167,7 @@ def use_cassette(
 
 @contextmanager
 def answering_from(cassette: Cassette, side_calls: Sequence[str] = ()) -> Generator[None]:
-    """Replay strictly, if the cassette replays: show what a miss differs in, and need no key."""
+    """Replay strictly, if the cassette replays: a miss shows the difference, and no key is needed."""
     if not cassette.is_replaying:
         yield
         return

@@ -401,7 +401,7 @@ class DurableExecutorContract(ExecutorContract):
         )
 
     def test_a_model_that_timed_out_is_not_asked_again(self) -> None:
-        """A timeout is recorded as what it is."""
+        """A timeout of a model is recorded as a timeout."""
         run_id, world = new_id(), World()
         config = RunConfig(fallback=True, turn_timeout=0.05)
         self._kill(run_id, with_fallback(world, never, die), config)

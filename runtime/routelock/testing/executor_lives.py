@@ -1,4 +1,4 @@
-"""Lives of processes: how `routelock.testing.executor_contract` plays them, and what it compares."""
+"""Lives of processes, as `routelock.testing.executor_contract` plays and compares them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _QUICK = Retry(attempts=3, sleep=_no_sleep, jitter=lambda: 0.0)
 
 
 def check(holds: bool, expected: str, found: object, why: str) -> None:
-    """Raise an `AssertionError` that says what was expected, and why it matters."""
+    """Raise an `AssertionError` with the expectation and its reason, unless it holds."""
     if not holds:
         raise AssertionError(f"Expected: {expected}.\nFound: {found}\nWhy it matters: {why}")
 
@@ -187,14 +187,14 @@ class Lives:
 
         Args:
             run_id: the id of the run.
-            use: what happens in this life, within the event loop in which the engine runs agents.
+            use: the code of this life, to be awaited in the event loop in which the engine runs agents.
         """
         raise NotImplementedError(f"{type(self).__name__} needs a method live(run_id, use).")
 
     # How the tests play
 
     def _play(self, run_id: str, script: Callable[[Executor], Awaitable[T]]) -> list[T]:
-        """Play one life, and return a list with what the script returned; empty if it was killed before."""
+        """Play one life, and return a list with the result of the script; empty if it was killed before."""
         life = _Life(script)
         try:
             anyio.run(self.live, run_id, life.use, backend=self.backend)
@@ -265,7 +265,7 @@ class Lives:
     def _raised(
         self, run_id: str, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> Exception | None:
-        """Return what a model step raises."""
+        """Return the exception of a model step; None if it raises none."""
 
         async def script(executor: Executor) -> Exception | None:
             try:

@@ -212,7 +212,7 @@ async def break_off() -> Any:
 
 
 async def hang(scope: anyio.CancelScope, stopped: list[str], seconds: float) -> str:
-    """Cancel the run, and wait so many seconds for the cancellation."""
+    """Cancel the run, and wait for the cancellation for a number of seconds."""
     scope.cancel()
     try:
         await anyio.sleep(seconds)

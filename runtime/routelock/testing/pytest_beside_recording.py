@@ -1,7 +1,7 @@
-"""The part of the pytest plugin for suites with pytest-recording: what that plugin does not have.
+"""The part of the pytest plugin that adds to pytest-recording, in suites that use that plugin.
 
 The options, markers, fixtures and rules of pytest-recording hold. This plugin adds: a miss that shows the
-difference, replaying without keys, files without secrets, bodies that are compared by what they mean if
+difference, replaying without keys, files without secrets, bodies that are compared by their meaning if
 ``match_on`` has ``"body"``, and the fixture ``cassette``.
 """
 
@@ -33,7 +33,7 @@ _VCRPYS = ("method", "scheme", "host", "port", "path", "query")
 
 @pytest.hookimpl(tryfirst=True)  # a hook of the app may replace what this one sets
 def pytest_recording_configure(vcr: Any) -> None:
-    """Keep secrets out of the files, and compare bodies by what they mean."""
+    """Keep secrets out of the files, and compare bodies by their meaning."""
     scrub = Scrubber(secrets=secrets_in(os.environ), keep_request_headers=None, keep_response_headers=None)
     decode: Any = importlib.import_module("vcr.filters").decode_response
 

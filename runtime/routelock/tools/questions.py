@@ -44,7 +44,7 @@ class ToolQuestion:
         return [name for name in names if "default" not in self.fields.get(name, {})]
 
     def content_of(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the content of an answer: what is given, and the defaults of all other fields.
+        """Return the content of an answer: the given fields, and the defaults of all others.
 
         Returns:
             None if the question has no schema.

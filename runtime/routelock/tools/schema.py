@@ -412,11 +412,13 @@ def _adapted(of: Any) -> tuple[pydantic.TypeAdapter[Any], _Schema, bool]:
 def describe_error(
     error: ValueError, text: str | None, *, schema: Mapping[str, Any] | None = None, limit: int = 700
 ) -> str:
-    """Return a report for the model: what is wrong and where, what it sent, and what is expected.
+    """Return a report for the model about a mistake in its JSON.
+
+    The report has the mistakes and their places, the text that the model sent, and the expected fields.
 
     Args:
         error: pydantic's ValidationError, a JSONDecodeError, or any other ValueError.
-        text: what the model sent; the report shows the beginning and the end.
+        text: the text that the model sent; the report shows its beginning and its end.
         schema: the expected object schema; the report lists its fields.
         limit: the longest report, in characters.
     """

@@ -132,7 +132,7 @@ def vendor_tool(given: Any) -> VendorTool | None:
 
 
 def spec_problem(spec: object) -> str:
-    """Return what is wrong with the spec of a vendor's tool; empty if nothing is."""
+    """Return the mistake in the spec of a vendor's tool; empty if there is none."""
     if not isinstance(spec, Mapping) or not spec:
         return f"A vendor's tool is a dict such as {{'type': 'web_search'}}, not {spec!r:.80}"
     known: Any = cast(object, spec)

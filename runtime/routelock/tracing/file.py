@@ -54,7 +54,7 @@ def without_content(record: TraceRecord) -> TraceRecord:
 
 
 def _guardrail(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a guardrail decided, and not what it said."""
+    """Return the decision of a guardrail without its texts."""
     return {key: "" if key == "answer" else each for key, each in record.items() if key != "output_info"}
 
 

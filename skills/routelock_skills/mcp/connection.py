@@ -137,8 +137,9 @@ def _errors(has_session: bool) -> Generator[None]:
 
 
 def unwrap_group(error: BaseException) -> BaseException:
-    """Return the exception of a group that holds only one, as task groups make them; else the error
-    itself.
+    """Return the exception of a group that holds only one; else the error itself.
+
+    Task groups make such groups.
     """
     if not isinstance(error, BaseExceptionGroup):
         return error
@@ -169,7 +170,7 @@ def connect(
 
     Args:
         address: the address of the server.
-        elicitations: answers what the server asks while a call runs.
+        elicitations: answers questions of the server while a call runs.
         on_end: called when the server closes the connection.
     """
     if hasattr(library(), "Client"):
@@ -226,7 +227,7 @@ async def _ask_2(client: Any, name: str, arguments: dict[str, Any], answers: Inp
 
 
 async def _elicited(elicitations: Elicitations, _: object, params: Any) -> Any:
-    """Answer what a server asks while a call runs."""
+    """Answer a question of a server while a call runs."""
     types = library().types
     try:
         reply = await elicitations.reply_now(params.model_dump(mode="json", by_alias=True, exclude_none=True))

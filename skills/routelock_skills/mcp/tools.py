@@ -59,8 +59,9 @@ def object_schema(given: _Schema) -> dict[str, Any]:
 
 
 def renamed(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a schema whose arguments have names that Claude takes, and a map from these to the server's
-    names.
+    """Return a schema whose arguments have names that Claude takes.
+
+    The second result maps these names to the server's names.
 
     Claude refuses a whole request for one name like ``filter[id]``. The description of a renamed argument
     holds the server's name.
@@ -101,8 +102,9 @@ def _described(node: Any, is_renamed: bool, name: str) -> Any:
 
 
 def _read(schema: _Schema) -> dict[str, Any]:
-    """Return the schema without its draft, and without the null and ``[]`` that Go and PHP servers write for
-    "none".
+    """Return the schema without its draft and without odd empty values.
+
+    Go and PHP servers write null and ``[]`` for "none".
     """
     read = {key: each for key, each in schema.items() if key != "$schema" and each is not None}
     if not isinstance(read.get("properties"), Mapping):

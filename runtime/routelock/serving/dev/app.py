@@ -46,13 +46,13 @@ def create_dev_app(
     Args:
         agents: one agent, or several to choose from.
         spec: where the agents are defined, as ``module:attribute``; a copied test imports them from there.
-        context_spec: where ``context``, or what it returns, is defined.
+        context_spec: where ``context``, or its result, is defined.
         config_spec: where ``run_config``, or a function that returns it, is defined.
         traces: trace files that the page may load by name, as in ``/?trace=runs.jsonl``; two files with the
             same name by their paths, as given here.
         run_config: the settings of every run.
         context: makes the object that is passed as ``context=`` to each run.
-        session: keeps what is said on the page; or a function that makes a session for each conversation.
+        session: stores the messages of the page; or a function that makes a session for each conversation.
         max_turns: most model calls of one run; None for no limit.
 
     Raises:

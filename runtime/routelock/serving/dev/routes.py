@@ -301,8 +301,9 @@ class DevRoutes:
         return replace(outline, nodes=tuple(nodes))
 
     async def _answer(self, request: Request) -> Response:
-        """Answer a message of the user, or decisions on calls, with a stream of lines; see
-        `conversations.py`.
+        """Answer a message of the user, or decisions on calls, with a stream of lines.
+
+        See `conversations.py` for the lines.
         """
         conversation = self._conversations.find(request.path_params["id"])
         said = _said(await _posted(request))

@@ -98,7 +98,7 @@ class EndedRun:
     """The text of the error that ended it."""
 
     def state(self, *, agents: Sequence[Agent[Any]]) -> RunState:
-        """Return the state of the run: its items, what it waits for, its usage.
+        """Return the state of the run, with its items, its usage, and the calls that wait.
 
         Args:
             agents: see `RunState.from_json`.
