@@ -136,7 +136,7 @@ async def test_one_agent_is_no_list_of_agents() -> None:
     [
         (("items", 0, "id"), 7, "items[0] must have the id 0"),
         (("items", 0, "message"), {"role": "wizard"}, "items[0]: Input message 0 has role 'wizard'"),
-        (("items", 0, "whole"), [{"role": "user", "content": "Hi"}], "items[0] is no summary"),
+        (("items", 0, "whole"), [{"role": "user", "content": "Hi"}], "items[0] is a summary"),
         (("frames", 0, "view"), [99], "frames[0].view[0]: there is no item 99"),
         (("frames", 0, "view"), [-1], "frames[0].view[0]: there is no item -1"),
         (("shown_items",), [{"item": ITEM, "covers": [-1]}], "shown_items[0].covers[0]: there is no item"),

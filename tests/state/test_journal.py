@@ -593,14 +593,14 @@ async def test_a_newer_file_is_refused(path: Path) -> None:
     db.execute("UPDATE routelock_schema SET version = 2")
     db.commit()
     db.close()
-    with pytest.raises(ConfigError, match=r"have the schema 2, and this version of routelock knows 1"):
+    with pytest.raises(ConfigError, match=r"has a journal schema 2, and this version of routelock knows 1"):
         async with Journal(path):
             pass
 
 
 @pytest.mark.parametrize("path", ["", ":memory:"])
 async def test_a_journal_needs_a_file(path: str) -> None:
-    with pytest.raises(ConfigError, match="need a file"):
+    with pytest.raises(ConfigError, match="needs a file"):
         Journal(path)
 
 

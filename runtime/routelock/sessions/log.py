@@ -143,7 +143,7 @@ def record_text(entries: Sequence[Entry]) -> str:
             text = json.dumps(finite(made), separators=(",", ":"))
         return text
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"A session keeps JSON, and this is none: {_reason(made, error)}.") from error
+        raise ConfigError(f"A session keeps JSON, and this is not JSON: {_reason(made, error)}.") from error
 
 
 def _reason(value: object, error: Exception) -> str:

@@ -168,8 +168,8 @@ class SessionRunStore:
     def _used(self, run: Run) -> SessionConflict:
         return SessionConflict(
             f"This state of the run {run.run_id!r:.80} was already resumed in session "
-            f"{self._log.name!r:.80}, and a state is resumed only once. Use the state of that result; if its "
-            "process died, start a new run, which is told that the calls have no answer."
+            f"{self._log.name!r:.80}, and a state is resumed only once. Use the state of that result. If its "
+            "process died, start a new run: its model sees that the calls have no answer."
         )
 
     async def append(self, run: Run) -> None:
@@ -196,7 +196,7 @@ class SessionRunStore:
         """Forget the items of the earlier attempt, which this one does not repeat; warn of repeated tools."""
         if results := sum(each.get("kind") == "tool" for each in self._earlier):
             run.warn(
-                f"the run {run.run_id!r:.80} was started before and now takes another way. In session "
+                f"the run {run.run_id!r:.80} was started before and now differs. In session "
                 f"{self._log.name!r:.80} its earlier tool results ({results}) are no longer shown, and those "
                 "tools may run twice: to go on with a run, resume its state"
             )

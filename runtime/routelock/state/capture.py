@@ -47,15 +47,15 @@ def capture(run: Run) -> RunState:
     """
     if run.sub_runs.depth:
         raise ConfigError(
-            "This run answers a call of another run, and goes on with that one only: take the state of the "
-            "outer result."
+            "This run answers a call of another run, and is resumed only with that run: take the state of "
+            "the outer result."
         )
     try:
         document = copy_document(_without_spent_decisions(_with_shared(run, _document(run))))
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"This run has no state that another process could read: {error}. What a run shares "
-            "must be JSON; keep other objects in the context."
+            f"This run has no state that another process could read: {error}. The shared memory and "
+            "payloads must be JSON; keep other objects in the context."
         ) from error
     return RunState(document, {**run.graph})
 

@@ -483,7 +483,7 @@ def _graph(agents: Sequence[Agent[Any]]) -> dict[str, Agent[Any]]:
         raise ConfigError("agents must be a list of agents, such as [agent].")
     for one in agents:
         if not isinstance(cast(object, one), Agent):
-            raise ConfigError(f"agents must be a list of agents, and {one!r:.80} is none.")
+            raise ConfigError(f"agents must be a list of agents; {one!r:.80} is not an agent.")
         for name, agent in one.graph.items():
             if graph.setdefault(name, agent) is not agent:
                 raise ConfigError(f"Two different agents are named {name!r}; give each its own name.")

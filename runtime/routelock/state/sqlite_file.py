@@ -53,7 +53,7 @@ class SQLiteFile:
         newer: type[RoutelockError] = ConfigError,
     ) -> None:
         if os.fspath(path) in ("", ":memory:"):
-            raise ConfigError(f"The {part} need a file, not {os.fspath(path)!r}.")
+            raise ConfigError(f"The {part} needs a file, not {os.fspath(path)!r}.")
         self.path: Path = Path(path).absolute()
         self._part, self._schema, self._tables = part, schema, tables
         self._alone, self._timeout, self._newer = alone, timeout, newer
@@ -105,8 +105,8 @@ class SQLiteFile:
             db.close()
             if self._alone and isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
                 raise ConfigError(
-                    f"Another process uses {self.path.name}, and what is in it (the {self._part}) is for one "
-                    "process alone. Close it there, or use another file."
+                    f"Another process uses {self.path.name}, and only one process may. Close it there, "
+                    "or use another file."
                 ) from error
             if isinstance(error, sqlite3.DatabaseError):
                 raise type(error)(f"{self.path}: {error}") from error
@@ -134,8 +134,8 @@ class SQLiteFile:
         ).fetchone()
         if version > self._schema:
             raise self._newer(
-                f"The {self._part} in {self.path.name} have the schema {version}, and this version of "
-                f"routelock knows {self._schema}. Update routelock."
+                f"{self.path.name} has a {self._part} schema {version}, and this version of routelock knows "
+                f"{self._schema}. Update routelock."
             )
 
 
