@@ -20,7 +20,7 @@ _FINITE = frozenset((str, int, bool, type(None)))
 def sendable(value: T) -> T:
     """Return JSON data with U+FFFD for each half of a surrogate pair, which UTF-8 cannot encode.
 
-    Models cut emoji in two, and file names may be no UTF-8. Data without such halves is returned as it is.
+    Models cut emoji in two, and file names may not be UTF-8. Data without such halves is returned unchanged.
 
     Raises:
         RecursionError: data with such a half refers to itself, or is nested too deep.
@@ -34,7 +34,7 @@ def _has_halves(value: object) -> bool:
     if not isinstance(value, dict | list):
         return False
     try:
-        # Python shows each half as an escape, in C; what holds these letters otherwise is read below
+        # the repr shows each half as an escape; the loop below finds out whether the letters are one
         if r"\ud" not in repr(cast(object, value)):
             return False
     except Exception:  # nested too deep, or an object that cannot be shown
@@ -57,12 +57,12 @@ def _has_halves(value: object) -> bool:
 def _whole_characters(value: object) -> object:
     if not isinstance(value, str) or is_utf8(value):
         return value
-    # by way of UTF-16, where two halves that fit are one character
+    # a round trip through UTF-16 joins two halves of one character
     return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _rebuilt(value: object, change: Callable[[object], object]) -> object:
-    """Return JSON data with each value and each key as ``change`` returns it."""
+    """Return JSON data with ``change`` applied to each value and each key."""
     if isinstance(value, dict):
         fields = cast("dict[object, object]", value)
         return {change(key): _rebuilt(each, change) for key, each in fields.items()}
@@ -83,7 +83,7 @@ def sendable_json(text: str) -> str:
 _HALF_ESCAPED = re.compile(
     r"(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\\\)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
-"""Half a pair as an escape. The group matches what looks like one and is none: a whole pair, a backslash."""
+"""Matches the escape of half a surrogate pair. The group matches text to keep: a whole pair, a backslash."""
 
 
 def _kept(found: re.Match[str]) -> str:
