@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from routelock import RunConfig, Runner
-from routelock.testing.executor_scenes import Killed, World, desk, is_killed, paying
+from routelock.testing.executor_scenes import Killed, World, is_killed, paying, support_team
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_the_desk_does_all_that_a_run_can() -> None:
     world = World()
-    result = await Runner.run(desk(world), "Hi", run_config=RunConfig(fallback=True))
+    result = await Runner.run(support_team(world), "Hi", run_config=RunConfig(fallback=True))
     assert result.final_output == "All is paid."
     assert sorted(name for name, _ in world.done) == ["charge", "look", "pay", "stamp"]
     assert sorted(result.nested) == ["a", "c"]
