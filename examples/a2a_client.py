@@ -1,4 +1,4 @@
-"""Shows an agent that a client of A2A asks, the Agent2Agent protocol: `routelock[a2a]`, and the SDK in it."""
+"""Shows an agent that a client of A2A, the Agent2Agent protocol, calls: `routelock[a2a]`."""
 
 import asyncio
 import socket
@@ -31,7 +31,7 @@ async def served(agent: Agent) -> AsyncGenerator[str]:
 
 
 async def main() -> None:
-    """Ask twice in one context: the agent knows what was said before."""
+    """Ask twice in one context; the agent knows the first question when it answers the second."""
     async with served(desk) as url, await create_client(url) as client:
         context = None
         for words in ("Where is my order?", "Number 7."):

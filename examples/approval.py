@@ -1,4 +1,4 @@
-"""A refund that a person has to approve, in two processes' worth of code: the state between them is text.
+"""A refund that a person has to approve: one function stops and the other goes on, with the state as text.
 
 Run it: python examples/approval.py
 """
@@ -35,7 +35,7 @@ async def customer_writes() -> str:
 
 
 async def boss_decides(kept: str) -> str:
-    """Say a word on each call that waits, and let the run go on."""
+    """Decide about each call that waits, and let the run go on."""
     state = RunState.from_json(kept, agents=[triage])
     for one in state.interruptions:
         print(f"{one.agent} wants to call {one.name}({one.arguments}): approved")
@@ -48,7 +48,7 @@ async def main() -> None:
     """Play both parts."""
     desk = {"order 7": await customer_writes()}
     print(f"a state of {len(desk['order 7'])} characters waits for the boss")
-    # who takes it takes it away, as one DELETE ... RETURNING does: two runs of one state would pay twice
+    # pop, like DELETE ... RETURNING in a database, gives the state out once: two runs of it would pay twice
     print(await boss_decides(desk.pop("order 7")))
 
 

@@ -21,21 +21,21 @@ ada, bob, pool = expert("Ada", "python"), expert("Bob", "python", "sql"), expert
 to_ada = call("transfer_to_ada")
 script = ScriptedHandler([call("find_sql"), call("find_cobol"), "Nobody does.", to_ada, to_ada, to_ada])
 ways = [
-    handoff([ada, bob, pool]),  # in this order; the last is the fallback
-    # without a target: any agent of the run that has what it takes
+    handoff([ada, bob, pool]),  # tried in this order; the last one is the fallback
+    # without a target: any agent of the run that has the capabilities
     handoff(capabilities_required=["sql"], tool_name_override="find_sql"),
     handoff(capabilities_required=["cobol"], tool_name_override="find_cobol"),
 ]
 front = Agent("Front", "Hand over to somebody who can help.", model=script, handoffs=ways)
 away: set[str] = set()
 config = RunConfig(
-    capacity=Capacity({"Ada": 1, "Bob": 2}),  # at a time, over all runs that share it
-    available=lambda agent: f"{agent.name} is away" if agent.name in away else True,  # asked each time
+    capacity=Capacity({"Ada": 1, "Bob": 2}),  # transfers at a time, over all runs that share it
+    available=lambda agent: f"{agent.name} is away" if agent.name in away else True,  # for each transfer
 )
 
 
 def show(question: str, result: RunResult) -> None:
-    """Print who was asked, and who answered."""
+    """Print which agents were tried, and which one answered."""
     print(question)
     for record in result.handoffs:
         for name, why in record.passed_over:

@@ -41,7 +41,7 @@ def sse(kind: str, value: object) -> str:
 
 
 async def answer(user: str, text: str) -> AsyncIterator[str]:
-    """Answer a message; a client that leaves ends the run, and what was said is in the session."""
+    """Answer a message. If the client leaves, the run ends, and what was said is in the session."""
     try:
         config = RunConfig(timeout=60)
         async with Runner.run_streamed(DESK, text, session=Session(user, CHATS), run_config=config) as stream:
@@ -62,13 +62,13 @@ async def chat(request: HttpRequest) -> StreamingResponse:
 
 
 async def shown(request: HttpRequest) -> JSONResponse:
-    """GET /ann: what a page shows that is opened again."""
+    """GET /ann: the conversation, for a page that is opened again."""
     kept = (await Session(request.path_params["user"], CHATS).load()).messages
     return JSONResponse([f"{each['role']}: {each.get('content')}" for each in kept])
 
 
 async def ask(http: aiohttp.ClientSession, text: str, pieces: int = 99) -> None:
-    """Play the client: read so many events, and leave."""
+    """Play the client: read some events, and leave."""
     print(f"ann: {text}\n ", end="")
     async with http.post("/ann", data=text) as reply:
         async for line in reply.content:

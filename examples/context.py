@@ -21,7 +21,7 @@ def instructions(context: RunContext[Customer]) -> str:
 
 @function_tool
 def state_of(context: RunContext[Customer], order_id: str) -> str:
-    """Look up an order. The context is filled in; the model is offered `order_id` alone."""
+    """Look up an order. The context is filled in; the model sees only `order_id`."""
     return context.context.orders.get(order_id, "There is no such order of yours.")
 
 

@@ -1,4 +1,4 @@
-"""Shows a conversation that one process begins and another one ends: its context goes there as bytes."""
+"""Shows a conversation that one process begins and another one ends: it goes there as bytes."""
 
 import subprocess
 import sys
@@ -17,14 +17,14 @@ def look_up(order: int) -> str:
 
 
 def agents(*replies: ToolCall | str) -> dict[str, Agent]:
-    """Both processes have the agents; only their models say different things."""
+    """Return the agents, which both processes have. Only their models give different replies."""
     model = ScriptedHandler(replies)
     shipping = Agent("Shipping", "You know where things are.", model=model, tools=[look_up])
     return {"Shipping": shipping, "Triage": Agent("Triage", "You route.", model=model, handoffs=[shipping])}
 
 
 def begin() -> bytes:
-    """Run until the limit, and return what there is to know."""
+    """Run until the limit, and return the conversation as bytes."""
     team = agents(call("transfer_to_shipping"), call("look_up", {"order": 7}))
     config = RunConfig(on_limit="return")
     result = Runner.run_sync(team["Triage"], "Where is order 7?", max_turns=2, run_config=config)
@@ -41,7 +41,7 @@ def begin() -> bytes:
 
 
 def go_on(data: bytes) -> None:
-    """Read the bytes, which need not be trusted, and let the agent that they name go on."""
+    """Read the bytes, which may come from an untrusted place, and let the agent that they name go on."""
     context = deserialize_context(data)
     agent = agents("Order 7 is in Rome.")[context.metadata["agent_name"]]
     result = Runner.run_sync(agent, context.to_input_list())

@@ -1,4 +1,4 @@
-"""Shows an escalation: structured input, a target that declines, and a source that goes on."""
+"""Shows an escalation: data that the model must pass, a target that declines, and an agent that goes on."""
 
 from dataclasses import dataclass
 

@@ -15,7 +15,7 @@ def masked(item: RunItem) -> RunItem:
 
 
 def hide_card_numbers(data: HandoffInputData) -> HandoffInputData:
-    """Change what the target is shown: a filter is a function over that."""
+    """Hide card numbers in the conversation that the target sees."""
     return data.clone(input_history=map(masked, data.all_items), pre_handoff_items=(), new_items=())
 
 

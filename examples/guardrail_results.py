@@ -36,7 +36,7 @@ async def refund(amount: int) -> str:
 
 
 def clerk(*replies: Any) -> Agent[Any]:
-    """Return an agent that says these things."""
+    """Return an agent with these replies."""
     return Agent("Clerk", model=ScriptedHandler(replies), tools=[refund], input_guardrails=[polite])
 
 
@@ -48,7 +48,7 @@ def show(result: RunResult[Any]) -> None:
 
 
 async def main() -> None:
-    """Ask for two refunds politely, and for one in other words."""
+    """Ask for two refunds politely, and for one rudely."""
     asks = [call("refund", {"amount": 40}), call("refund", {"amount": 400})]
     print("Customer: My orders came broken.")
     show(

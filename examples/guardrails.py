@@ -1,4 +1,4 @@
-"""Guardrails: those of the run hold everywhere, those of an agent only while it is in charge.
+"""Guardrails: those of the run apply to all agents, those of an agent only while it is active.
 
 python examples/guardrails.py                             replays a recording: no network, no key
 python examples/guardrails.py --live openai/gpt-4o-mini   a model answers
@@ -48,7 +48,7 @@ QUESTIONS = (
 
 
 async def show(model: str | Handler) -> None:
-    """Ask a question that is stopped at the door, one whose answer is stopped, and one that passes."""
+    """Ask a question that is stopped at once, one whose answer is stopped, and one that passes."""
     config = RunConfig(model=model, input_guardrails=[no_cards])
     for question in QUESTIONS:
         print(f"Patient: {question}")

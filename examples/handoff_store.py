@@ -1,4 +1,4 @@
-"""Shows handoffs that wait: for another worker, and for a person who decides while a run stands still."""
+"""Shows handoffs that wait: for another worker, and for a person who decides while a run waits."""
 
 import anyio
 
@@ -18,13 +18,13 @@ store = InMemoryHandoffStore()  # a database of yours has the same methods, and 
 
 
 async def intake() -> None:
-    """The first worker: files a request with the conversation so far, and waits for the answer."""
+    """The first worker: stores a request with the conversation so far, and waits for the answer."""
     said = HandoffContext([{"role": "user", "content": "Why was I charged twice?"}])
     request = HandoffRequest(
         "Billing",
         from_agent="Intake",
         reason="a question about an invoice",
-        request_id="ticket-7",  # filed twice, it is still one handoff
+        request_id="ticket-7",  # stored twice, it is still one handoff
         context_snapshot=serialize_context(said),
     )
     handoff_id = store.request(request)
@@ -34,7 +34,7 @@ async def intake() -> None:
 
 
 async def billing() -> None:
-    """The second worker: takes what waits for it, goes on from the snapshot, and says what came of it."""
+    """The second worker: takes the request, goes on from its snapshot, and stores the answer."""
     agent = Agent("Billing", "You explain invoices.", model=ScriptedHandler(["One is a reservation."]))
     handoff_id, request = await incoming(store, "Billing")
     store.accept(handoff_id)  # of several workers one gets it; the others get an error
@@ -44,7 +44,7 @@ async def billing() -> None:
 
 
 async def eve() -> None:
-    """A person: looks at what is asked, and decides."""
+    """A person: reads the requests, and decides."""
     for _ in range(2):
         handoff_id, request = await incoming(store, "Manager")
         print(f"Eve: {request.from_agent} asks for the manager: {request.reason}")
@@ -55,7 +55,7 @@ async def eve() -> None:
 
 
 async def customers() -> None:
-    """A run that stands still until Eve has decided; after a minute it would go on without."""
+    """A run that waits until Eve has decided; after a minute it would go on without her."""
     manager = Agent("Manager", model=ScriptedHandler(["All is paid back."]), on_handoff_request=asks(store))
     lamp, piano = (
         call("transfer_to_manager", {"reason": why}) for why in ("a lamp, 20 EUR", "a piano, 4200 EUR")

@@ -1,4 +1,4 @@
-"""Shows compaction: a long conversation is shown by its last turns and a summary of the rest."""
+"""Shows compaction: of a long conversation the model sees the last turns, and a summary of the rest."""
 
 from routelock import Agent, Compact, RunConfig, Runner, function_tool
 from routelock.history import text_of

@@ -1,4 +1,4 @@
-"""Shows the manager pattern: an editor asks a researcher and a writer, stays in charge, and one can watch."""
+"""Shows the manager pattern: an editor calls a researcher and a writer as tools, and a stream shows them."""
 
 import anyio
 

@@ -1,4 +1,4 @@
-"""The manager pattern without wrapping: an editor whose researcher has data, a memory, limits and a watcher.
+"""The options of `as_tool`: an editor whose researcher has data of the app, a session, limits, an observer.
 
 Run it: python examples/manager_options.py
 """
@@ -27,7 +27,7 @@ class Question:
 
 
 def brief(context: ToolContext[dict[str, Any]], question: Question) -> str:
-    """Make the researcher's input of what the model passed and of what the app knows."""
+    """Make the researcher's input from what the model passed and what the app knows."""
     return f"For {context.context['paper']}: {question.topic}, in {question.sentences} sentence(s)."
 
 
@@ -37,7 +37,7 @@ def notebook(context: ToolContext[dict[str, Any]]) -> Session:
 
 
 def listen(context: ToolContext[Any], event: NestedEvent) -> None:
-    """Print what the researcher says while it says it, although the run of the editor is not streamed."""
+    """Print the researcher's text while it is written, although the run of the editor is not streamed."""
     if isinstance(event.event, TextDelta):
         print(event.event.text, end="")
     elif event.event.type == "run_done":

@@ -31,7 +31,7 @@ clerk = Agent("clerk", "You pay refunds out.", model=script, tools=[pay], handof
 
 
 async def ask_user(context: Any, params: Any) -> ElicitResult:
-    """Answer a question of the server as a user would, in place of a dialog."""
+    """Answer a question of the server, as a user would in a dialog."""
     print("host:", params.message)
     print("user: yes")
     return ElicitResult(action="accept", content={})

@@ -1,4 +1,4 @@
-"""An agent that uses an MCP server: a program of its own, spoken to over its standard input and output.
+"""An agent that uses an MCP server: another program, over its standard input and output.
 
 Run it: python examples/mcp_tools.py (needs the extra: pip install 'routelock[mcp]')
 """
@@ -35,12 +35,12 @@ def order(item: str, amount: int) -> str:
 server.run("stdio")
 """
 
-# any other works alike: {"command": "uvx", "args": ["mcp-server-time"]}, or a URL
+# any other server works too: {"command": "uvx", "args": ["mcp-server-time"]}, or a URL
 SERVER = {"command": sys.executable, "args": ["-c", STOCK]}
 
 
 async def main() -> None:
-    """Let an agent look, and ask before it orders."""
+    """Let an agent look things up, and approve its order."""
     model = ScriptedHandler(
         [
             [call("stock_in_stock", {"item": "lamp"})],

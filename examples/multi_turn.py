@@ -13,14 +13,14 @@ TO_BILLING, TO_TECHNICAL = call("transfer_to_billing"), call("transfer_to_techni
 
 
 def front_desk(triage: list[ToolCall | str], billing: list[ToolCall | str]) -> Agent:
-    """Three agents that know one another; what their models would say is written down."""
+    """Return three agents that know one another, with a script as their model."""
     technical = Agent("Technical", "You repair.", model=ScriptedHandler([LAMP]), handoffs=["Triage"])
     bills = Agent("Billing", "You explain bills.", model=ScriptedHandler(billing), handoffs=["Triage"])
     return Agent("Triage", "You route.", model=ScriptedHandler(triage), handoffs=[bills, technical])
 
 
 def chat(start: Agent, config: RunConfig) -> None:
-    """Send three messages. Who is next and the conversation are kept here: a run keeps nothing."""
+    """Send three messages. A run keeps nothing, so the next agent and the conversation are kept here."""
     agent = start
     history: list[Message] = []
     for words in MESSAGES:
@@ -38,4 +38,4 @@ chat(desk, RunConfig())
 
 print("Sticky: Billing stays, and hands back what it does not know.")
 desk = front_desk([TO_BILLING, TO_TECHNICAL], [BILL, BACK, call("transfer_to_triage")])
-chat(desk, RunConfig(next_agent="sticky", agents=[desk]))  # so that Billing finds its way back
+chat(desk, RunConfig(next_agent="sticky", agents=[desk]))  # so that Billing can name Triage

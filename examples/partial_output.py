@@ -1,4 +1,4 @@
-"""Shows an answer of a type while it is written: each value is valid, and the last is the final output."""
+"""Shows structured output while it is written: each value is valid, and the last is the final output."""
 
 from dataclasses import dataclass, field
 

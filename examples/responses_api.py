@@ -1,4 +1,4 @@
-"""Shows an agent that OpenAI's client asks by the Responses API: a stream, a tool of the client, and ids."""
+"""Shows an agent that OpenAI's client calls by the Responses API: a stream, a tool of the client, and ids."""
 
 import asyncio
 import socket

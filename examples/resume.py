@@ -25,7 +25,7 @@ def refund(order: int) -> str:
 
 
 async def say(request: Request) -> MessageDone | str:
-    """Answer by the turn, so that each process knows what comes next without remembering anything."""
+    """Choose the reply by the turn, so that each process gives the right one without remembering anything."""
     said = SCRIPT[request.turn - 1]
     if isinstance(said, str):
         return said
@@ -60,7 +60,7 @@ if __name__ == "__main__" and "--step" in sys.argv:
     text = step(sys.stdin.read())
     print(text, file=sys.stderr)
 elif __name__ == "__main__":
-    text = ""  # one taker alone may have it, as with these pipes: two runs of one state would pay back twice
+    text = ""  # only one process may take a state, as with these pipes: two runs of it would pay back twice
     for number in (1, 2, 3):
         print(f"Process {number}, given {len(text)} characters:", flush=True)
         done = subprocess.run(

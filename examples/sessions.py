@@ -1,4 +1,4 @@
-"""Shows a conversation that outlives its process: it is kept turn by turn, also when one crashes."""
+"""Shows a conversation that survives its process: each turn is stored, even if the process crashes later."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def crash() -> str:
 
 
 def front_desk(front: list[ToolCall | str], refunds: list[ToolCall | str]) -> Agent:
-    """Return the agents, each with what its model would say; every process makes its own."""
+    """Return the agents, each with a script as its model; every process makes its own."""
     model = ScriptedHandler(refunds)
     target = Agent("Refunds", "You pay back.", model=model, tools=[crash])
     return Agent("Front", "You route.", model=ScriptedHandler(front), handoffs=[handoff(target)])

@@ -1,4 +1,4 @@
-"""Shows a soft stop: a run ends after its turn, with every call answered, and goes on from its state."""
+"""Shows a run that is stopped after its turn, when every call has its result, and goes on from its state."""
 
 from routelock import Agent, RunHandle, Runner, RunState, function_tool
 from routelock.testing import ScriptedHandler, call

@@ -1,4 +1,4 @@
-"""Shows structured output: a value of your type, asked for again if wrong, and given by you if refused."""
+"""Shows structured output: a wrong value is sent back to the model, and a refusal is replaced by yours."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ for problem in result.errors:
 
 
 def by_hand(error: ModelBehaviorError) -> Ticket:
-    """Give the output that the model refused to give; the error has all that happened."""
+    """Return an output in place of the refusal; the error has everything that happened."""
     return Ticket("unknown", urgent=True, summary=f"Read it yourself. The model said: {error.result.refusal}")
 
 

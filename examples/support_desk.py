@@ -49,7 +49,7 @@ QUESTIONS = (
 
 
 class Views(RunHooks):
-    """Says what an agent is shown of the conversation when it takes over: filters and nesting at work."""
+    """Prints what an agent sees of the conversation when it takes over: the effect of filters and nesting."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -152,7 +152,7 @@ def read(screen: Screen) -> Iterator[str]:
 
 
 def complain(error: BaseException) -> int:
-    """Print an error as one line, and return the exit code that goes with it."""
+    """Print an error as one line, and return its exit code."""
     text = one_line(error)
     if isinstance(error, CassetteMiss):
         text = (

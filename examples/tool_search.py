@@ -1,4 +1,4 @@
-"""Shows an agent with many tools: its model is offered a search, and the tools that it has found."""
+"""Shows an agent with many tools: its model is offered a search, and then the tools that it has found."""
 
 import asyncio
 import json

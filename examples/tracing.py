@@ -1,4 +1,4 @@
-"""Shows a trace: what each agent was shown of the conversation, what was kept from it, and what it cost."""
+"""Shows a trace: what each agent saw of the conversation, what was hidden from it, and what it cost."""
 
 from tempfile import TemporaryDirectory
 

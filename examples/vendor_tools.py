@@ -1,4 +1,4 @@
-"""Shows a vendor's own web search: its citations, and what an agent of another vendor is told of it."""
+"""Shows a vendor's own web search: its citations, and what a model of another vendor sees of it."""
 
 from routelock import Agent, Runner
 from routelock.history import Citation, VendorCall, text_of

@@ -60,7 +60,7 @@ REFUNDS = Agent[Desk](
     refunds_prompt,
     handoff_description="Pays orders back.",
     tools=[look_up_order, issue_refund],
-    handoffs=["Triage"],  # two agents can only know each other by name
+    handoffs=["Triage"],  # triage does not exist yet, so the other agents name it
 )
 TECHNICAL = Agent[Desk](
     "Technical",

@@ -169,7 +169,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _arguments(text: str) -> str:
-    """Return JSON arguments as Python would write them; what is not JSON as it stands."""
+    """Return JSON arguments as Python would write them; text that is not JSON is unchanged."""
     try:
         values: object = json.loads(text or "{}")
     except ValueError:
@@ -181,7 +181,7 @@ def _arguments(text: str) -> str:
 
 
 def _result(text: str) -> str:
-    """Return rows of the database as people would write them; what is not JSON as it stands."""
+    """Return rows of the database as people would write them; text that is not JSON is unchanged."""
     try:
         value: object = json.loads(text)
     except ValueError:
@@ -193,5 +193,5 @@ def _result(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return the text without what could move the cursor or hide something in a terminal."""
+    """Return the text without characters that could move the cursor or hide something in a terminal."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "", text)

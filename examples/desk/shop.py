@@ -44,7 +44,7 @@ class Desk:
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
-        """Open the database for changes: all of the block's are made, or none."""
+        """Open the database for changes: all changes of the block are made, or none."""
         with self._lock, self._db:
             yield self._db
 
@@ -65,7 +65,7 @@ class Desk:
         self._db.close()
 
 
-# -- tools; what they raise is told to the model, which can then do better --
+# -- tools; the model gets what they raise, and can correct its call --
 
 
 @tool
@@ -90,7 +90,7 @@ def issue_refund(
     if not reason.strip():
         raise Refused("a refund needs a reason")
     with run.context.transaction() as db:
-        # the very statement that changes the state checks it: of two calls at a time, one books
+        # one statement checks the state and changes it: of two calls at the same time, only one succeeds
         sql = "UPDATE orders SET state = 'refunded' WHERE order_id = ? AND state = 'delivered'"
         booked = db.execute(sql, [order["order_id"]]).rowcount
         if booked:
