@@ -1,7 +1,8 @@
 """Handlers for model vendors: litellm (the default), endpoints with OpenAI's API, remote agents.
 
-Importing this imports no library of a vendor. It imports `routelock`, which imports it only for models that
-are given as strings. Start at `vendors.py` for the rules of each vendor, or at the folder of a handler.
+Importing this package loads no library of a vendor. The package imports `routelock`; `routelock` imports this
+package only for models that are given as strings. Start at `vendors.py` for the rules of each vendor, or at
+the folder of a handler.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _same(made: list[dict[str, Any]], parts: Sequence[dict[str, Any]]) -> Sequen
 def _without_repeated(message: Message) -> tuple[Message, Mapping[str, ToolCall]]:
     """Return the message with one of each call, and the repeated calls by their ids.
 
-    Two calls are equal if their names and the values of their arguments are, as for litellm.
+    Two calls are equal, as for litellm, if their names and the values of their arguments are equal.
     """
     seen: list[tuple[str, Any]] = []
     kept: list[ToolCall] = []

@@ -97,7 +97,7 @@ class BodyReader:
 class _Answer(Protocol):
     """An answer of httpx or httpx2, or of anything like them.
 
-    The body of one without ``aiter_raw``, which yields the bytes as they came, is unpacked already.
+    An answer without ``aiter_raw``, which yields the bytes as they came, has an unpacked body.
     """
 
     @property

@@ -29,7 +29,7 @@ _MarkIn = Callable[[_Json], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """An assistant turn in the vendor's own items, with the ids that its calls of functions are sent with."""
+    """An assistant turn in the vendor's own items, and the ids with which its calls of functions are sent."""
 
     items: Sequence[Mapping[str, Any]]
     call_ids: Sequence[str]
@@ -205,7 +205,8 @@ def _responses_turns(body: _Json, turns: Mapping[str, Turn]) -> None:
 def _acceptable(item: _Json) -> _Json:
     """Return an item without nulls and odd sources, which the Responses API sends and does not accept.
 
-    A source of a search is an address there; the answer also has others, such as ``{"type": "api"}``.
+    In a request, a source of a search must be an address. Answers also have other sources, such as ``{"type":
+    "api"}``.
     """
     kept = ("outputs", "code", "output", "result", "results")
     fit = {key: value for key, value in item.items() if value is not None or key in kept}

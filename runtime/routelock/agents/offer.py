@@ -69,7 +69,8 @@ async def offer_tools(
 ) -> OfferedTools:
     """Return the tools that are enabled and in scope.
 
-    The agent's own come first, then its handoffs, the caller's tools, and the tools that the vendor runs.
+    The agent's own tools come first, then its handoffs, the caller's tools, and the tools that the vendor
+    runs.
 
     Each kind is in its declared order. Deferred tools are left out, and the tool that finds them stands last.
 

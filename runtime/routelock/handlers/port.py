@@ -163,7 +163,7 @@ class Request:
 
 
 def vendor_specs(tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-    """Return the specs at the end of a request's tools that are not functions: the vendor runs these."""
+    """Return the specs of the vendor's own tools, which stand at the end of a request's tools."""
     if not tools or tools[-1].get("type") == "function":
         return ()
     first = next(

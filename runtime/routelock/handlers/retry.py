@@ -1,4 +1,4 @@
-"""Retries of model calls. Only this module retries; the client libraries are told not to."""
+"""Retries of model calls. Only this module retries; the client libraries have retries switched off."""
 
 from __future__ import annotations
 

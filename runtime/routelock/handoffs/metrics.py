@@ -106,8 +106,8 @@ class HandoffTally:
 class HandoffTotals(HandoffTally):
     """The sums of a `HandoffMetrics` at one moment, in total and for each pair of source and target.
 
-    It is plain data: it can be pickled, and merged into the metrics of another process. Adding two gives
-    the total alone; `HandoffMetrics.merge` keeps the pairs.
+    It is plain data: it can be pickled, and merged into the metrics of another process. Adding two of them
+    gives the total alone; `HandoffMetrics.merge` keeps the pairs.
     """
 
     edges: Mapping[tuple[str, str], HandoffTally] = field(default_factory=lambda: {})

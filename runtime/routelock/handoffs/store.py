@@ -44,7 +44,8 @@ class HandoffStore(Protocol):
     def request(self, request: HandoffRequest) -> MaybeAwaitable[str]:
         """File a request and return its handoff id. Filing the same request again returns the same id.
 
-        Requests are the same if ``request_id`` and target are: a run may ask several targets under one id.
+        Two requests are the same if ``request_id`` and target are equal: a run may ask several targets under
+        one id.
 
         Raises:
             ValueError: ``request_id`` or ``from_agent`` is empty, the request cannot be written as JSON, or

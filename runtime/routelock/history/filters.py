@@ -423,7 +423,7 @@ def _edge(data: HandoffInputData) -> str:
 
 @contextmanager
 def filter_errors(who: str, data: HandoffInputData) -> Generator[None]:
-    """Turn an exception of a filter or history mapper into a `HandoffFilterError` that says which it was.
+    """Turn an exception of a filter or history mapper into a `HandoffFilterError` that names the function.
 
     Args:
         who: names the function in the error.

@@ -45,7 +45,7 @@ def with_pairs(messages: Sequence[Message], places: Iterable[int]) -> list[int]:
 
 
 def _pairs(messages: Sequence[Message]) -> list[set[int]]:
-    """Return for each message with calls the indexes of it and of all results of its calls."""
+    """Return one set for each message with calls: the indexes of the message and of all results."""
     found: list[set[int]] = []
     callers: dict[str, set[int]] = {}
     for place, message in enumerate(messages):

@@ -140,7 +140,7 @@ def _from_parts(item: Mapping[str, Any]) -> list[object]:
 
 
 def _parts(content: object) -> object:
-    """Return a content with its parts in chat form; if all parts are text, as one text."""
+    """Return content with its parts in chat form, or as one text if all parts are text."""
     if not isinstance(content, list):
         return content
     parts = [_part(part) for part in cast("list[object]", content)]

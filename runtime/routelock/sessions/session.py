@@ -349,7 +349,7 @@ def _count_same(items: Sequence[RunItem], documents: Sequence[Any]) -> int:
 
 
 def _visible_items(items: Sequence[RunItem], error: Exception | None) -> int | None:
-    """Return how many items of a run stopped by a guardrail later runs may see; None if none stopped it.
+    """Return how many items later runs may see of a run that a guardrail stopped; None if none did.
 
     An input guardrail hides the input unless a model has already seen it, an output guardrail the reply.
     """
@@ -443,7 +443,8 @@ class Session(SessionLog):
     async def clear(self) -> None:
         """Delete all messages.
 
-        Runs in progress get a `SessionConflict`: the store keeps the name and a number, by which they notice.
+        Runs in progress get a `SessionConflict`, because the store keeps the name and the number of the
+        session.
 
         Raises:
             SessionConflict: another writer added something at this moment.

@@ -3,9 +3,9 @@
     async with Journal("runs.db") as journal:
         result = await journal.run(triage, "My money back!", run_id="order-7")
 
-Each model reply and each tool result is on the disk before the run uses it. After a crash the same line of
-code finds them: a completed step is not run again, and an interrupted one is. A journal is for one process at
-a time; for several processes see docs/durable.md.
+Each model reply and each tool result is on the disk before the run uses it. After a crash the same call finds
+them: completed steps are not run again, interrupted steps are. A journal is for one process at a time; for
+several processes see docs/durable.md.
 """
 
 from __future__ import annotations

@@ -179,10 +179,10 @@ class Lives:
     async def live(self, run_id: str, use: Use) -> None:
         """Play one life of a process that has a run: make its executor, and await ``use(executor)``.
 
-        The process dies at the end of ``use``, which always raises. The engine must not take that for the end
-        of the run. It may be raised here as well.
+        The process dies at the end of ``use``, which always raises. The engine must not take the exception
+        for the end of the run. The exception may leave this method.
 
-        A test calls this again with the same ``run_id`` for another process that takes up the run: make
+        A test calls this method again with the same ``run_id`` for another process that resumes the run: make
         everything anew, and keep only what the engine has stored. Each test has run ids of its own.
 
         Args:

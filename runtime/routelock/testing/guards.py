@@ -54,8 +54,8 @@ def no_models(*, allow: Iterable[str] = ()) -> Generator[list[str]]:
     also refuses models on this machine. It covers the handlers of `routelock_providers`, wherever they are
     called from. Scripts, functions and cassettes (see `use_cassette`) still answer.
 
-    Yields the list of models that were refused, which grows as it happens. It holds for this task and for
-    the tasks that it starts from now on.
+    Yields the list of models that were refused, which grows as it happens. The guard holds for this task and
+    for the tasks that it starts from now on.
 
     Args:
         allow: models that may be called, by the name that the error shows.

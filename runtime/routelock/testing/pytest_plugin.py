@@ -2,8 +2,8 @@
 
     pytest_plugins = ["routelock.testing.pytest_plugin"]
 
-pytest does not load it by itself: an app that has routelock installed may test other things, which should
-keep their network.
+pytest does not load this plugin by itself: an app that has routelock installed may test other things, which
+should keep their network.
 
 * No test and no import reaches the network, except in tests marked ``@pytest.mark.network``.
 * With ``forbid_models = true`` in pytest's configuration no test calls a model either, on this machine or

@@ -222,8 +222,8 @@ def _data(value: object, longest: int | None) -> Any:
 def _truncated(text: str, longest: int | None) -> str:
     """Return the beginning of a long text, without secrets.
 
-    Secrets are replaced before the cut: afterwards JSON can no longer be parsed, and half a key no longer be
-    recognised. Of a text that is no JSON only the beginning is searched.
+    Secrets are replaced before the cut, because after it JSON cannot be parsed, and half a key cannot be
+    recognised. In text that is not JSON, only the beginning is searched.
     """
     if longest is None or len(text) <= longest:
         return text

@@ -188,7 +188,7 @@ def _media(kind: str, part: Mapping[str, Any], largest: int) -> dict[str, Any] |
 
 
 def _located(url: str, modality: str, largest: int) -> dict[str, Any]:
-    """Return the part of an address: a blob if the data is in the address itself."""
+    """Return the message part for the address of a medium: a blob if the address holds the data itself."""
     if not url.startswith("data:"):
         if "://" in url:
             return {"type": "uri", "modality": modality, "uri": url}

@@ -139,8 +139,8 @@ def pool(
 ) -> Generator[Engine]:
     """Yield a pool of connections for DBOS.
 
-    DBOS recognises a server that refuses connections by words in the error that newer versions of psycopg do
-    not use. With its own pool, runs would fail while the database is unavailable.
+    DBOS recognises a refused connection by words in the error, and newer versions of psycopg use other words.
+    With the pool of DBOS, runs would fail while the database is unavailable.
 
     Args:
         database: its address.
