@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from routelock._callables import name_of, resolve, takes, wants
+from routelock._callables import argument_count, name_of, resolve, takes
 from routelock.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
@@ -124,4 +124,4 @@ def test_uncallable_value_is_named() -> None:
     ],
 )
 def test_parameter_with_a_default_is_not_filled(function: Any, count: int) -> None:
-    assert wants(function, 2) == count
+    assert argument_count(function, 2) == count

@@ -2,8 +2,9 @@
 
 For HTTP answers see `http_errors.py`.
 
-Their classes are not reliable: litellm reports a refused connection, a missing key, a bug of its own and a
-cassette miss alike as a retryable error 500. So the chain of causes is searched, and the first match decides:
+The classes of these exceptions are not reliable: litellm reports a refused connection, a missing key, a bug
+of its own and a cassette miss alike as a retryable error 500. So the chain of causes is searched, and the
+first match decides:
 
 1. an error of routelock, a cassette miss, or an image that litellm could not fetch;
 2. an HTTP answer, held by an exception of httpx, httpx2, openai or aiohttp;

@@ -25,6 +25,7 @@ from routelock.errors import CallbackError, ConfigError, RoutelockError
 
 __all__ = [
     "MaybeAwaitable",
+    "argument_count",
     "call_user_code",
     "callback_errors",
     "declared_parameters",
@@ -38,7 +39,6 @@ __all__ = [
     "takes",
     "types_in",
     "unbound",
-    "wants",
 ]
 
 
@@ -93,7 +93,7 @@ def takes(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def wants(function: Callable[..., Any], most: int) -> int:
+def argument_count(function: Callable[..., Any], most: int) -> int:
     """Return how many positional arguments to pass to ``function``, at most ``most``.
 
     The function gets every argument that it requires, and at least one if it takes any. Its other parameters

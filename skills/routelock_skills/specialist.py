@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from routelock._callables import MaybeAwaitable, callback_errors, resolve, wants
+from routelock._callables import MaybeAwaitable, argument_count, callback_errors, resolve
 from routelock.agents.registry import Registry
 from routelock.agents.skill import Skill
 from routelock.errors import ConfigError, ModelBehaviorError
@@ -121,7 +121,7 @@ class _Specialist:
         if isinstance(self.instructions, str):
             return self.instructions
         with callback_errors(f"The instructions of specialist {self.name!r}"):
-            given = (request.context,)[: wants(self.instructions, 1)]
+            given = (request.context,)[: argument_count(self.instructions, 1)]
             text = cast("object", await resolve(self.instructions(*given)))
             if not isinstance(text, str | None):
                 raise TypeError(f"they must be text, not {type(text).__name__}")

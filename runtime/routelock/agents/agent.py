@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, overload
 
 from typing_extensions import TypeVar, Unpack
 
-from routelock._callables import MaybeAwaitable, resolve, wants
+from routelock._callables import MaybeAwaitable, argument_count, resolve
 from routelock._hints import hint_attributes, hint_keywords
 from routelock._peer_names import AGENT, AGENT_KEYWORDS
 from routelock._tool_names import frozen_list
@@ -229,13 +229,13 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
     @cached_property
     def _instruction_arguments(self) -> int:
         assert callable(self.instructions)
-        return wants(self.instructions, 2)
+        return argument_count(self.instructions, 2)
 
     @cached_property
     def hooks_with_context(self) -> Collection[str]:
         """Those of ``on_handoff_request`` and ``on_handoff_received`` that take the `RunContext` too."""
         hooks: dict[str, Any] = {name: getattr(self, name) for name in HANDOFF_HOOKS}
-        return {name for name, hook in hooks.items() if hook is not None and wants(hook, 2) == 2}
+        return {name for name, hook in hooks.items() if hook is not None and argument_count(hook, 2) == 2}
 
     @cached_property
     def all_tools(self) -> tuple[Tool, ...]:

@@ -185,9 +185,9 @@ class Capacity:
             return self._free(name)
 
     def available(self, agent: Named | str) -> bool | str:
-        """Return True or ``"At maximum capacity"``: it fits as the ``available`` of a router.
+        """Return True or ``"At maximum capacity"``; the method can be the ``available`` of a router.
 
-        It takes no slot: before a later `take`, another run may take the last one.
+        It takes no slot, so another run may take the last slot before a later `take`.
         """
         return True if self.free(agent) != 0 else AT_MAXIMUM
 

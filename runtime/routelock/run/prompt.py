@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from routelock._callables import callback_errors, resolve, wants
+from routelock._callables import argument_count, callback_errors, resolve
 from routelock.agents.offer import OfferedTools
 from routelock.agents.registry import PromptSection
 from routelock.context import PAYLOAD_KEY
@@ -101,7 +101,7 @@ async def _written(run: Run, section: PromptSection) -> str:
     if isinstance(section.text, str):
         return section.text
     with callback_errors(f"A prompt of {section.name!r}, a skill of agent {run.frame.agent.name!r},"):
-        text = await resolve(section.text(*(run.now(), run.frame.agent)[: wants(section.text, 2)]))
+        text = await resolve(section.text(*(run.now(), run.frame.agent)[: argument_count(section.text, 2)]))
         if not isinstance(cast(object, text), str | None):
             raise TypeError(f"it must be text, not {type(text).__name__}")
     return text or ""

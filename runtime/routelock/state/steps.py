@@ -1,4 +1,4 @@
-"""Recorded steps of a run: their JSON, the executor that replays them, and one over any durable engine.
+"""Recorded steps of a run: their JSON, the executor that replays them, and one for any durable engine.
 
 The record of a model step has ``ok`` or ``err``, as the outcome of a tool step has. No exception crosses an
 engine: on replay it would be of another class, and the run would continue in another way.

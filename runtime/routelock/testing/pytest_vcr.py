@@ -1,6 +1,6 @@
 """The part of the pytest plugin for tests marked ``vcr``: the options and fixtures of pytest-recording.
 
-It is left out if pytest-recording itself is there, see `routelock.testing.pytest_beside_recording`.
+This part is not loaded if pytest-recording is, see `routelock.testing.pytest_beside_recording`.
 """
 
 from __future__ import annotations

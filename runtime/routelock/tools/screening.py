@@ -32,7 +32,7 @@ async def screen_arguments(
 async def screen_outcome(
     tool: Tool, context: ToolContext[Any], outcome: ToolOutcome, records: list[GuardrailRecord]
 ) -> ToolOutcome:
-    """Run the output guardrails on the outcome of a call, and return it or what replaces it.
+    """Run the output guardrails on the outcome of a call, and return the outcome or its replacement.
 
     Raises:
         ToolGuardrailTripped: a guardrail tripped.
