@@ -10,7 +10,7 @@ from routelock.testing.executor_scenes import Killed, World, is_killed, paying, 
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_desk_does_all_that_a_run_can() -> None:
+async def test_the_support_team_does_all_that_a_run_can() -> None:
     world = World()
     result = await Runner.run(support_team(world), "Hi", run_config=RunConfig(fallback=True))
     assert result.final_output == "All is paid."
