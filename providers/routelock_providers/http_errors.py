@@ -48,7 +48,8 @@ __all__ = [
 
 
 LONGEST_WAIT = 86_400.0
-"""Seconds. A longer ``Retry-After`` is quoted in the error and cut to this, or the program would hang."""
+"""The longest wait, in seconds. A longer ``Retry-After`` is quoted in the error and cut to this, or the
+program would hang."""
 
 
 @dataclass(frozen=True, slots=True)

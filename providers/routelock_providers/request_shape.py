@@ -512,7 +512,7 @@ _NEVER_EMPTY: Final = ("name", "tool_calls")
 _TEXT_KEYS: Final = frozenset(("type", "text", "cache_control"))
 
 _INPUT: Final = frozenset(("role", "content", "name", "cache_control"))
-"""``cache_control`` is Claude's, in litellm's form."""
+"""The keys of an input message. ``cache_control`` is a key of Claude, in litellm's form."""
 
 _INPUT_KEYS: Final[Mapping[str, frozenset[str]]] = {
     "system": _INPUT,

@@ -191,8 +191,8 @@ def vendor_rules(provider: str, model: str = "") -> VendorRules:
 
 
 _CLAUDE_PLATFORMS = frozenset(("anthropic", "bedrock", "vertex_ai", "azure_ai"))
-"""Signatures of Claude's thinking are valid on each of these (Anthropic's documentation, "Extended
-thinking")."""
+"""The providers of Claude. A signature of its thinking is valid on each of them (Anthropic's documentation,
+"Extended thinking")."""
 
 _GATEWAYS = frozenset(
     ("openrouter", "bedrock", "vertex_ai", "azure_ai", "litellm_proxy", "vercel_ai_gateway")
@@ -345,7 +345,7 @@ def thinks_before_calls(name: str) -> bool:
 
 
 _CLAUDE_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[.-](\d{1,2})(?!\d))?")
-"""Older names end with a date, such as ``claude-sonnet-4-20250514``."""
+"""The version in the name of a Claude. Older names end with a date, such as ``claude-sonnet-4-20250514``."""
 
 
 def provider_at(host: str) -> str:

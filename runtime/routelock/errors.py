@@ -132,7 +132,8 @@ class ModelBehaviorError(RoutelockError):
     """The model kept calling tools that do not exist, sending broken arguments or invalid output."""
 
     ends_run = False
-    """Whether it ends the run for waiting agents too, because ``RunConfig.raise_on`` names the mistake."""
+    """Whether the error ends the run for waiting agents too, because ``RunConfig.raise_on`` names the
+    mistake."""
 
 
 class ToolError(RoutelockError):

@@ -125,7 +125,8 @@ class HandoffResponse:
 
     status: HandoffStatus = HandoffStatus.PENDING
     handoff_id: str = ""
-    """The id in the store, if there is one; otherwise, on a record, that of the transfer."""
+    """The id of the request in the store, if there is a store; otherwise, on a record, the id of the
+    transfer."""
     rejection_reason: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=lambda: {})
     """Additional data from the target; it is kept with the record."""

@@ -31,10 +31,11 @@ _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
 """The time limits are those of `routelock_providers.deadlines`, which count only the waiting of a call."""
 
 _LONGEST_HEADER = 65536
-"""Bytes. Policies and traces of proxies are longer than aiohttp's default of 8190."""
+"""The longest header, in bytes. Policies and traces of proxies are longer than aiohttp's default of 8190."""
 
 _LARGE = 2**20
-"""Bytes. A longer body is passed to aiohttp as a file, because it warns of long bytes."""
+"""The most bytes of a body that is passed as bytes. A longer body is passed as a file, because aiohttp warns
+of long bytes."""
 
 
 def request_options(

@@ -55,7 +55,8 @@ _ASKED_IN_TWO_WAYS = frozenset(("openai", "azure"))
 """Providers with models that exist on the Responses API only although their names do not say so."""
 
 _MOST_PARTS = 20
-"""Calls for one reply; Anthropic pauses after ten searches or so (docs.claude.com, "Stop reasons")."""
+"""The most calls for one reply; Anthropic pauses after about ten searches (docs.claude.com, "Stop
+reasons")."""
 
 
 class LiteLLM:

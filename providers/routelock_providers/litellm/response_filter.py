@@ -189,7 +189,7 @@ _UNSAFE = (
 _BINARY = "amazon.eventstream"
 
 _LARGEST_EVENT = 2**20
-"""Bytes of an event that are buffered; a longer one is not text."""
+"""The most bytes of an event that are buffered; a longer event is not text."""
 
 _OVERLAP = 40
 """Bytes kept from one binary chunk to the next, so that a mark across the cut is found."""

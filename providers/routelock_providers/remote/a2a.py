@@ -43,7 +43,7 @@ __all__ = ["A2AAgent"]
 
 
 _LONGEST = 10 * 2**20
-"""Characters of an answer."""
+"""The most characters of an answer."""
 
 _CANCEL_SECONDS = 2.0
 """How long cancelling a task may take."""

@@ -31,7 +31,7 @@ __all__ = ["RemoteAgent", "handoff_context", "tracking_headers", "url_in_context
 _RUN_ID = re.compile("[!-~]{1,200}")
 
 _TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-"""https://www.w3.org/TR/trace-context/, section 3.2."""
+"""The form of a ``traceparent`` header, see https://www.w3.org/TR/trace-context/, section 3.2."""
 
 
 def url_in_input(request: Request) -> str:
@@ -119,12 +119,12 @@ _NOT_OF_A_REPLY = ("name", "tool_call_id")
 _OWN_SERVER = VendorRules(
     id_pattern=re.compile("[a-zA-Z0-9_-]{1,40}"), developer=True, images_from_tools=True
 )
-"""Any vendor may be behind an agent, so call ids fit all of them."""
+"""The rules for the server of ``url``. Any vendor may be behind an agent, so call ids fit all vendors."""
 
 _OTHER_SERVER = replace(
     _OWN_SERVER, message_keys=frozenset(("role", "content", "name", "tool_calls", "tool_call_id"))
 )
-"""Private keys of messages are sent only to the server of ``url``."""
+"""The rules for any other server, which is not sent the private keys of messages."""
 
 
 class RemoteAgent:

@@ -40,7 +40,7 @@ class Node:
 
     name: str
     kind: Literal["agent", "handler", "open"] = "agent"
-    """``open``: the run chooses the target, or the agent is not in the graph."""
+    """The kind of the target. ``open``: the run chooses the target, or the agent is not in the graph."""
     handlers: Sequence[str] = ()
     """The handlers of an agent, the default first, as the user wrote them."""
     about: str | None = None
@@ -55,7 +55,7 @@ class Link:
     source: str
     target: str
     kind: Literal["handoff", "asks"] = "handoff"
-    """``asks``: the target is called as a tool, and the source stays active."""
+    """The kind of the link. ``asks``: the target is called as a tool, and the source stays active."""
     tool: str
     """The name of the tool that the model calls."""
     returns: bool = False

@@ -49,7 +49,7 @@ class PromptSection:
     priority: int
     scope: Scope = "all"
     name: str = ""
-    """The name of its skill, for errors; the name of the handler if ``of_handler``."""
+    """The name of the skill, for errors; the name of the handler if ``of_handler``."""
     of_handler: bool = False
 
 
@@ -65,7 +65,7 @@ class RegisteredHandler:
     prompt: str | None = None
     expose: bool = False
     source: str = _AGENT_ITSELF
-    """The name of its skill, or ``agent``."""
+    """The name of the skill that added the handler, or ``agent``."""
 
     @property
     def written(self) -> str:

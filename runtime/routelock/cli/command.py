@@ -17,7 +17,7 @@ class Command:
     help: str
     """One sentence, for the list of all commands and for its own help."""
     declare: Callable[[argparse.ArgumentParser], None]
-    """Adds its arguments."""
+    """Adds the arguments of the command to a parser."""
     run: Callable[[argparse.Namespace], int]
     """Runs the command and returns an exit code, see `routelock.cli.exit_codes`.
 

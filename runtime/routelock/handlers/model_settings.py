@@ -29,7 +29,7 @@ _COMMON = (
 
 _ALIKE = frozenset(("reasoning_format", "speed", "maxTokens", "topP"))
 """Settings of Groq, Anthropic and Amazon whose names are similar to common ones. Among about 650 settings of
-the openai package, litellm, vLLM, Ollama and OpenRouter no others are."""
+the openai package, litellm, vLLM, Ollama and OpenRouter, no other names are similar."""
 
 _NEAR = 0.85
 """The similarity, from 0 to 1, from which a name counts as a misspelling of another."""

@@ -46,10 +46,10 @@ class Priority(IntEnum):
 
     CRITICAL = 1
     LOCAL = 10
-    """Models; also the priority of ``Agent.model`` if it has none of its own."""
+    """The priority of models; ``Agent.model`` has it too, unless it has a priority of its own."""
     REMOTE = 20
     CUSTOM = 50
-    """Functions, and all handlers without a priority of their own."""
+    """The priority of functions, and of all handlers without a priority of their own."""
 
 
 ToolSpec = Mapping[str, Any]
@@ -83,7 +83,8 @@ class ModelSettings(TypedDict, total=False):
     top_logprobs: int | None
     parallel_tool_calls: bool | None
     tool_choice: ToolChoice | None
-    """Applies to the first model call of an agent only, so that a forced tool cannot repeat forever."""
+    """The tool choice for the first model call of an agent only, so that a forced tool cannot repeat
+    forever."""
     reasoning_effort: str | None
     thinking: Mapping[str, Any] | None
     verbosity: str | None

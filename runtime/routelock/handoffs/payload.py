@@ -31,7 +31,7 @@ __all__ = ["HandoffPayload", "carried", "loggable", "payload_of", "sent_by"]
 
 
 LONGEST_CHAIN = 8
-"""The number of earlier payloads that are kept, the newest."""
+"""The most earlier payloads that are kept; the oldest are dropped."""
 
 _LONGEST_NOTE = 300
 

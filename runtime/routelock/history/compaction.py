@@ -63,10 +63,10 @@ class Compact:
     """
 
     at_tokens: int | None = None
-    """Tokens of a request above which the view is compacted: as the provider counted the last request, plus
-    an estimate of the items added since. Leave room for the reply below the model's window."""
+    """The tokens of a request above which the view is compacted: the provider's count of the last request,
+    plus an estimate of the items added since. Leave room for the reply below the model's window."""
     at_messages: int | None = None
-    """Messages of a view above which it is compacted."""
+    """The number of messages above which a view is compacted."""
     keep_turns: int = 4
     """How many turns at the end are kept; a turn is a reply with its tool results. Fewer are kept if they
     alone would fill most of the limit, and more if they fit into ``down_to``."""
@@ -172,7 +172,7 @@ class ViewSize:
         self.items: int = 0
         """How many items of the view are counted."""
         self.results: int = 0
-        """Bytes of their tool results."""
+        """Bytes of the tool results among these items."""
         self.cut_at: int = 0
         """Bytes above which results are cut next, if that is more than ``Compact.tool_results``."""
         self.turn: int = 0

@@ -151,7 +151,7 @@ class StoredScope:
     same: list[str]
     """Keys whose values are those of the outer memory."""
     own: dict[str, Any]
-    """The other entries."""
+    """The entries that differ from the outer memory."""
     given: list[str]
     """Keys that were in the scope when it was made."""
     unchanged: list[str]
@@ -179,7 +179,7 @@ class StoredDecision:
     """A decision on one call, or on all calls of a tool."""
 
     on: Annotated[tuple[str, ...], pydantic.Field(min_length=1)]
-    """The path and the id of the call; or the agent and the name of its tool."""
+    """The subject of the decision: the path and the id of a call, or an agent and the name of its tool."""
     decision: Decision
 
 

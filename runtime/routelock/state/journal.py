@@ -133,11 +133,11 @@ class JournaledRun:
 
     run_id: str
     agent: str
-    """The name of the agent that it began with."""
+    """The name of the agent with which the run began."""
     status: JournalStatus
-    """``running``: it is running, or was interrupted by a crash. ``waiting``: it waits for answers or
-    approvals. ``done``: it has a final output. ``failed``: an error or a limit ended it; resume it to try
-    again. ``stopped``: `RunHandle.stop` ended it; resume it to go on."""
+    """The status of the run. ``running``: the run goes on, or a crash interrupted it. ``waiting``: the run
+    waits for answers or approvals. ``done``: the run has a final output. ``failed``: an error or a limit
+    ended the run; resume it to try again. ``stopped``: `RunHandle.stop` ended the run; resume it to go on."""
     begun: str
     """The time when the run began, in ISO 8601 and UTC."""
     changed: str

@@ -41,7 +41,8 @@ _SENTENCE = re.compile(r"(?<=\n)|(?<=[.!?] )")
 """Matches the places at which a long text, such as a prompt, is broken: after a line or a sentence."""
 
 _LONG_TEXT = 80
-"""Characters; of longer texts only the sentences that differ are shown."""
+"""The most characters of a text that is shown whole; of longer texts only the sentences that differ are
+shown."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

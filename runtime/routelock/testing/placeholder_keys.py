@@ -34,7 +34,7 @@ _VARIABLES: Final = (
 )
 
 _GOOGLE: Final = ("VERTEXAI_CREDENTIALS", "GOOGLE_APPLICATION_CREDENTIALS")
-"""One of them is enough; litellm takes the first as JSON."""
+"""Variables with the credentials for Google; one of them is enough. litellm takes the first as JSON."""
 
 _PROJECT: Final = re.compile(r"/projects/([^/]+)/locations/")
 

@@ -19,7 +19,7 @@ class Guards:
 
     def __init__(self, *, forbid_models: bool, allow: Sequence[re.Pattern[str]]) -> None:
         self.refused_hosts: list[list[str]] = []
-        """One list for each time that the network was closed."""
+        """The hosts to which a connection was refused: one list for each time that the network was closed."""
         self._network = ExitStack()
         self._models = ExitStack()
         self._rules: list[Sequence[re.Pattern[str]] | None] = [allow]

@@ -31,7 +31,7 @@ _KEPT_RESPONSE_HEADERS = frozenset(
 _SECRET_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 
 _SHORTEST_SECRET = 8
-"""Characters: a shorter value is more likely a word that occurs by chance."""
+"""The fewest characters of a secret; a shorter value is more likely a word that occurs by chance."""
 
 
 def secrets_in(environment: Mapping[str, str]) -> frozenset[str]:

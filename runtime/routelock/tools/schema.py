@@ -38,7 +38,7 @@ _ALLOWED = frozenset(
 _IN_DESCRIPTION = frozenset(
     "default minLength maxLength uniqueItems minProperties maxProperties examples".split()
 )
-"""A strict schema may not contain these, so the description states them; the parser still checks them."""
+"""Keywords that a strict schema may not contain. The description states them, and the parser checks them."""
 
 _DROPPED = frozenset("title $schema $id $comment deprecated readOnly writeOnly".split())
 

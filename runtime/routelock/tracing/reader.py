@@ -55,7 +55,7 @@ class TracedCall:
     items: Sequence[ItemTraced] = ()
     """The messages that the model was shown, in order."""
     tools: Sequence[Mapping[str, Any]] = ()
-    """The tools that it was offered."""
+    """The tools that the model was offered."""
     reply: Mapping[str, Any] | None = None
     """The complete reply."""
 

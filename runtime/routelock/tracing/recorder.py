@@ -288,7 +288,7 @@ class _RunRecorder:
         self.given = listed(run.config.trace)
         self.traces = traces
         self.writers: list[TraceWriter | None] = []
-        """One for each trace; None for one that raised."""
+        """The writer of each trace; None for a trace that raised."""
         self.outer: _RunRecorder | None = None
         self.outer_call: str | None = None
         self.numbers = MessageNumbers(run.run_id)

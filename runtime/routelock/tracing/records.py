@@ -79,7 +79,7 @@ class ErrorTraced:
     """An exception."""
 
     type: str = ""
-    """The name of its class."""
+    """The name of the exception's class."""
     message: str = ""
 
 

@@ -45,7 +45,8 @@ __all__ = [
 _CONNECTION_CLOSED = -32000
 
 _SESSION_TERMINATED = (-32600, 32600)
-"""The codes of version 2 of the package and of version 1, which lacks the sign."""
+"""The codes for a session that has ended: of version 2 of the package, and of version 1, which lacks the
+minus sign."""
 
 _HEADER_MISMATCH = -32020
 """The code for a tool whose schema has changed since the client listed it; the server has done nothing."""

@@ -42,8 +42,8 @@ __all__ = [
 
 
 EndStatus = Literal["done", "waiting", "failed", "cancelled"]
-"""``done``: there is a final output. ``waiting``: it waits for answers or approvals. ``failed``: an error or
-a limit ended it. ``cancelled``: `RunClient.cancel` ended it."""
+"""How a segment of a run ended. ``done``: there is a final output. ``waiting``: the run waits for answers or
+approvals. ``failed``: an error or a limit ended the run. ``cancelled``: `RunClient.cancel` ended the run."""
 
 
 class JobDocument(TypedDict):
@@ -74,7 +74,7 @@ class EndDocument(TypedDict):
     """The end of a segment."""
 
     status: Literal["done", "waiting", "failed", "cancelled", "moved"]
-    """``moved``: another worker runs the next segment."""
+    """How the segment ended, see `EndStatus`; ``moved``: another worker runs the next segment."""
     state: str | None
     error: str | None
     steps: NotRequired[dict[str, str]]
@@ -95,7 +95,7 @@ class EndedRun:
     state_json: str | None = None
     """The state as JSON; None if the run could not begin."""
     error: str | None = None
-    """The text of the error that ended it."""
+    """The text of the error that ended the run; None if none did."""
 
     def state(self, *, agents: Sequence[Agent[Any]]) -> RunState:
         """Return the state of the run, with its items, its usage, and the calls that wait.
