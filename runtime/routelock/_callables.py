@@ -177,7 +177,7 @@ def declared_parameters(
 def is_method(
     function: Callable[..., Any], declared: Sequence[inspect.Parameter], first: str = "self"
 ) -> bool:
-    """Whether this is a function in the body of a class, whose first parameter is named ``first``."""
+    """Whether a function was defined in the body of a class and its first parameter is named ``first``."""
     if not inspect.isfunction(function) or not declared:
         return False
     owner = function.__qualname__.rpartition(".")[0]

@@ -62,7 +62,7 @@ class _AsyncCall:
 
     Args:
         function: the async function.
-        call: the wrapper of it that adds notes.
+        call: calls the function and adds the notes to its errors.
     """
 
     def __init__(self, function: Callable[..., Any], call: Callable[..., Any]) -> None:

@@ -211,10 +211,10 @@ class Chat:
         return self._complete(done, missing)
 
     def _without_hosted(self, request: Request) -> tuple[Request, AddedTools]:
-        """Return the request without the vendor's own tools, and what these add.
+        """Return the request without the vendor's own tools, and the additions that these tools need.
 
         Raises:
-            ConfigError: the vendor has no such tool, or a setting asks for the same.
+            ConfigError: the vendor has no such tool, or a setting asks for the same tool.
         """
         hosted = vendor_specs(request.tools)
         functions, choice = request.tools[: len(request.tools) - len(hosted)], request.tool_choice
@@ -227,7 +227,7 @@ class Chat:
         """Check the vendor's own tools of an agent before a run, see `routelock.Handler`.
 
         Raises:
-            ConfigError: the vendor has no such tool, or a setting asks for the same.
+            ConfigError: the vendor has no such tool, or a setting asks for the same tool.
         """
         self._added(specs, settings, functions=functions)
 

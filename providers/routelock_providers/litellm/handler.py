@@ -162,7 +162,7 @@ class LiteLLM:
         Azure, so without litellm the tools of these models are checked with the request.
 
         Raises:
-            ConfigError: the vendor has no such tool, or a setting asks for the same.
+            ConfigError: the vendor has no such tool, or a setting asks for the same tool.
         """
         merged = {**self._settings, **settings}
         if self._api_base or not (_ROUTE_SETTINGS | OWN_CONNECTION).isdisjoint(merged):

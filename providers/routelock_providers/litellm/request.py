@@ -192,10 +192,10 @@ def asked_by_name(provider: str, name: str, *, responses: bool) -> AskedModel:
 def _without_hosted(
     request: Request, to: AskedModel, settings: Mapping[str, Any]
 ) -> tuple[Request, AddedTools | None]:
-    """Return the request without the vendor's own tools, and what these add.
+    """Return the request without the vendor's own tools, and the additions that these tools need.
 
     Raises:
-        ConfigError: the vendor has no such tool, or a setting asks for the same.
+        ConfigError: the vendor has no such tool, or a setting asks for the same tool.
     """
     hosted = vendor_specs(request.tools)
     if not hosted:

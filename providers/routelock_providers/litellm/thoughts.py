@@ -86,7 +86,7 @@ class RepeatedThoughts:
         self._thought = ""
 
     def remove(self, delta: dict[str, Any]) -> None:
-        """Change the delta so that it repeats nothing."""
+        """Remove from a delta the thoughts that it, or an earlier delta, already holds."""
         blocks: list[dict[str, Any]] = delta.get("thinking_blocks") or []
         if not blocks:
             return

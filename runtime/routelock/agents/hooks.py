@@ -55,8 +55,8 @@ class AgentHooks:
     async def on_handoff(self, context: RunContext[Any], agent: Any, source: Any) -> None:
         """Called when the agent ``source`` hands over to ``agent``, once for the hooks of each of the two.
 
-        Compare ``source.name`` with the name of your agent to know which of them it is. ``agent`` is the
-        `routelock.Handler` if the target is a handler.
+        Compare ``source.name`` with the name of your agent to know which of the two your agent is. ``agent``
+        is the `routelock.Handler` if the target is a handler.
         """
 
     async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:

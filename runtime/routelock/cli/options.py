@@ -232,10 +232,10 @@ def port(text: str) -> int:
 
 
 def agent_of(given: argparse.Namespace) -> Agent[Any]:
-    """Return the first agent.
+    """Return the agent that ``--agent`` names, or the first agent.
 
     Raises:
-        ConfigError: there is no agent, or none of that name.
+        ConfigError: the agents could not be loaded, or no agent has that name.
     """
     return _found(given)[0]
 

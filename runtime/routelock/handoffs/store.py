@@ -303,8 +303,8 @@ async def decided(store: HandoffStore, handoff_id: str, *, poll: float = 0.1) ->
     """Wait until a handoff is not pending any more, and return its state.
 
     Args:
-        store: where it was filed.
-        handoff_id: what `HandoffStore.request` returned.
+        store: the store in which the handoff was filed.
+        handoff_id: the id that `HandoffStore.request` returned.
         poll: seconds between two reads of the store.
 
     Raises:
@@ -324,8 +324,8 @@ async def finished(store: HandoffStore, handoff_id: str, *, poll: float = 0.1) -
 async def incoming(store: HandoffStore, agent: str, *, poll: float = 0.1) -> tuple[str, HandoffRequest]:
     """Wait until a request to an agent is pending, and return the first one with its handoff id.
 
-    It stays pending until it is decided. If several workers wait for it, one of them gets to accept it with
-    `HandoffStore.accept`; the others get a `HandoffStateError`.
+    The request stays pending until it is decided. If several workers wait for it, only one of them can accept
+    it with `HandoffStore.accept`; the others get a `HandoffStateError`.
     """
     return (await _poll(lambda: store.pending(agent), bool, poll))[0]
 

@@ -93,7 +93,7 @@ class Compact:
 
     @property
     def summarises(self) -> bool:
-        """Whether the rest is replaced by a summary."""
+        """Whether a summary replaces the items that are not kept."""
         return not isinstance(self.rest, str) or self.rest not in ("drop", "cut")
 
 

@@ -73,7 +73,7 @@ class HandoffInputData:
     tool_call_id: str = ""
 
     def __post_init__(self) -> None:
-        """Make items of text and plain messages, which filters written for openai-agents return.
+        """Convert text and plain messages to items, because filters written for openai-agents return these.
 
         Raises:
             TypeError: a part is not a sequence.

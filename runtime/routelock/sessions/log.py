@@ -466,9 +466,9 @@ def _summary_of(
     """Return the newest summary for the items that a run is given.
 
     Args:
-        parts: what each run added, and its items.
-        shown: the items that later runs see, as a run is given them, by the `id` of the item in the parts.
-        kept: the newest of them, which the run is given.
+        parts: the part of the log from each run, and the items of this part.
+        shown: the items that later runs see, by the `id` of the same item in ``parts``.
+        kept: the newest of these items: those that the run is given.
     """
     number = next((place for place in range(len(parts) - 1, -1, -1) if parts[place][0].summary), None)
     if number is None or (stored := parts[number][0].summary) is None:

@@ -232,7 +232,8 @@ class Journal:
                 state was taken, or it is running.
             JournalError: the outcome of a step, or the end, could not be recorded. The run is as after a
                 crash.
-            RoutelockError: the run failed. It is recorded as failed, and the same call resumes it.
+            RoutelockError: the run failed. The journal has recorded the failure, and the same call resumes
+                the run.
         """
         with self._exclusive(run_id), _journal_errors(run_id):
             beginning, config = await self._begin(agent, input, run_id, context, max_turns, hooks, run_config)

@@ -136,7 +136,7 @@ def _restored(
     config: RunConfig,
     stream: bool,
 ) -> Run:
-    """Return a run of a document, without the memory that it shares."""
+    """Return the run of a document, without the memory that it shares with other runs."""
     graph = run_graph(agent, config)
     records = [_restored_record(record, document.items, graph) for record in document.handoffs]
     items = _items_by_number(document)

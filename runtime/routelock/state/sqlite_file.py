@@ -62,10 +62,13 @@ class SQLiteFile:
         self._process = 0
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a function in one transaction, in a worker thread. Once begun, it is not cancelled.
+        """Run a function in one transaction, in a worker thread.
+
+        A transaction that has begun is not cancelled.
 
         Raises:
-            ConfigError: the file is for one process and another one uses it, or its tables are newer.
+            ConfigError: the file is for one process and another process uses it, or a newer version of
+                routelock wrote its tables.
         """
         return await anyio.to_thread.run_sync(partial(self.do_now, work))
 

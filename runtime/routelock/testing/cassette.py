@@ -1,7 +1,7 @@
 """Cassettes: HTTP traffic, recorded once and replayed offline by vcrpy; needs ``routelock[testing]``.
 
 A cassette is a YAML file in vcrpy's format. Secrets are removed before it is written
-(`routelock.testing.scrub`). It is only read in the record mode ``"none"``, which is the default.
+(`routelock.testing.scrub`). In the record mode ``"none"``, which is the default, a cassette is only read.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Guards:
             yield
 
     def end(self) -> None:
-        """Remove the guards, as it was before the session."""
+        """Remove the guards, so that everything is as it was before the session."""
         self._network.close()
         self._models.close()
 

@@ -34,7 +34,7 @@ _RECORDING = "pytest_recording.plugin"
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Load the rest of the plugin."""
+    """Load the other modules of the plugin."""
     pluginmanager.register(pytest_guards, "routelock_guards")
     if _has_recording(pluginmanager):
         pluginmanager.register(pytest_beside_recording, "routelock_beside_recording")

@@ -181,7 +181,7 @@ class ToolCallable:
         raise NotImplementedError
 
     async def call(self, context: ToolContext[Any], values: Any) -> Any:
-        """Make the call with what `read` returned."""
+        """Make the call with the arguments that `read` returned."""
         raise NotImplementedError
 
 
@@ -212,7 +212,7 @@ class PythonCall(ToolCallable):
         return self.signature.read(text)
 
     async def call(self, context: ToolContext[Any], values: dict[str, Any]) -> Any:
-        """Call the function with what `read` returned."""
+        """Call the function with the arguments that `read` returned."""
         if self.signature.context is not None:
             context = with_arguments(context, values)
         arguments, named = self.signature.arrange(values, context)

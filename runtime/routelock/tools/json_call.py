@@ -51,7 +51,7 @@ class JsonCall(ToolCallable):
         return ModelBehaviorError(describe_error(ValueError(problem), text, schema=self.schema))
 
     async def call(self, context: ToolContext[Any], values: _Arguments) -> Any:
-        """Call the function with what `read` returned."""
+        """Call the function with the arguments that `read` returned."""
         text, parsed = values
         context = with_arguments(context, parsed)
         if self.is_async:

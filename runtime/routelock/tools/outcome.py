@@ -121,7 +121,7 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
 
     Args:
         value: the result of the function.
-        most: the most characters of it that the model is shown; None is no limit.
+        most: the most characters of the result that the model is shown; None is no limit.
 
     Raises:
         NoTextError: the value has no text form.

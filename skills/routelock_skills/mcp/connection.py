@@ -167,7 +167,9 @@ def library() -> Any:
 def connect(
     address: ServerAddress, elicitations: Elicitations, on_end: Callable[[], None]
 ) -> AbstractAsyncContextManager[ServerLink]:
-    """Connect to a server. At the end of the block it is disconnected; a program is ended.
+    """Connect to a server for the block.
+
+    At the end of the block the connection is closed, and a server that is a program is ended.
 
     Args:
         address: the address of the server.
