@@ -39,7 +39,7 @@ class LeadingThought:
             delta["reasoning_content"] = thought
 
     def move_all(self, message: dict[str, Any]) -> None:
-        """Change a whole message in the same way."""
+        """Move the thought at the beginning of a whole message to its reasoning."""
         self.move(message)
         message |= {key: (message.get(key) or "") + held for key, held in self.rest().items()}
 

@@ -1,9 +1,9 @@
 """Handoffs: how one agent lets another go on with the conversation.
 
-`handoff()` declares one; the model is offered it as a tool named `transfer_to_<target>`. The payload, a
-conversation as bytes, routing by capability, the store and the metrics belong to it. Imports `tools`,
-`handlers`, `history` and the modules at the top; how a handoff is carried out is in `routelock.run`. Start
-at `handoff.py`.
+`handoff()` declares a handoff, which the model is offered as a tool named `transfer_to_<target>`. Payloads,
+conversations as bytes, routing by capability, stores of pending handoffs and metrics are in this package,
+too. It imports `tools`, `handlers`, `history` and the modules at the top; how a handoff is carried out is in
+`routelock.run`. Start at `handoff.py`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     store = SQLiteSessions("chats.db")
     result = await Runner.run(agent, "Hi", session=Session("user-7", store))
 
-Imports `state` (its SQLite file and its JSON), `run` and the rooms below them. Start at `session.py`; a store
-of your own has the two methods of `SessionStore`.
+This package imports `state` (its SQLite file and its JSON), `run` and the rooms below them. Start at
+`session.py`; a store of your own has the two methods of `SessionStore`.
 """
 
 from routelock.sessions.encrypted import EncryptedSessions

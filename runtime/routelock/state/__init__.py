@@ -2,7 +2,8 @@
 
 `RunState` is the state of a run that waits or has ended. `Journal` records the steps of runs in SQLite, so
 that they survive their process; `routelock.state.durable` does so on many machines, and
-`routelock.state.restate` within Restate. Imports `run` and the rooms below it. Start at `run_state.py`.
+`routelock.state.restate` within Restate. This package imports `run` and the rooms below it. Start at
+`run_state.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Traces: what happened in a run, as records in a file or as OpenTelemetry spans.
 
-`TraceFile` writes the records as JSON lines and `read_trace` reads them back; `OpenTelemetry` makes spans
-and metrics. Imports `run` and the rooms below it. Start at `records.py`.
+`TraceFile` writes the records as JSON lines and `read_trace` reads them back; `OpenTelemetry` makes spans and
+metrics. This package imports `run` and the rooms below it. Start at `records.py`.
 """
 
 from __future__ import annotations
