@@ -374,7 +374,7 @@ def _refusal(status: int, words: str) -> type[ProviderError]:
 def _retryable(kind: type[ProviderError], status: int | None, headers: Mapping[str, str]) -> bool | None:
     if issubclass(kind, QuotaExhausted):
         return False
-    advice = headers.get("x-should-retry")  # OpenAI and Anthropic send it
+    advice = headers.get("x-should-retry")  # OpenAI and Anthropic send this header
     if advice in ("true", "false"):
         return advice == "true"
     if kind is InvalidRequest and status in (409, 425):

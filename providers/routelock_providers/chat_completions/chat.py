@@ -424,6 +424,6 @@ def _with_settings(body: dict[str, Any], settings: _Json) -> _Json:
     settings = sendable({**settings})  # vendors refuse half a surrogate pair
     body |= {key: value for key, value in settings.items() if key not in _NOT_IN_THE_BODY}
     if "tools" not in body:
-        body.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools
+        body.pop("parallel_tool_calls", None)  # OpenAI refuses this key without tools
     body |= settings.get("extra_body") or {}
     return {key: value for key, value in body.items() if value is not None}

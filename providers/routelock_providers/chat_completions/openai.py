@@ -168,7 +168,7 @@ class OpenAI:
                 stream=True,  # the body is read here, whether it streams or not
             )
             return incoming
-        except openai.APIStatusError as error:  # a client of the app raised it
+        except openai.APIStatusError as error:  # only a client of the app raises this error
             if error.status_code < 400:
                 raise self._redirected(error.status_code, error.response.headers) from None
             raise

@@ -28,7 +28,7 @@ __all__ = [
 _CLIENT_MODULE = "routelock_providers.litellm.client"
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise importing it calls GitHub, and a thread retries
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise importing litellm calls GitHub, and a thread retries
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",  # otherwise a call to Claude with a beta header does
     "LITELLM_LOCAL_BLOG_POSTS": "True",
     "LITELLM_MODE": "PRODUCTION",  # otherwise importing it reads the nearest .env file

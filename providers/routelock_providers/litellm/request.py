@@ -111,7 +111,7 @@ def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | N
     api_base = api_base and api_base.rstrip("/")  # otherwise litellm asks some providers at "//"
     name, provider, key, base = litellm.get_llm_provider(model, api_base=api_base, api_key=api_key)
     if provider in ("openai", "custom_openai"):
-        api_base = api_base and api_base.removesuffix(PATH)  # the openai library adds it
+        api_base = api_base and api_base.removesuffix(PATH)  # the openai library adds the path
         base = api_base or base or litellm.api_base or first_variable("OPENAI_BASE_URL", "OPENAI_API_BASE")
         base = base or _OPENAIS_OWN
         key = key or api_key or litellm.api_key or litellm.openai_key or first_variable("OPENAI_API_KEY")
@@ -152,7 +152,7 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     messages, offered_tools = _prepared(source, offered, rules, whole=target.is_translated)
     tools = [*offered_tools, *vendor_tools]
     if not tools:
-        merged.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools
+        merged.pop("parallel_tool_calls", None)  # OpenAI refuses this key without tools
     if _must_not_think(request.messages, target.name):
         merged = {key: value for key, value in merged.items() if key not in _THINKING}
     arguments: dict[str, Any] = {

@@ -419,7 +419,7 @@ class ResponseFilter:
     def _pass_event(self, value: object, line: bytes) -> bytes:
         """Record an event, and return it in a form that litellm can read."""
         if value == {}:
-            return b""  # it keeps the connection alive
+            return b""  # an empty event only keeps the connection alive
         if (event := as_object(value)) is not None:
             if self._collector is not None and self._collect(event, line[5:]):
                 line = b"data: " + encode_json(event)

@@ -221,7 +221,7 @@ def _host(text: str, host: str) -> str:
             address = ipaddress.IPv6Address(host[1:-1])
         except ValueError as error:
             raise _url_error(text, str(error)) from error
-        if (mapped := address.ipv4_mapped) is not None:  # Python 3.13 writes it with dots
+        if (mapped := address.ipv4_mapped) is not None:  # Python 3.13 writes such an address with dots
             return f"[::ffff:{int(mapped) >> 16:x}:{int(mapped) & 0xFFFF:x}]"
         return f"[{address.compressed}]"
     if not host.isascii():

@@ -153,7 +153,7 @@ def _prepare_streams() -> None:
     """Make sure that the standard streams exist, and escape characters that they cannot decode or encode."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream: object = getattr(sys, name)
-        if stream is None:  # the parent process closed it, as in `routelock ... 2>&-`
+        if stream is None:  # the parent process closed the stream, as in `routelock ... 2>&-`
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

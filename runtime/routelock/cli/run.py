@@ -46,7 +46,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("--steps", action="store_true", help="print tool calls, handoffs and retries on stderr")
     declare_run(command)
     declare_trace(command)
-    command.set_defaults(stream=True)  # `routelock replay` may change it
+    command.set_defaults(stream=True)  # `routelock replay` may change this default
 
 
 def _run(given: argparse.Namespace) -> int:

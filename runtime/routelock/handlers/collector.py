@@ -156,7 +156,7 @@ class Collector:
 
     def _take_dict(self, piece: Mapping[str, Any]) -> list[HandlerEvent]:
         choices = piece.get("choices")
-        if error := piece.get("error"):  # some providers end a stream with it
+        if error := piece.get("error"):  # some providers end a stream with an error
             raise HandlerError(f"Handler {self.handler!r} gave an error in place of a reply: {error!r:.300}")
         if choices is None and "role" in piece:
             return self._finish(_message_done(piece))

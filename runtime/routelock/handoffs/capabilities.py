@@ -226,7 +226,7 @@ class Slot:
     def release(self) -> None:
         """Free the slot. A second call does nothing."""
         try:
-            release = self._once.pop()  # at most one thread gets it
+            release = self._once.pop()  # at most one thread gets the function
         except IndexError:
             return
         release()

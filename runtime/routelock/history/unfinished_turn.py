@@ -38,7 +38,7 @@ def left_over(items: Sequence[RunItem], first_of_turn: int, turn: int, waiting: 
     rest = items[first_of_turn:]
     place = next((place for place, item in enumerate(rest) if _is_reply(item)), None)
     if place is None:
-        began = all(item.kind == "model" for item in rest)  # else a waiting agent has got its result
+        began = all(item.kind == "model" for item in rest)  # otherwise a waiting agent has got its result
         return LeftOver(call_again=True, cut_off=rest) if began else LeftOver()
     reply, after = rest[place], rest[place + 1 :]
     of_limit = [item for item in after if item.kind == "model"]

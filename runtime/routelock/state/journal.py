@@ -406,7 +406,7 @@ def _resumed_row(kept: _RunRow, agent: Agent[Any], input: RunInput | RunState | 
     """Return the record from which the run is resumed."""
     if isinstance(input, RunState):
         text = _text(input, run_id)
-        if text != kept.since:  # else this state was used already
+        if text != kept.since:  # otherwise this state was used already
             _check_follows(input, kept)
             return replace(kept, since=text, status="running")
     elif input is not None and json.dumps(to_messages(input)) != kept.input:

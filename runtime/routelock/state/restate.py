@@ -77,7 +77,7 @@ async def restate_steps(ctx: RestateContext, show: Show | None = None) -> AsyncG
         if not stopped:
             raise
         playing.uncancel()
-        await reading  # raises what has ended it
+        await reading  # raises the error that ended the task
     finally:
         reading.remove_done_callback(stop)
         reading.cancel()

@@ -170,7 +170,7 @@ class RunState:
                 agent_named(state.agents, name)
         return state
 
-    # -- where it stands --
+    # -- the position of the run --
 
     @property
     def run_id(self) -> str:

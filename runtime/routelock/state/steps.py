@@ -357,7 +357,7 @@ class StepExecutor:
         try:
             entry = await self._step(call, tried)
         except Exception as error:
-            if failed and not made:  # the engine may have wrapped it
+            if failed and not made:  # the engine may have wrapped the error
                 raise failed[-1] from failed[-1].__cause__
             raise StepLost(f"Step {call.key!r} of the run {call.run_id!r:.80} was not recorded.") from error
         if made and entry != made[-1]:

@@ -213,7 +213,7 @@ def _open(
 
     def clean_request(request: Any) -> Any:
         if is_token_exchange(request.uri):
-            return None  # vcrpy does not record it
+            return None  # then vcrpy does not record the request
         body = scrub.body(_bytes(request.body_bytes))
         headers = scrub.request_headers(request.headers)
         return type(request)(request.method, scrub.text(request.uri), body, headers)

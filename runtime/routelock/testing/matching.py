@@ -132,7 +132,7 @@ class _Canonical:
         if key in _CALL_ID_KEYS or (key == "id" and _MADE_ID.match(value)):
             return self.ids.setdefault(value, f"<id {len(self.ids) + 1}>")
         if key == "run_id" and _RUN_ID.fullmatch(value):
-            return "<run>"  # RemoteAgent sends it
+            return "<run>"  # RemoteAgent sends the id of the run
         if key == "arguments":
             try:
                 return self.of(json.loads(value))

@@ -290,7 +290,7 @@ _OPENROUTER: Final = Profile(
     parts=_USER,
     input_keys=_INPUT_KEYS | {"cache_control"},
     thoughts=frozenset(("reasoning", "reasoning_content", "reasoning_details")),
-    # any vendor may be behind it, so these are the rules of all of them
+    # any vendor may be behind a gateway, so these are the rules of all vendors
     sources={
         "input_keys": _GITHUB + "NousResearch/hermes-agent/issues/47868",
         "starts_with": _ANTHROPIC.sources["starts_with"],

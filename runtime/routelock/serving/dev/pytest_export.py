@@ -310,7 +310,7 @@ def _decided(parts: Sequence[TracedRun], source: Source, *, several: bool) -> It
     for place, (part, following) in enumerate(pairwise(parts)):
         call = _call_of(parts, source, "state" if place else "given", several=several)
         yield _indented(f"result = {call}", 4)
-        assert part.end is not None  # else it was not resumed
+        assert part.end is not None  # otherwise the run was not resumed
         reasons = [_rejection(one, following) for one in part.end.interruptions]
         yield _indented(f"reasons = {pformat(reasons, width=_WIDTH - 10)}  # None approves the call", 4)
         yield "    state = result.state()"
