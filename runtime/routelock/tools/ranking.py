@@ -1,22 +1,30 @@
 """Ranks tools by a question in words: BM25 over names, descriptions and parameters, with synonyms.
 
-It is Okapi BM25 (https://en.wikipedia.org/wiki/Okapi_BM25) with a weight for each field. Three additions
-find a tool by words that do not occur in it: words are reduced to stems, a synonym counts nearly like the
-word itself, and an unknown word stands for the words that begin like it. Tools that read or make something
-get a bonus, so they come first where a question names a thing and no action.
+It is Okapi BM25 (https://en.wikipedia.org/wiki/Okapi_BM25) with a weight for each field. Four additions
+find a tool by words that do not occur in it, or bring the right one of many similar tools to the front:
+
+* Words are reduced to stems, a synonym counts nearly like the word itself, and an unknown word stands for the
+  words that begin like it, or are a slip of the keyboard away.
+* "data source" finds ``datasource`` and the other way round, and "GitHub" finds ``github``.
+* A tool counts more, the more words of its name the question covers: "list issues" is ``list_issues`` rather
+  than ``list_issue_comments``.
+* A tool counts less if it does another kind of action than the question asks for.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cache
 from math import log
 from typing import TYPE_CHECKING, Any, cast
 
-from routelock._tool_names import name_words
+from routelock.tools.action_synonyms import ACTION_SYNONYMS, ACTIONS
+from routelock.tools.stems import split, stem
 from routelock.tools.synonyms import LIGHT_WORDS, SYNONYMS
+from routelock.tools.technical_synonyms import TECHNICAL_SYNONYMS
 
 if TYPE_CHECKING:
     from routelock.tools.search import SearchedTool
@@ -30,21 +38,25 @@ _NAME, _DESCRIPTION, _PARAMETERS = 2.5, 1.0, 0.3
 _K1, _B = 1.2, 0.4
 """The constants of BM25; ``b`` is low, because a long description is no worse than a short one."""
 
-_SYNONYM, _LIKE, _LIGHT = 0.9, 0.6, 0.6
+_SYNONYM, _LIKE, _LIGHT = 0.8, 0.6, 0.5
 """How much a synonym counts, a word that begins like an unknown one, and a word of `LIGHT_WORDS`."""
 
-_READ, _MAKE = 0.15, 0.5
-"""The bonus of tools that read or make something. For a text that asks they are 1 and 0."""
+_COVER = 1.0
+"""How much more a tool counts if the question has all words of its name."""
 
-_READING = "get list search view show check find read fetch describe retrieve lookup"
-
-_MAKING = "create add new make insert generate register send book place start"
+_OTHER_ACTION = 0.8
+"""How much a tool counts that does another kind of action than the question asks for."""
 
 _ASKING = frozenset(
     "what which who whose will where when how is are am was were does did has have any whats wheres hows "
     "whos".split()
 )
 """A text that begins with one of these asks for something to read."""
+
+_REFUSING = re.compile(
+    r"((i|we|you|please) )?(do not|don.?t|can.?t|cannot|no longer|won.?t|will not|never)\b"
+)
+"""A text that begins like this asks for something to end."""
 
 _COMMON = 0.05
 """A word is common if a larger share of the tools has it."""
@@ -60,7 +72,7 @@ _WIDEST_GAP = 4
 
 _STOP_WORDS = frozenset(
     """
-    a able about also am an and any are as at be been but by can could d did do does for from going
+    a able about also am an and any are as at be been but by can cannot could d did do does don for from going
     gonna had has have he help her him his how i id if im in into is it its just let lets like ll m me
     my need needed needs of off on or our out please re really s she should so some somebody someone
     something t than that the their them then there these they this those to tool tools up us use used
@@ -68,55 +80,96 @@ _STOP_WORDS = frozenset(
     """.split()
 )
 
+_CAMEL = re.compile("[A-Z][a-z]+[A-Z][a-zA-Z]*")
+"""A word such as "GitHub"."""
+
+
+class _Scores(dict[int, float]):
+    """The scores of tools, by number. A tool without one has none."""
+
+    def best(self, others: Mapping[int, float], weight: float = 1.0) -> None:
+        """Take the better of each two scores."""
+        for place, score in others.items():
+            self[place] = max(self.get(place, 0.0), weight * score)
+
+    def add(self, others: Mapping[int, float], weight: float = 1.0) -> None:
+        """Add scores."""
+        for place, score in others.items():
+            self[place] = self.get(place, 0.0) + weight * score
+
 
 class ToolIndex:
     """The words of a set of tools. It is built once and never changes, so threads may share it."""
 
     def __init__(self, tools: Sequence[SearchedTool]) -> None:
         self._names = [tool.name for tool in tools]
-        counts = [_weighted_words(tool) for tool in tools]
-        lengths = [sum(words.values()) for words in counts]
-        mean = sum(lengths) / max(1, len(lengths)) or 1.0
         self._postings: dict[str, dict[int, float]] = {}
         """For each word, the tools that have it, by number, and how much it counts there."""
-        for place, (words, length) in enumerate(zip(counts, lengths, strict=True)):
-            norm = _K1 * (1 - _B + _B * length / mean)
-            for word, count in words.items():
+        self._in_name: dict[str, dict[int, float]] = {}
+        """For each word, the tools that have it in their names, and its share of the name."""
+        self._spread: Counter[str] = Counter()
+        """For each word, how many tools have it in their names or descriptions."""
+        self._actions: list[frozenset[str]] = []
+        """The kinds of actions of each tool, by its name."""
+        texts = [_Texts(tool) for tool in tools]
+        mean = sum(text.length for text in texts) / max(1, len(texts)) or 1.0
+        for place, text in enumerate(texts):
+            norm = _K1 * (1 - _B + _B * text.length / mean)
+            for word, count in text.counts.items():
                 self._postings.setdefault(word, {})[place] = count * (_K1 + 1) / (count + norm)
+            self._spread.update(text.main)
+            for word in text.name:
+                self._in_name.setdefault(word, {})[place] = 1 / len(text.name)
+            self._actions.append(frozenset(kind for word in text.name for kind in _kinds().get(word, ())))
+        self._by_letter: dict[str, list[str]] = defaultdict(list)
+        """The words by their first letter."""
+        for word in self._postings:
+            self._by_letter[word[0]].append(word)
 
     def rank(self, query: str) -> list[str]:
         """Return the names of the tools that fit, the best first; of equal ones the first declared."""
-        scores: dict[int, float] = defaultdict(float)
-        for word in dict.fromkeys(_query_words(query)):
-            weight = _LIGHT if word in _light_words() else 1.0
-            for place, score in self._word_scores(word).items():
-                scores[place] += weight * score
-        is_asking = not _ASKING.isdisjoint(name_words(query)[:1])
-        self._add_bonus(scores, _READING, 1.0 if is_asking else _READ)
-        self._add_bonus(scores, _MAKING, 0.0 if is_asking else _MAKE)
-        return [self._names[place] for place in sorted(scores, key=lambda place: (-scores[place], place))]
+        units = _units(query, self._postings)
+        total, covered = _Scores(), _Scores()
+        for unit in units:
+            scores, cover = self._word_scores(unit.name)
+            apart, apart_cover = _Scores(), _Scores()
+            for word in unit.words:
+                more, more_cover = self._word_scores(word)
+                apart.add(more)
+                apart_cover.add(more_cover)
+            scores.best(apart)
+            cover.best(apart_cover)
+            total.add(scores)
+            covered.add(cover)
+        wanted = _wanted(query, units)
+        for place in total:
+            total[place] *= 1 + _COVER * covered.get(place, 0.0)
+            if self._actions[place] and not wanted & self._actions[place]:
+                total[place] *= _OTHER_ACTION
+        return [self._names[place] for place in sorted(total, key=lambda place: (-total[place], place))]
 
-    def _add_bonus(self, scores: dict[int, float], actions: str, weight: float) -> None:
-        """Raise the scores of those tools that do one of some actions; a tool without a score gets none."""
-        for place, score in self._synonym_scores([*map(_stem, actions.split())]).items():
-            if place in scores:
-                scores[place] += weight * _SYNONYM * score
+    def _word_scores(self, word: str) -> tuple[_Scores, _Scores]:
+        """Return the scores of tools for a word, and which share of their names it covers.
 
-    def _word_scores(self, word: str) -> Mapping[int, float]:
-        """Return the scores of tools for a word of the question: the best of the word and of its synonyms."""
+        A score is the best of the word and of its synonyms.
+        """
         exact = self._postings.get(word, {})
         weight, meanings = _SYNONYM, self._known_meanings(word)
         if not exact and not meanings:
             weight, meanings = _LIKE, [[*self._like(word)]]
-        if word in _light_words() or len(exact) > _COMMON * len(self._names):
+        is_light = word in _light_words()
+        if is_light or word.partition("_")[0] in _light_words() or len(exact) > _COMMON * len(self._names):
             # such a word says little, so a rare synonym of it must not count as a rare word
             meanings = [[other for others in meanings for other in others]]
-        rarity = self._rarity(len(exact))
-        scores = {place: rarity * count for place, count in exact.items()}
+        scores, cover = _Scores(), _Scores(self._in_name.get(word, {}))
+        scores.add(exact, self._rarity([word]))
         for others in meanings:
-            for place, score in self._synonym_scores(others, exact).items():
-                scores[place] = max(scores.get(place, 0.0), weight * score)
-        return scores
+            scores.best(self._synonym_scores([word, *others], others), weight)
+            for other in others:
+                cover.best(self._in_name.get(other, {}), weight)
+        return (
+            _Scores({place: _LIGHT * each for place, each in scores.items()}) if is_light else scores
+        ), cover
 
     def _known_meanings(self, word: str) -> Sequence[Sequence[str]]:
         """Return the synonyms of a word that tools have, one list for each of its meanings."""
@@ -125,49 +178,76 @@ class ToolIndex:
         )
         return [others for others in known if others]
 
-    def _synonym_scores(self, words: Sequence[str], beside: Collection[int] = ()) -> Mapping[int, float]:
-        """Return the scores of tools for words of one meaning.
-
-        The words count as one: its rarity is that of all of them together.
-
-        Args:
-            words: the words.
-            beside: tools that have another word of this meaning, which count for the rarity only.
-        """
-        counts: dict[int, float] = {}
+    def _synonym_scores(self, meaning: Sequence[str], words: Sequence[str]) -> Mapping[int, float]:
+        """Return the scores of tools for some words of one meaning, all of which are as rare as together."""
+        counts = _Scores()
         for word in words:
-            for place, count in self._postings.get(word, {}).items():
-                counts[place] = max(counts.get(place, 0.0), count)
-        rarity = self._rarity(len(counts.keys() | beside))
+            counts.best(self._postings.get(word, {}))
+        rarity = self._rarity(meaning)
         return {place: rarity * count for place, count in counts.items()}
 
-    def _rarity(self, count: int) -> float:
-        """Return how much a word counts that so many tools have."""
-        return log(1 + (len(self._names) - count + 0.5) / (count + 0.5))
+    def _rarity(self, words: Sequence[str]) -> float:
+        """Return how much words of one meaning count, by the number of tools that have them.
+
+        Parameters do not make a word common, as long as names or descriptions have it.
+        """
+        count = sum(self._spread[word] for word in words)
+        if not count:
+            count = sum(len(self._postings.get(word, ())) for word in words)
+        total = len(self._names)
+        count = min(count, total)
+        return log(1 + (total - count + 0.5) / (count + 0.5))
 
     def _like(self, word: str) -> Iterator[str]:
-        """Yield the known words that begin like an unknown one, and two known words that make it up."""
-        for known in self._postings:
+        """Yield the known words for an unknown one.
+
+        They begin like it, are a slip away or the opposite, or there are two that make it up.
+        """
+        for known in self._by_letter.get(word[:1], ()):
             same = _shared_prefix(word, known)
-            if same >= 5 and same >= 0.6 * max(len(word), len(known)):
+            if (same >= 5 and same >= 0.6 * max(len(word), len(known))) or _is_slip(word, known):
                 yield known
         for place in range(3, len(word) - 2):
             if word[:place] in self._postings and word[place:] in self._postings:
                 yield from (word[:place], word[place:])
+        if word.startswith("un") and word[2:] in self._postings:
+            yield word[2:]
 
 
-def _weighted_words(tool: SearchedTool) -> Mapping[str, float]:
-    """Return how much each word of a tool counts in all its fields together."""
-    found: dict[str, float] = defaultdict(float)
-    fields = (
-        (_NAME, tool.name),
-        (_DESCRIPTION, tool.description),
-        (_PARAMETERS, " ".join(_parameter_texts(tool.parameters))),
-    )
-    for weight, text in fields:
-        for word, count in Counter(_text_words(text)).items():
-            found[word] += weight * min(count, _MOST_REPEATS)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A word of a question, or a phrase and its words."""
+
+    name: str
+    words: tuple[str, ...] = ()
+    is_plural: bool = False
+    """Whether it is one word that ends like a plural, so that it is hardly a verb."""
+
+
+class _Texts:
+    """The words of one tool."""
+
+    __slots__ = ("counts", "length", "main", "name")
+
+    def __init__(self, tool: SearchedTool) -> None:
+        name = [*_text_words(tool.name)]
+        whole = (stem(each.lower()) for each in _CAMEL.findall(tool.description))
+        description = [*_text_words(tool.description), *whole]
+        self.name = [*dict.fromkeys(word for word in name if "_" not in word)]
+        """The words of the name."""
+        self.main = {*name, *description}
+        """All but those of the parameters."""
+        self.counts: dict[str, float] = defaultdict(float)
+        """How much each word counts in all fields together."""
+        fields = (
+            (_NAME, name),
+            (_DESCRIPTION, description),
+            (_PARAMETERS, _text_words(" ".join(_parameter_texts(tool.parameters)))),
+        )
+        for weight, words in fields:
+            for word, count in Counter(words).items():
+                self.counts[word] += weight * min(count, _MOST_REPEATS)
+        self.length = sum(self.counts.values())
 
 
 def _parameter_texts(schema: Mapping[str, Any]) -> Iterator[str]:
@@ -184,37 +264,62 @@ def _parameter_texts(schema: Mapping[str, Any]) -> Iterator[str]:
                 yield " ".join(map(str, cast("list[object]", values)[:_MOST_VALUES]))
 
 
-def _split(text: str) -> tuple[list[str], list[str]]:
-    """Return the words of a text, and their stems."""
-    words = name_words(text.replace("'", " ").replace("\N{RIGHT SINGLE QUOTATION MARK}", " "))
-    return words, [*map(_stem, words)]
-
-
 def _text_words(text: str) -> Iterator[str]:
     """Yield the stems of a text without stop words, and the known phrases in it."""
-    words, stems = _split(text)
-    for place, (word, stem) in enumerate(zip(words, stems, strict=True)):
+    words, stems = split(text)
+    for place, (word, each) in enumerate(zip(words, stems, strict=True)):
         if phrase := _phrase_at(place, stems, gap=0):
             yield _joined(phrase, stems)
         if word not in _STOP_WORDS:
-            yield stem
+            yield each
 
 
-def _query_words(text: str) -> Iterator[str]:
-    """Yield the stems of a question without stop words; a known phrase stands in place of its words."""
-    words, stems = _split(text)
-    in_phrases: set[int] = set()
-    for place, (word, stem) in enumerate(zip(words, stems, strict=True)):
-        if place in in_phrases:
+def _units(text: str, known: Collection[str]) -> Sequence[_Unit]:
+    """Return the words of a question that count, as stems, each once.
+
+    Words that are a phrase, or one word in some tool, are one unit: the phrase, then its words.
+
+    Args:
+        text: the question.
+        known: the words of the tools.
+    """
+    words, stems = split(text)
+    used: set[int] = set()
+    units: list[_Unit] = []
+    for place, word in enumerate(words):
+        if place in used:
             continue
         phrase = _phrase_at(place, stems, gap=_WIDEST_GAP)
+        name = _joined(phrase, stems)
+        after = place + 1
+        together = stem(word + words[after]) if after < len(words) and after not in used else ""
+        if together in known and name not in known:
+            phrase, name = (place, after), together
+        used.update(phrase)
+        apart = tuple(stems[each] for each in phrase or [place] if words[each] not in _STOP_WORDS)
         if phrase:
-            in_phrases.update(phrase)
-            yield _joined(phrase, stems)
-        # two words with others between them may be no phrase, so the first counts by itself, too
-        has_gap = phrase and phrase[-1] >= place + len(phrase)
-        if (has_gap or not phrase) and word not in _STOP_WORDS:
-            yield stem
+            units.append(_Unit(name, apart))
+        elif apart:
+            units.append(_Unit(apart[0], is_plural=word.endswith("s") and not word.endswith("ss")))
+    return [*dict.fromkeys(units)]
+
+
+def _wanted(text: str, units: Sequence[_Unit]) -> Set[str]:
+    """Return the kinds of action that a question asks for; a thing without an action is read or made."""
+    words, _ = split(text)
+    if _REFUSING.match(text.lower()):
+        return {"remove"}
+    if not _ASKING.isdisjoint(words[:1]):
+        return {"read"}
+    for place, unit in enumerate(units):
+        if unit.is_plural:
+            continue
+        # a verb comes first, and the words after it may be nouns, so only the first may be a synonym of one
+        meanings = () if place or unit.name in _kinds() else _meanings().get(unit.name, ())
+        asked = (unit.name, *(each for meaning in meanings for each in meaning))
+        if kinds := {kind for word in asked for kind in _kinds().get(word, ())}:
+            return kinds
+    return {"read"} if any(unit.is_plural for unit in units) else {"read", "make"}
 
 
 def _phrase_at(place: int, stems: Sequence[str], *, gap: int) -> Sequence[int]:
@@ -246,85 +351,21 @@ def _shared_prefix(one: str, other: str) -> int:
     return min(len(one), len(other))
 
 
-def _stem(word: str) -> str:
-    """Return a word without the common endings of English; words of other languages mostly stay as they are.
-
-    It is a short form of Porter's algorithm (https://tartarus.org/martin/PorterStemmer/).
-    """
-    word = _IRREGULAR.get(word, word)
-    if len(word) <= 3:
-        return word
-    word = _without_tense(_singular(word))
-    for ending, shortest in _ENDINGS:
-        root = word.removesuffix(ending)
-        if root != word and len(root) >= shortest and not _is_short(root):
-            word = root
-            break
-    if len(word) > 4 and word.endswith("ll"):
-        word = word[:-1]
-    return word[:-1] + "i" if len(word) > 3 and word[-1] == "y" and word[-2] not in "aeiou" else word
-
-
-def _singular(word: str) -> str:
-    if word.endswith("ies"):
-        return word[:-3] + "y"
-    if word.endswith(("sses", "ches", "shes", "xes", "zes")):
-        return word[:-2]
-    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
-
-
-def _without_tense(word: str) -> str:
-    for ending in ("ing", "ed"):
-        root = word.removesuffix(ending)
-        if root != word and _VOWEL.search(root):
-            is_doubled = root[-1] == root[-2:-1] and root[-1] not in "lsz"
-            return root[:-1] if is_doubled else root + "e" * _is_short(root)
-    return word
-
-
-def _is_short(root: str) -> bool:
-    """Whether a root is one syllable that ends like "hop": its word has a final e."""
-    return _SHORT.fullmatch(root) is not None
-
-
-_ENDINGS = (
-    ("ification", 3),
-    ("ify", 3),
-    ("ation", 5),
-    ("ate", 5),
-    ("ance", 5),
-    ("ence", 5),
-    ("ment", 4),
-    ("al", 5),
-    ("ion", 4),
-    ("er", 5),
-    ("e", 3),
-)
-"""Each ending, and the length of the shortest root that is left without it."""
-
-_IRREGULAR_WORDS = """
-took:take taken:take gave:give given:give got:get gotten:get made:make wrote:write written:write
-left:leave lost:lose kept:keep found:find told:tell said:say saw:see seen:see began:begin ran:run
-spent:spend won:win sent:send paid:pay bought:buy sold:sell brought:bring went:go gone:go came:come
-built:build met:meet chose:choose chosen:choose broke:break broken:break drew:draw drawn:draw
-drove:drive driven:drive flew:fly flown:fly forgot:forget forgotten:forget held:hold knew:know
-known:know led:lead lent:lend rang:ring rose:rise slept:sleep spoke:speak spoken:speak stole:steal
-stolen:steal taught:teach threw:throw thrown:throw woke:wake wore:wear menus:menu people:person
-children:child men:man women:woman
-"""
-
-_IRREGULAR = {each.split(":")[0]: each.split(":")[1] for each in _IRREGULAR_WORDS.split()}
-
-_VOWEL = re.compile("[aeiouy]")
-
-_SHORT = re.compile("[^aeiouy]*[aeiouy][^aeiouywx]")
+def _is_slip(one: str, other: str) -> bool:
+    """Whether two long words differ by one letter, or by two that are swapped."""
+    if min(len(one), len(other)) < 5 or abs(len(one) - len(other)) > 1:
+        return False
+    start = _shared_prefix(one, other)
+    end = _shared_prefix(one[start:][::-1], other[start:][::-1])
+    one, other = one[start : len(one) - end], other[start : len(other) - end]
+    return max(len(one), len(other)) <= 1 or (len(one) == 2 and one == other[::-1])
 
 
 @cache
 def _meanings() -> Mapping[str, Sequence[Sequence[str]]]:
     """Return for each word its meanings, each as the words that tools use for it."""
     found: dict[str, list[list[str]]] = defaultdict(list)
-    for line in SYNONYMS.strip().replace("\n  ", " ").splitlines():
+    for line in _lines(ACTION_SYNONYMS, SYNONYMS, TECHNICAL_SYNONYMS):
         of_tools, _, of_users = line.partition(" = ")
         known = [*map(_phrase_stem, of_tools.split())]
         for word in (*known, *map(_phrase_stem, of_users.split())):
@@ -332,8 +373,13 @@ def _meanings() -> Mapping[str, Sequence[Sequence[str]]]:
     return found
 
 
+def _lines(*texts: str) -> Iterator[str]:
+    for text in texts:
+        yield from text.strip().replace("\n  ", " ").splitlines()
+
+
 def _phrase_stem(phrase: str) -> str:
-    return "_".join(map(_stem, phrase.split("_")))
+    return "_".join(map(stem, phrase.split("_")))
 
 
 @cache
@@ -343,4 +389,14 @@ def _phrases() -> Collection[str]:
 
 @cache
 def _light_words() -> Collection[str]:
-    return frozenset(map(_stem, LIGHT_WORDS.split()))
+    return frozenset(map(stem, LIGHT_WORDS.split()))
+
+
+@cache
+def _kinds() -> Mapping[str, frozenset[str]]:
+    """Return for each action its kinds."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for kind, words in ACTIONS.items():
+        for word in words.split():
+            found[stem(word)].add(kind)
+    return {word: frozenset(kinds) for word, kinds in found.items()}

@@ -55,7 +55,10 @@ _DESCRIPTION = (
     "that you cannot do something. What it finds is among your tools from then on."
 )
 
-_QUERY = 'What you want to do, in a few words: the action and the thing, such as "create invoice".'
+_QUERY = (
+    "What you want to do, in a few words: the action, the thing and, if you know it, the app, such as "
+    '"create invoice" or "list open issues on GitHub". One task for each search.'
+)
 
 _FOUND = "You can call these tools from now on."
 

@@ -1,7 +1,8 @@
-"""Words that users have for what tools do, for the search of tools by `routelock.tools.ranking`.
+"""Words that users have for things, for the search of tools by `routelock.tools.ranking`.
 
-The words are those of everyday software. They describe no particular app: an app's own terms belong in the
-descriptions of its tools.
+The words are those of everyday software; those for what is done are in `routelock.tools.action_synonyms`, and
+those of APIs in `routelock.tools.technical_synonyms`. They describe no particular app: an app's own terms
+belong in the descriptions of its tools.
 """
 
 from __future__ import annotations
@@ -10,158 +11,6 @@ __all__ = ["LIGHT_WORDS", "SYNONYMS"]
 
 
 SYNONYMS = """
-create add new make insert generate register = start compose draft build write set_up prepare produce
-  introduce put_in spin_up record put open log type get book reserve enter fill_in buy place begin
-create generate = draw paint design invent
-create add = upload store save
-create send = ask write
-delete remove erase destroy drop purge = get_rid throw_away throw_out trash bin discard wipe clear
-  take_off take_down tear_down kick_out kick clean_up eliminate scrap cut_out take_out strip dispose
-  no_longer unwanted clear_out
-update edit modify change set = adjust alter revise amend correct fix rewrite move replace tweak switch
-  touch_up reschedule rename put different make
-get read fetch retrieve view show describe check = see look_at display tell give know open access
-  inspect pull_up bring_up how_is where look_up info information detail result
-list list_all browse view = show all every overview see who how_many
-search find query lookup = look_for look_up look locate hunt seek discover where get browse
-export download = save extract dump pull get_out spreadsheet csv excel backup pdf
-import upload = load bring_in ingest put attach
-archive = put_away store file_away shelve old hide
-restore recover undelete unarchive = bring_back get_back undo recycle
-share invite = give access send let_see pass show_to link public
-grant allow = give access permission permit
-revoke = take_back take_away withdraw remove access invalidate disable
-duplicate copy clone = replicate again same starting_point
-copy = duplicate
-rename = call title name retitle
-move transfer = relocate shift put drag
-merge combine join = together unite put_together bring_together consolidate duplicate
-split divide separate = break_up apart
-compare diff = difference versus changed contrast between best cheapest cheaper
-convert transform = turn_into change_into translate how_many make_into become
-send email deliver = mail dispatch forward write pass tell fire_off message shoot transmit
-forward = pass_on send
-reply respond answer = write_back get_back react
-cancel void = call_off abort revoke drop undo withdraw stop end no_longer
-cancel unsubscribe = quit leave opt_out stop end
-stop end terminate pause disable deactivate shutdown = halt kill quit shut_down turn_off switch_off
-  suspend switch
-start run launch trigger enable activate begin execute = kick_off boot turn_on switch_on fire_up switch
-  play
-restart reboot retry rerun = again reset reload try_again relaunch repeat
-pause suspend hold snooze = freeze wait postpone later
-resume continue unpause = go_on restart reactivate
-schedule plan reschedule = later tomorrow arrange set_up organize timing postpone
-reschedule update move = postpone put_off delay push_back another_day later change shift
-schedule book = meet see visit
-approve accept confirm authorize = sign_off ok agree allow green_light yes let_through
-reject decline deny refuse = turn_down disapprove no say_no dismiss
-assign delegate = give hand hand_over appoint put_on pass responsible
-escalate = senior manager urgent supervisor raise higher
-close resolve complete finish = done end tick_off check_off mark fixed solved over won
-reopen = open_again
-acknowledge = looking_at take seen working_on on_it
-subscribe follow watch = notify sign_up keep_informed alert
-unsubscribe unfollow remove = opt_out leave
-notify alert announce remind = tell inform let_know warn ping nudge
-mute silence snooze = quiet noisy stop annoying
-track trace = where where_is follow locate arrive status
-monitor watch = keep_an_eye observe track
-validate verify check = correct exist right real sure confirm
-test check = try
-count = how_many number total
-calculate compute estimate = work_out figure_out how_much how_long
-estimate quote = how_much price cost
-forecast predict = expect tomorrow future
-analyze evaluate = study examine assess
-summarize summary = sum_up gist short_version key_points digest recap condense brief
-translate translation = say_in language french german spanish italian english chinese japanese
-  portuguese russian
-detect recognize identify = spot
-classify categorize tag label = sort kind mark
-sort order = arrange organize
-filter rule = automatically sort incoming
-upgrade = improve better
-downgrade = cheaper lower
-increase raise grow = more higher bigger
-decrease reduce lower = less smaller
-resize scale = bigger smaller larger enlarge shrink more capacity grow
-scale = replica capacity instances
-crop trim cut = clip edges
-rotate = turn
-compress zip = shrink smaller reduce
-extract = get_out pull
-lock = secure close shut
-unlock = open
-freeze block = stolen lost stop
-block ban mute = spam abusive harass stop annoying troll
-ban kick remove = abusive throw_out
-assign grant = give
-install deploy = set_up add put
-uninstall = remove
-deploy release publish = ship roll_out live go_live push launch
-publish post = write share put_out public online go_live live announce release
-rollback revert = undo go_back previous_version
-backup snapshot = copy save
-sync synchronize = refresh
-refresh reload renew = fresh
-rotate renew = replace
-renew extend = longer keep prolong expire continue refill more runs_out again
-login sign_in log_in = signin authenticate
-logout sign_out log_out = signout
-reset recover = forgot lost
-sign signature esign = autograph electronically
-print = paper hard_copy
-scan ocr = digitize read
-play start = listen put_on hear
-skip next = forward
-like react favorite star = love heart thumbs_up favourite emoji
-comment note reply = remark say leave feedback
-vote poll = decide survey opinion
-join enter = take_part attend participate
-leave exit = quit
-enroll register sign_up = join join_in apply
-check_in = boarding arrive
-clock_in start = timer
-buy purchase order = get acquire shop more
-sell = get_rid offer
-pay settle = money
-pay payment
-refund reimburse = money_back cash_back pay_back give_back return get_back
-charge bill invoice = money
-return = give_back send_back bring_back take_back
-borrow loan lend = take_out
-donate donation = give charity
-withdraw = take_out cash
-deposit = pay_in
-transfer = send wire money move give pay remit
-request = ask
-submit send file = hand_in turn_in give
-download save = get fetch
-attach upload = enclosed
-reminder remind = chase nudge forget
-delete archive update = cancel end terminate stop close finish quit call_off no_longer
-album = record lp band
-receipt = cost paid spent price
-absence = out_of_office away call_in_sick ill
-download = offline
-set update = turn_on turn_off switch_on switch_off
-encrypt protect = secure password secret
-shorten = short
-generate create random = make
-tip gratuity
-dim brightness = darker brighter
-mark set
-flush purge clear = empty
-pin = top
-poll vote survey
-invite add = ask bring_in
-capture collect = take
-ship fulfill = send dispatch deliver
-redeem use = spend
-dispute chargeback = contest challenge
-reconcile match = compare
-reconcile = match
 user member = who people account colleague
 user account profile = person
 employee staff worker = colleague coworker team_member who hire person new_hire personnel joiner
@@ -214,53 +63,9 @@ epic = initiative
 deadline due_date = due
 status state = progress on_time
 on_time delay status = late punctual
-repository = repo codebase project code
-pull_request merge_request = pr mr code_changes code_review patch propose changes review
-merge = land
-branch = fork line
-fork = copy
-commit = change
-release version = new_version ship tag
-version revision history = earlier previous older old changes
-artifact = build_output output binary result
-workflow pipeline job action = build automation ci
-pipeline build job = ci run
-runner agent = machine worker
-build = compile
-variable environment = setting config
-secret = password credential key
-feature_flag flag toggle = switch feature turn_on turn_off
-experiment ab_test = test
-server instance virtual_machine machine vm host = computer box cloud
-container pod = docker
-deployment = app service
-node = machine
-cluster = kubernetes
-log logs log_query = output print history happened entries
-database db = postgres mysql sql data
-query sql select = question statement
-explain = plan slow why
-table = rows
-index = slow faster
-schema structure = columns
-disk volume storage = drive space
-bucket storage = s3
-object file = blob
-cache cdn
-load_balancer = traffic
-dns_record dns_zone dns domain = nameserver domain_name point
-certificate ssl tls = https cert expire
-firewall_rule security_group firewall = port block ip
-api_key token key = credential access
-password credential = login forgot
-mfa_device mfa = two_factor authenticator 2fa
-session = logged_in login
-permission role access = rights allowed
-webhook = callback
 metric = numbers measure
 dashboard report = overview chart board metrics graph numbers
 alert alarm monitor = warning
-monitor alert = alarm
 on_call_schedule on_call = pager duty
 report = numbers analysis results statistics
 profit_and_loss income = make_money profit earn
@@ -274,7 +79,6 @@ response answer result = replies
 question = ask
 file document = doc paper text
 document file pdf = word letter agreement
-folder directory
 share_link shared_link link url = public web_address
 url link = address web shorter
 attachment = enclosed file
@@ -285,7 +89,6 @@ spreadsheet sheet = excel
 row record = line entry
 cell = value
 chart graph = diagram plot draw visual
-presentation slide = deck powerpoint
 note = memo jot
 signature = footer sign_off
 signature_request signature esign = sign electronically autograph
@@ -294,13 +97,10 @@ contract nda = secret confidentiality
 policy rule = regulation
 case matter = lawsuit
 email message mail = letter write inbox
-message = email mail
 inbox email message = mail
 draft = unfinished unsent
 mailing_list newsletter = subscribers
-label tag = category
 message direct_message dm = text write ping private
-channel room = group
 chat conversation = talk discussion thread
 thread conversation = discussion
 bot = robot assistant
@@ -330,8 +130,7 @@ tax vat tax_report
 account_statement statement = transactions
 transaction = movement
 card = debit_card credit_card plastic visa
-standing_order direct_debit recurring_payment = regular automatically monthly each_month every_month
-  rent
+standing_order direct_debit recurring_payment = regular automatically monthly each_month every_month rent
 loan mortgage credit = borrow money
 transfer payment = wire money send
 bank_transaction = movement
@@ -341,8 +140,7 @@ stock_quote quote price = worth trading share stock value
 stock share equity = invest trading
 coin cryptocurrency crypto = bitcoin ethereum
 currency exchange_rate = dollar euro pound yen money franc
-unit = mile km kilometer meter feet foot inch pound kilo kilogram gram celsius fahrenheit liter gallon
-  ounce
+unit = mile km kilometer meter feet foot inch pound kilo kilogram gram celsius fahrenheit liter gallon ounce
 timezone = time clock hour
 vendor supplier = seller sell provider delivers wholesaler manufacturer
 purchase_order = order buy restock reorder goods stock supplier
@@ -358,7 +156,6 @@ shop store = website
 review product_review rating = feedback stars opinion customer_rating
 wishlist favorite saved = later
 shipment parcel package delivery = courier box arrive sent
-shipment = ship
 label = sticker
 pickup collection = courier pick_up fetch come
 rate fare fee tariff price = cost expensive cheap cheapest how_much
@@ -392,8 +189,7 @@ travel_time duration = how_long drive take minutes
 traffic = jam road congestion busy
 place location map = where near
 distance = how_far far length
-weather forecast = rain sun sunny umbrella snow storm wind weekend tomorrow temperature outside cold
-  warm
+weather forecast = rain sun sunny umbrella snow storm wind weekend tomorrow temperature outside cold warm
 current_conditions = now outside weather
 air_quality = pollution dirty smog
 pollen_count = allergy hay_fever
@@ -402,7 +198,6 @@ light lamp = bright dark brightness bulb switch
 thermostat temperature heating = warm warmer cold colder cooler degrees hot
 door_lock lock door = front_door shut close
 camera = watch see video footage picture
-blind curtain = shade
 vacuum_robot vacuum = hoover clean floor
 alarm = security
 device = gadget appliance hardware
@@ -412,14 +207,12 @@ playlist = mix mixtape songs tunes
 podcast episode = show listen
 volume = loud louder quiet
 video movie film = clip
-subtitle = caption
 image photo picture = pic snap drawing illustration
 background = backdrop
 watermark = logo
 caption = describe
 audio_file audio = sound recording
 speech = voice spoken aloud read_aloud say
-transcribe = type_up write_down said text dictation
 text = words letter
 text_to_speech speech = read_aloud aloud read_out
 proofread grammar = spelling mistakes typo correct fix errors
@@ -428,7 +221,6 @@ post tweet = publish message social_media x
 story = post
 follower = fan audience subscribers
 hashtag = topic
-trend = popular
 campaign advertisement ad = ads advert advertising promotion marketing
 campaign email_campaign = mailing newsletter blast
 connection = contact network friend
@@ -468,7 +260,6 @@ grade mark = result
 homework assignment
 teacher = instructor
 certificate = diploma
-book = novel read title
 fine = penalty late fee
 reading_list = books
 property house apartment home = flat place_to_live real_estate rent
@@ -485,7 +276,6 @@ qr_code barcode = scan code
 hash checksum
 number = random
 error exception = crash failure problem
-crash issue = error
 model dataset = training
 applicant candidate application = applied cv resume
 vacation_request leave_request time_off vacation leave = holiday days_off take_off away
@@ -522,7 +312,6 @@ meter_reading meter = counter electricity gas
 newsletter mailing = subscribers
 ad_campaign ad campaign = advert advertise promotion
 survey poll = ask think opinion
-package parcel = box delivery
 delivery_route route = drive
 return_label label = send_back return
 stock_item stock inventory = warehouse left available
@@ -535,7 +324,6 @@ alert alarm = warn notify
 availability free_slot = free busy time
 meeting event = arrange appointment call get_together
 reminder alert = forget
-subscription membership = monthly plan
 lawsuit case = court sue
 warranty guarantee = broken
 delivery shipment package = arrive where
@@ -561,13 +349,11 @@ goal target = lose reach aim
 sleep_log sleep = night
 movie film = watch cinema
 watchlist favorites list = later save
-profile account = user
 series show = episode tv
 host landlord owner
 listing property home = flat apartment house stay place
 experience activity tour
 voucher coupon gift_card discount
-grant subsidy = funding
 membership = join member
 ticket pass = entry
 locker storage
@@ -595,7 +381,6 @@ tour guide
 museum attraction sight = visit see
 dictionary = word mean
 definition = mean
-quiz = test
 flashcard = learn
 lecture class course = lesson
 library book = borrow
@@ -613,6 +398,66 @@ battery = charge empty
 charger charging_station
 firmware update = upgrade
 drone = fly
+collection group category = together
+timezone = what_time time_in time_difference
+lifecycle_policy retention_policy lifecycle retention policy = automatically expire after_a_year after_days
+tariff energy electricity = kilowatt kwh power
+item stock product = shelf box pallet
+time_entry timesheet timer worklog = hours_worked hours
+maintenance repair = heater boiler pipe tap broke landlord
+transfer payment = send_money pay_back
+balance = how_rich left
+attachment = attached enclosed
+invite = ask_to_join bring
+status track = how_far how_long_until arrive
+refund = want_my_money
+nearby = around_here
+volume = louder quieter
+scene light = lights
+doorbell camera = outside
+playlist queue = songs
+workout = ran swam
+weight = scale
+medication prescription = pills pain
+appointment = see_a_doctor
+symptom = hurt ache
+insurance claim = crash_into flooded
+lease rent = landlord
+employee = hire_date
+expense_claim = paid_for
+payslip = earned
+offer_letter = want_to_hire
+sla = promised_time
+password = cannot_log_in
+mfa_device = lost_phone
+api_key = leaked
+session = log_out
+feature_flag = only_for
+log = what_happened
+monitor alert = tell_me_when
+backup snapshot = in_case
+index = slow_query
+bucket folder = put_files
+cache = stale
+filter rule = move_automatically
+participant attendee = who_is_coming
+recording = missed
+poll = ask_everyone
+template = reusable
+deal opportunity = close_the_deal
+quote = offer
+coupon = cheaper
+wishlist = save_for_later
+listing = selling sell
+satisfaction_rating satisfaction survey = happy_with
+nda = confidentiality
+fine bill debt = owe
+seat cabin fare = business_class first_class
+recipe dish = pie cake soup
+quiz exam test = ready_for
+incident alert = site_is_down is_down
+book = novel read title
+grant subsidy = funding
 """
 """The meanings of words, one a line: the words that tools use, and after ``=`` the words of users.
 
@@ -627,6 +472,6 @@ let new work thing way where when how what which is are today tomorrow yesterday
 evening night week month year day hour minute time now later soon next last first monday tuesday wednesday
 thursday friday saturday sunday long short much many more less few all every everyone people one two three
 four five six seven eight nine ten old good bad big small other another same own whole current latest
-recent company place person stay use type customer user system service call add write open read check
+recent company place person stay use customer user system service call add write open read check
 """
 """Words that say little about which tool is meant."""
