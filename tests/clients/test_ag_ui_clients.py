@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from clients.a2a_cast import ORDER_DATA
+from clients.a2a_cast import BRANCHES, ORDER_DATA
 from clients.ag_ui_cast import ANSWER, ag_ui_agents
 from clients.cast import ASIDES, DESK, FORECAST, GREETING, ORDER, POLYGLOT, Log
 from clients.played import Played
@@ -16,7 +16,9 @@ from clients.served import KEY, PATIENCE, comes_true, node_client, play, served
 
 from routelock.serving import AGUI, ServeConfig, create_app
 
-SETTINGS = ServeConfig(api_keys=[KEY], ping=0.05, timeout=PATIENCE / 2, ag_ui=AGUI(approvals=True))
+SETTINGS = ServeConfig(
+    api_keys=[KEY], ping=0.05, timeout=PATIENCE / 2, ag_ui=AGUI(approvals=True, edits=True)
+)
 
 PACKAGES = {"1": "@ag-ui/client", "0.0.59": "ag-ui-client-0"}
 """By their versions. Front ends use the second one."""
@@ -103,11 +105,37 @@ def test_an_approval_is_an_interrupt_that_the_next_run_resolves(ag_ui: Played) -
     assert facts["interrupt"]["reason"] == "tool_call"
     assert (facts["blocked"], facts["left"]) == (True, 0)
     assert (facts["second"]["results"], facts["second"]["text"]) == (["paid"], "Then: paid")
-    assert ag_ui["paid"] == {"amounts": [40]}
+    assert ag_ui["paid"]["amounts"][0] == 40
 
 
 def test_a_rejection_reaches_the_model(ag_ui: Played) -> None:
     assert ag_ui["rejected"]["text"] == "Then: This call was not approved: Too much."
+
+
+def test_a_question_that_needs_fields_is_a_form_that_the_next_run_fills(ag_ui: Played) -> None:
+    facts = ag_ui["form"]
+    assert (facts["interrupt"]["reason"], facts["interrupt"]["message"]) == (
+        "input_required",
+        "Which branch?",
+    )
+    assert facts["interrupt"]["responseSchema"] == BRANCHES
+    assert (facts["wrong"], facts["waits"]) == ("HTTP 400", True)
+    assert (facts["text"], facts["left"]) == ("Then: lent: {'branch': 'north'}", 0)
+
+
+def test_a_form_may_be_left_empty(ag_ui: Played) -> None:
+    assert ag_ui["declined"]["text"] == "Then: not lent"
+
+
+def test_a_client_may_edit_the_arguments_that_it_approves(ag_ui: Played) -> None:
+    assert (ag_ui["edited"]["editable"], ag_ui["edited"]["text"]) == (True, "Then: paid")
+    assert ag_ui["paid"] == {"amounts": [40, 30]}
+
+
+def test_a_large_state_is_sent_once_and_then_what_has_changed(ag_ui: Played) -> None:
+    facts = ag_ui["deltas"]
+    assert facts["kinds"] == ["STATE_SNAPSHOT", "STATE_DELTA", "STATE_DELTA"]
+    assert facts["state"] == {"text": "x" * 500, "seen": [{"n": n} for n in range(3)]}
 
 
 def test_a_client_that_leaves_cancels_the_run(ag_ui: Played) -> None:

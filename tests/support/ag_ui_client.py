@@ -8,7 +8,7 @@ from typing import Any
 
 from asgi_client import Answer, asked
 
-__all__ = ["Client", "assert_in_order", "kinds", "of_kind"]
+__all__ = ["Client", "assert_in_order", "kinds", "of_kind", "patched"]
 
 Event = dict[str, Any]
 
@@ -56,6 +56,32 @@ def assert_in_order(events: Sequence[Event]) -> None:
         if verb in ("END", "FINISHED", "ERROR"):
             still_open.remove(entity)
     assert names[-1] == "RUN_ERROR" or not still_open, still_open
+
+
+def patched(document: Any, patch: Sequence[Mapping[str, Any]]) -> Any:
+    """A JSON document after the operations of a JSON Patch (RFC 6902) that add, remove and replace."""
+    document = json.loads(json.dumps(document))
+    for each in patch:
+        *above, last = [step.replace("~1", "/").replace("~0", "~") for step in each["path"].split("/")[1:]]
+        target = document
+        for step in above:
+            target = target[int(step)] if isinstance(target, list) else target[step]
+        key: Any = last if isinstance(target, dict) else len(target) if last == "-" else int(last)
+        match each["op"]:
+            case "add" if isinstance(target, list):
+                target.insert(key, each["value"])
+            case "add":
+                target[key] = each["value"]
+            case "replace":
+                del target[key]  # it has to be there
+                target.insert(key, each["value"]) if isinstance(target, list) else target.update(
+                    {key: each["value"]}
+                )
+            case "remove":
+                del target[key]
+            case other:
+                raise AssertionError(other)
+    return document
 
 
 class Client:
@@ -127,6 +153,8 @@ class Client:
                 self.messages.append({"role": "tool", **{key: event[name] for key, name in keys.items()}})
             case "STATE_SNAPSHOT":
                 self.state = event["snapshot"]
+            case "STATE_DELTA":
+                self.state = patched(self.state, event["delta"])
             case _:
                 pass
 

@@ -78,6 +78,9 @@ class AGUI:
     approvals: bool = False
     """Whether the client may approve calls, which it is asked for as the protocol's interrupts. If not, calls
     that need approval are not made."""
+    edits: bool = False
+    """Whether the client may change the arguments of a tool call that it approves, so that it may call the
+    tool with any. The client must be shown the call."""
     show_calls: bool = True
     """Whether the client is shown the calls of the agents' own tools, with arguments and results."""
 

@@ -11,6 +11,7 @@ from ag_ui_client import kinds, of_kind
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta, ToolCallDelta
 from routelock.run.events import AgentUpdated, HandoffFailed, ToolOutput
 from routelock.serving.ag_ui.events import RunEvents
+from routelock.serving.ag_ui.interrupts import Interrupt
 from routelock.serving.errors import Refusal
 from routelock.tools.approvals import Interruption
 
@@ -119,7 +120,7 @@ def test_why_a_handoff_failed_is_not_told() -> None:
 
 def test_an_interrupt_of_a_call_that_was_not_shown_is_a_confirmation() -> None:
     one = Interruption(agent="A", name="transfer_to_b", arguments="{}", call_id="c")
-    [_, finished] = events().ask_again({"i": one})
+    [_, finished] = events().ask_again({"i": Interrupt(call=one)})
     [interrupt] = finished["outcome"]["interrupts"]
     assert (interrupt["id"], interrupt["reason"]) == ("i", "confirmation")
     assert interrupt["responseSchema"]["required"] == ["approved"]

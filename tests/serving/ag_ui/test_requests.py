@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from routelock.serving.ag_ui.requests import RunRequest, Verdict, parse_run_request
+from routelock.serving.ag_ui.requests import ResumeEntry, RunRequest, parse_run_request
 from routelock.serving.errors import Refusal
 
 HI = {"id": "1", "role": "user", "content": "Hi"}
@@ -50,20 +50,15 @@ def test_the_context_is_one_message_before_all_others() -> None:
     assert second["role"] == "user"
 
 
-@pytest.mark.parametrize(
-    ("entry", "verdict"),
-    [
-        ({"status": "resolved", "payload": {"approved": True}}, Verdict(approved=True)),
-        ({"status": "resolved", "payload": True}, Verdict(approved=True)),
-        (
-            {"status": "resolved", "payload": {"approved": False, "message": "No."}},
-            Verdict(approved=False, message="No."),
-        ),
-        ({"status": "cancelled", "payload": {"approved": True}}, Verdict(approved=False)),
-    ],
-)
-def test_an_answer_is_a_verdict(entry: dict[str, Any], verdict: Verdict) -> None:
-    assert parsed(messages=[], resume=[{"interruptId": "i", **entry}]).resume == {"i": verdict}
+def test_an_answer_knows_its_place() -> None:
+    given = [
+        {"interruptId": "i", "status": "resolved", "payload": {"a": [1]}},
+        {"interruptId": "j", "status": "cancelled"},
+    ]
+    assert parsed(messages=[], resume=given).resume == {
+        "i": ResumeEntry("resolved", {"a": [1]}, "resume[0]"),
+        "j": ResumeEntry("cancelled", None, "resume[1]"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -77,7 +72,6 @@ def test_an_answer_is_a_verdict(entry: dict[str, Any], verdict: Verdict) -> None
         ({"tools": [{"name": "f"}, {"name": "f"}]}, "tools[1]"),
         ({"context": [{"value": "x"}]}, "context[0].description"),
         ({"resume": [{"interruptId": "i", "status": "done"}]}, "resume[0].status"),
-        ({"resume": [{"interruptId": "i", "status": "resolved", "payload": 1}]}, "resume[0].payload"),
         ({"resume": [{"interruptId": "i", "status": "cancelled"}] * 2}, "resume[1]"),
     ],
 )

@@ -12,7 +12,6 @@ from scripted_agents import agent
 from routelock import RunConfig, ToolContext, function_tool, handoff, tool
 from routelock.serving import AGUI, ServeConfig, ServedRequest, create_app
 from routelock.testing import call
-from routelock.tools import ToolQuestion
 
 TOOL = {"name": "open_door", "description": "Open."}
 
@@ -89,27 +88,6 @@ def test_a_state_that_an_approved_call_changes_is_sent() -> None:
     [interrupt] = client.run("Close it.")[-1]["outcome"]["interrupts"]
     events = client.run(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": True}])
     assert [event["snapshot"] for event in of_kind(events, "STATE_SNAPSHOT")] == [{"open": 0}]
-
-
-def test_a_question_of_a_tool_is_the_message_of_its_interrupt() -> None:
-    """A page that can only agree declines what needs fields, and the tool is told why."""
-    heard: list[str] = []
-
-    @tool
-    def lend(context: ToolContext[Any]) -> Any:
-        """Lend a book."""
-        if context.answer is None:
-            schema = {"type": "object", "properties": {"branch": {"type": "string"}}, "required": ["branch"]}
-            return ToolQuestion(message="Which branch?", schema=schema)
-        heard.append(context.answer.message)
-        return "not lent"
-
-    a = agent("A", call("lend"), "Done.", tools=[lend])
-    client = Client(create_app(a, ServeConfig(ag_ui=AGUI(approvals=True))))
-    [interrupt] = client.run("Lend it.")[-1]["outcome"]["interrupts"]
-    client.run(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": True}])
-    assert interrupt["message"] == "Which branch?"
-    assert heard == ["The question needs an answer, and this client could only agree."]
 
 
 def test_each_request_has_the_turns_of_one_run() -> None:

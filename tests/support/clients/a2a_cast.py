@@ -9,11 +9,12 @@ import anyio
 import pydantic
 from clients.cast import Log, Plays, answered, everyone
 
-from routelock import Agent, Request, tool
+from routelock import Agent, Request, ToolContext, tool
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.history.messages import text_of
 from routelock.testing import call
 from routelock.testing.scripted import Reply
+from routelock.tools import ToolQuestion
 
 
 class Order(pydantic.BaseModel):
@@ -58,6 +59,30 @@ def payer(paid: list[int]) -> Agent[Any]:
     return Agent("payer", model=Plays("payer", part), tools=[pay])
 
 
+BRANCHES: dict[str, Any] = {
+    "type": "object",
+    "properties": {"branch": {"type": "string", "enum": ["north", "south"]}, "days": {"type": "integer"}},
+    "required": ["branch"],
+}
+"""What the librarian asks for."""
+
+
+def librarian() -> Agent[Any]:
+    """Its tool asks for some fields."""
+
+    @tool
+    def lend(context: ToolContext[Any]) -> str | ToolQuestion:
+        """Lend a book."""
+        if context.answer is None:
+            return ToolQuestion(message="Which branch?", schema=BRANCHES)
+        return f"lent: {context.answer.content}" if context.answer.approved else "not lent"
+
+    def part(request: Request) -> Reply:
+        return f"Then: {text_of(request.messages[-1])}" if answered(request) else call("lend")
+
+    return Agent("librarian", model=Plays("librarian", part), tools=[lend])
+
+
 def a2a_agents(log: Log, paid: list[int]) -> list[Agent[Any]]:
     """All of them; the first one is the greeter."""
-    return [*everyone(log), clerk(), parrot(), payer(paid)]
+    return [*everyone(log), clerk(), parrot(), payer(paid), librarian()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clients.a2a_cast import clerk, parrot, payer
+from clients.a2a_cast import clerk, librarian, parrot, payer
 from clients.cast import Log, Plays, answered, everyone
 
 from routelock import Agent, Request, ToolContext, function_tool
@@ -38,6 +38,24 @@ def planner() -> Agent[Any]:
     return Agent("planner", "Plan.", model=Plays("planner", part), tools=[plan])
 
 
+def counter() -> Agent[Any]:
+    """Its tool changes a small part of a large state, more than once."""
+
+    @function_tool
+    def count(context: ToolContext[Any]) -> str:
+        """Count on."""
+        state = context.shared_memory["ag_ui"]["state"]
+        state.setdefault("text", "x" * 500)
+        state.setdefault("seen", []).append({"n": len(state.get("seen", ()))})
+        return "counted"
+
+    def part(request: Request) -> Reply:
+        done = sum(message["role"] == "tool" for message in request.messages)
+        return call("count") if done < 3 else "Counted."
+
+    return Agent("counter", "Count.", model=Plays("counter", part), tools=[count])
+
+
 def ag_ui_agents(log: Log, paid: list[int]) -> list[Agent[Any]]:
     """All of them; the first one is the greeter."""
-    return [*everyone(log), clerk(), parrot(), payer(paid), outer(), planner()]
+    return [*everyone(log), clerk(), parrot(), payer(paid), librarian(), outer(), planner(), counter()]

@@ -27,10 +27,10 @@ from routelock.run.events import (
     ToolOutput,
 )
 from routelock.run.result import RunResult
+from routelock.serving.ag_ui.interrupts import Interrupt
 from routelock.serving.ag_ui.subagents import Subagents
 from routelock.serving.completions import Delta, DeltaWriter
 from routelock.serving.errors import Refusal
-from routelock.tools.approvals import Interruption
 from routelock.usage import Usage
 
 __all__ = ["RunEvents"]
@@ -39,13 +39,6 @@ __all__ = ["RunEvents"]
 _Event = dict[str, Any]
 
 _VERSION = "1.0"
-
-_ANSWER = {
-    "type": "object",
-    "properties": {"approved": {"type": "boolean"}, "message": {"type": "string"}},
-    "required": ["approved"],
-}
-"""The schema of an answer to an interrupt."""
 
 
 def _new_id(prefix: str) -> str:
@@ -261,13 +254,13 @@ class RunEvents:
                 return self._reply_events(event)
 
     def finish(
-        self, result: RunResult[Any], interrupts: Mapping[str, Interruption], usage: Usage
+        self, result: RunResult[Any], interrupts: Mapping[str, Interrupt], usage: Usage
     ) -> list[_Event]:
         """Return the last events of a run.
 
         Args:
             result: the result of the run.
-            interrupts: the calls that wait for approval, by the ids of their interrupts.
+            interrupts: what the client is asked, by id.
             usage: what this run has used, without the run that it continues.
         """
         last, _ = self._deltas.finish(result)
@@ -283,9 +276,9 @@ class RunEvents:
             ended["usage"] = [_usage(usage)]
         return [*events, ended]
 
-    def ask_again(self, interrupts: Mapping[str, Interruption]) -> list[_Event]:
+    def ask_again(self, interrupts: Mapping[str, Interrupt]) -> list[_Event]:
         """Return the events of a run that only asks once more what an earlier run has asked."""
-        outcome = {"type": "interrupt", "interrupts": self._interrupts(interrupts)}
+        outcome = {"type": "interrupt", "interrupts": _bodies(interrupts)}
         return [*self.begin(), {"type": "RUN_FINISHED", **self._ids, "outcome": outcome}]
 
     def fail(self, refusal: Refusal) -> _Event:
@@ -306,9 +299,9 @@ class RunEvents:
         events = [{"type": "STEP_FINISHED", "stepName": ended}] if ended else []
         return [*events, *([{"type": "STEP_STARTED", "stepName": agent}] if agent else [])]
 
-    def _outcome(self, result: RunResult[Any], interrupts: Mapping[str, Interruption]) -> _Event | None:
+    def _outcome(self, result: RunResult[Any], interrupts: Mapping[str, Interrupt]) -> _Event | None:
         if interrupts:
-            return {"type": "interrupt", "interrupts": self._interrupts(interrupts)}
+            return {"type": "interrupt", "interrupts": _bodies(interrupts)}
         if not self._is_current:
             return None
         if result.stop_reason in ("limit", "stopped"):
@@ -316,24 +309,9 @@ class RunEvents:
         waiting = {"pendingToolCallIds": [*self._calls.open]} if self._calls.open else {}
         return {"type": "success", **waiting}
 
-    def _interrupts(self, interrupts: Mapping[str, Interruption]) -> list[_Event]:
-        return [self._interrupt(name, one) for name, one in interrupts.items()]
 
-    def _interrupt(self, name: str, one: Interruption) -> _Event:
-        """Return an interrupt. A call that the client was not shown is asked for by its message alone."""
-        shown = None if one.path else self.shown.get(one.call_id)
-        call = {"agent": one.agent, "name": one.name, "arguments": sendable(one.arguments)}
-        message = f"May {one.agent} make this call? {one.name}({sendable(one.arguments)})"
-        if one.question is not None:
-            message = sendable(one.question.message)
-        return {
-            "id": name,
-            "reason": "confirmation" if shown is None else "tool_call",
-            "message": message,
-            **({} if shown is None else {"toolCallId": shown}),
-            "responseSchema": _ANSWER,
-            "metadata": {"routelock": call},
-        }
+def _bodies(interrupts: Mapping[str, Interrupt]) -> list[_Event]:
+    return [one.body(name) for name, one in interrupts.items()]
 
 
 def _handoff_event(event: HandoffOccurred | HandoffReturned | HandoffFailed) -> _Event:

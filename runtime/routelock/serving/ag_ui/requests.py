@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic.alias_generators import to_camel
@@ -22,7 +22,7 @@ from routelock.serving.requests import (
     validated,
 )
 
-__all__ = ["RunRequest", "Verdict", "parse_run_request"]
+__all__ = ["ResumeEntry", "RunRequest", "parse_run_request"]
 
 
 _Id = Annotated[str, pydantic.Field(max_length=256)]
@@ -67,18 +67,14 @@ class _Body(_Wire):
     resume: Annotated[list[_ResumeEntry], pydantic.Field(max_length=_MOST_ENTRIES)] | None = None
 
 
-class _Payload(_Wire):
-    approved: pydantic.StrictBool
-    message: str = ""
-
-
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The answer to one interrupt."""
+class ResumeEntry:
+    """The answer to one interrupt, see `routelock.serving.ag_ui.interrupts`."""
 
-    approved: bool
-    message: str = ""
-    """The reason for a rejection, for the model."""
+    status: Literal["resolved", "cancelled"]
+    payload: Any = None
+    where: str = "resume"
+    """The path of the entry in the request, for errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +90,7 @@ class RunRequest(ClientRequest):
     """The state that client and agents share, see `AGUI`; an empty object if there is none."""
     forwarded: Any
     """The ``forwardedProps``."""
-    resume: Mapping[str, Verdict]
+    resume: Mapping[str, ResumeEntry]
     """Answers by the ids of interrupts."""
 
 
@@ -120,7 +116,7 @@ def parse_run_request(body: bytes) -> RunRequest:
         is_current=read.protocol_version is not None,
         state={} if read.state is None else read.state,
         forwarded=read.forwarded_props,
-        resume=_verdicts(read.resume or ()),
+        resume=_entries(read.resume or ()),
     )
 
 
@@ -139,23 +135,11 @@ def _tools(read: _Body) -> Sequence[ToolSpec]:
     )
 
 
-def _verdicts(entries: Sequence[_ResumeEntry]) -> Mapping[str, Verdict]:
-    verdicts: dict[str, Verdict] = {}
-    for place, entry in enumerate(entries):
+def _entries(given: Sequence[_ResumeEntry]) -> Mapping[str, ResumeEntry]:
+    entries: dict[str, ResumeEntry] = {}
+    for place, entry in enumerate(given):
         where = f"resume[{place}]"
-        if entry.interrupt_id in verdicts:
+        if entry.interrupt_id in entries:
             raise bad_request(f"{where}: answers {entry.interrupt_id!r:.80} a second time.", where)
-        verdicts[entry.interrupt_id] = _verdict(entry, f"{where}.payload")
-    return verdicts
-
-
-def _verdict(entry: _ResumeEntry, where: str) -> Verdict:
-    if entry.status == "cancelled":
-        return Verdict(approved=False)
-    payload: object = entry.payload
-    if isinstance(payload, bool):
-        return Verdict(approved=payload)
-    if isinstance(payload, dict) and "editedArgs" in cast("dict[str, object]", payload):
-        raise bad_request(f"{where}.editedArgs: the arguments of a call cannot be edited.", where)
-    read = validated(_Payload, entry.payload, where)
-    return Verdict(approved=read.approved, message="" if read.approved else read.message)
+        entries[entry.interrupt_id] = ResumeEntry(entry.status, entry.payload, where)
+    return entries

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-from pydantic_core import to_jsonable_python
+from typing import TYPE_CHECKING, Any, cast
 
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
@@ -18,14 +16,15 @@ from routelock.run.result import RunResult
 from routelock.run.stream import RunStream
 from routelock.runner import Runner
 from routelock.serving.ag_ui.events import RunEvents
+from routelock.serving.ag_ui.interrupts import Interrupt
 from routelock.serving.ag_ui.requests import RunRequest
+from routelock.serving.ag_ui.shared_state import SharedState
 from routelock.serving.ag_ui.threads import Threads, WaitingRun, waiting_run, with_memory
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.config import AGUI, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal
 from routelock.serving.served_run import context_for, needs_approval, run_settings
 from routelock.state.run_state import RunState
-from routelock.tools.approvals import Interruption
 from routelock.usage import Usage
 
 if TYPE_CHECKING:
@@ -38,26 +37,6 @@ _MEMORY = "ag_ui"
 """The key of the shared memory that has what the client sent."""
 
 _logger = logging.getLogger("routelock.serving")
-
-
-@dataclass(slots=True)
-class _SharedState:
-    """The state that client and agents share, as the client knows it."""
-
-    known: Any
-
-    def changes(self, memory: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the event of a change, if the run has changed the state."""
-        entries = memory.get(_MEMORY)
-        if (
-            not isinstance(entries, Mapping) or "state" not in entries
-        ):  # a handoff may keep it from its target
-            return []
-        now: Any = to_jsonable_python(entries["state"], fallback=str, inf_nan_mode="null")
-        if now == self.known:
-            return []
-        self.known = now
-        return [{"type": "STATE_SNAPSHOT", "snapshot": now}]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +54,7 @@ class UserRun:
     """The input of a new run, the state of one that goes on, or a run that still waits."""
     run_config: RunConfig
     events: RunEvents
-    state: _SharedState = field(default_factory=lambda: _SharedState({}))
+    state: SharedState = field(default_factory=lambda: SharedState({}))
 
     @property
     def thread(self) -> tuple[str, str, str]:
@@ -109,14 +88,18 @@ class UserRun:
         """Return the event of a change of the shared state. Tools make them, and hooks before the end."""
         if not isinstance(event, ToolOutput | RunDone):
             return []
-        return self.state.changes(stream.result.context.shared_memory)
+        entries: object = stream.result.context.shared_memory.get(_MEMORY)
+        # a handoff may keep it from its target
+        if not isinstance(entries, Mapping) or "state" not in entries:
+            return []
+        return self.state.change(cast("Mapping[str, object]", entries)["state"])
 
     def _end(self, result: RunResult[Any]) -> list[dict[str, Any]]:
         """Keep a run that waits, and return the last events."""
         if result.interruptions and not self.settings.approvals:
             raise needs_approval(result)
         waiting = self._waiting(result) if result.interruptions or result.pending else None
-        interrupts: Mapping[str, Interruption] = {} if waiting is None else waiting.interrupts
+        interrupts: Mapping[str, Interrupt] = {} if waiting is None else waiting.interrupts
         if waiting is not None:
             self.threads.keep(self.thread, waiting)
         elif self.run_config.next_agent == "sticky":
@@ -126,7 +109,7 @@ class UserRun:
 
     def _waiting(self, result: RunResult[Any]) -> WaitingRun | None:
         try:
-            return waiting_run(result, self.events.shown)
+            return waiting_run(result, self.events.shown, edits=self.settings.edits)
         except ConfigError as error:
             if result.interruptions:  # without the state, no approval could be carried out
                 raise
@@ -172,7 +155,7 @@ def user_run(
             shared_memory={**base.shared_memory, **memory},
         ),
         events=_events(served, asked, settings, shown),
-        state=_SharedState(asked.state),
+        state=SharedState(asked.state),
     )
 
 

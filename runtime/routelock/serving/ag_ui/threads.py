@@ -17,9 +17,9 @@ from typing import Any
 from routelock.agents.agent import Agent
 from routelock.history.messages import Message
 from routelock.run.result import RunResult
+from routelock.serving.ag_ui.interrupts import Interrupt
 from routelock.serving.ag_ui.requests import RunRequest
 from routelock.serving.bounded_store import BoundedStore
-from routelock.serving.decisions import with_verdict
 from routelock.serving.requests import bad_request
 from routelock.state.document import write_document
 from routelock.state.run_state import RunState
@@ -35,8 +35,8 @@ class WaitingRun:
     state: RunState
     shown: Mapping[str, str]
     """The ids of calls that the client knows, by those of the run."""
-    interrupts: Mapping[str, Interruption]
-    """The calls that wait for approval, by the ids of their interrupts, which cannot be guessed."""
+    interrupts: Mapping[str, Interrupt]
+    """What the client is asked, by ids that cannot be guessed."""
 
     @property
     def size(self) -> int:
@@ -51,7 +51,7 @@ class WaitingRun:
         """Return the state with the answers of a request; None if the request does not continue the run.
 
         Raises:
-            Refusal: 400, a call that needs no approval has no result.
+            Refusal: 400, an answer does not fit, or a call that needs no approval has no result.
         """
         answers = self._answers(asked)
         if len(answers) < len(self.state.pending):
@@ -62,8 +62,7 @@ class WaitingRun:
             return None
         state = self.state
         for name, one in self.interrupts.items():
-            verdict = asked.resume[name]
-            state = with_verdict(state, one, approved=verdict.approved, message=verdict.message)
+            state = one.decide(state, asked.resume[name])
         return state.with_answers(answers) if answers else state
 
     def _answers(self, asked: RunRequest) -> list[Message]:
@@ -74,18 +73,32 @@ class WaitingRun:
         return [{**message, "tool_call_id": own} for own, message in found if message is not None]
 
 
-def waiting_run(result: RunResult[Any], shown: Mapping[str, str]) -> WaitingRun:
+def waiting_run(result: RunResult[Any], shown: Mapping[str, str], *, edits: bool = False) -> WaitingRun:
     """Return a run that waits, with new ids for its interrupts.
 
     Args:
         result: the result of the run.
         shown: the ids of calls that the client knows, by those of the run.
+        edits: whether the client may edit the arguments of calls that it knows.
 
     Raises:
         ConfigError: shared data of the run is not JSON.
     """
-    interrupts = {f"int_{secrets.token_hex(16)}": one for one in result.interruptions}
-    return WaitingRun(state=result.state(), shown=dict(shown), interrupts=interrupts)
+    state = result.state()
+    interrupts = {
+        f"int_{secrets.token_hex(16)}": _interrupt(one, state, shown, edits=edits)
+        for one in result.interruptions
+    }
+    return WaitingRun(state=state, shown=dict(shown), interrupts=interrupts)
+
+
+def _interrupt(one: Interruption, state: RunState, shown: Mapping[str, str], *, edits: bool) -> Interrupt:
+    known = None if one.path else shown.get(one.call_id)
+    if not edits or known is None or one.question is not None:
+        return Interrupt(call=one, shown=known)
+    agent = state.agents.get(one.agent)
+    tools = {tool.name: tool for tool in agent.all_tools} if agent is not None else {}
+    return Interrupt(call=one, shown=known, tool=tools.get(one.name))
 
 
 def with_memory(state: RunState, entries: Mapping[str, Any]) -> RunState:

@@ -115,6 +115,33 @@ const scenes = {
     await run(asked, "Pay.");
     return run(asked, "", { resume: entries(asked, { approved: false, message: "Too much." }) });
   },
+  async form() {
+    const asked = conversation("librarian");
+    await run(asked, "Lend it.");
+    const [interrupt] = asked.pendingInterrupts;
+    const wrong = await raised(() => run(asked, "", { resume: entries(asked, { branch: "west" }) }));
+    const [still] = asked.pendingInterrupts;
+    const after = await run(asked, "", { resume: entries(asked, { branch: "north" }) });
+    return { interrupt, wrong, waits: still?.id === interrupt.id, text: after.text, left: asked.pendingInterrupts.length };
+  },
+  async declined() {
+    const asked = conversation("librarian");
+    await run(asked, "Lend it.");
+    const resume = asked.pendingInterrupts.map(({ id }) => ({ interruptId: id, status: "cancelled" }));
+    return run(asked, "", { resume });
+  },
+  async edited() {
+    const asked = conversation("payer");
+    await run(asked, "Pay.");
+    const [{ responseSchema }] = asked.pendingInterrupts;
+    const after = await run(asked, "", { resume: entries(asked, { approved: true, editedArgs: { amount: 30 } }) });
+    return { editable: "editedArgs" in responseSchema.properties, text: after.text };
+  },
+  async deltas() {
+    const asked = conversation("counter");
+    const { kinds } = await run(asked, "Count.");
+    return { kinds: kinds.filter((kind) => kind.startsWith("STATE")), state: asked.state };
+  },
   async leaving() {
     const asked = conversation("endless");
     say(asked, "leaving");
