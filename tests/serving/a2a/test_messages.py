@@ -9,10 +9,9 @@ from scripted_agents import agent
 
 from routelock import RunConfig, Runner
 from routelock.errors import LimitExceeded
-from routelock.serving.a2a.messages import answer_parts, message_of, question_parts, verdict_of
+from routelock.serving.a2a.messages import answer_parts, message_of
 from routelock.serving.errors import Refusal
 from routelock.testing import ScriptedReply
-from routelock.tools import Interruption, ToolQuestion
 
 
 def test_texts_are_one_text_and_data_is_json_as_it_was() -> None:
@@ -26,25 +25,6 @@ def test_parts_that_cannot_be_shown_are_refused(parts: Any) -> None:
     with pytest.raises(Refusal) as caught:
         message_of({"parts": parts})
     assert caught.value.status == 400
-
-
-@pytest.mark.parametrize(
-    ("parts", "verdict"),
-    [
-        ([{"text": " Yes. "}], (True, "")),
-        ([{"text": "NO!"}], (False, "")),
-        ([{"text": "yes, but less"}], None),
-        ([{"text": ""}], None),
-        ([], None),
-        ([{"data": {"approve": True}}], (True, "")),
-        ([{"data": {"approve": False, "message": "Too much."}}], (False, "Too much.")),
-        ([{"data": {"approve": "yes"}}], None),
-        ([{"data": ["approve"]}, {"text": "yes"}], (True, "")),
-        ([{"data": {"approve": False}}, {"text": "yes"}], (False, "")),
-    ],
-)
-def test_only_a_clear_answer_approves(parts: Any, verdict: Any) -> None:
-    assert verdict_of({"parts": parts}) == verdict
 
 
 @pytest.mark.anyio
@@ -116,11 +96,3 @@ async def test_a_file_that_only_its_vendor_has_is_no_part() -> None:
     message: Any = {"role": "assistant", "content": content}
     result = await Runner.run(agent("A", ScriptedReply(message=message)), "Hi")
     assert answer_parts(result, "Here.") == [{"text": "Here."}]
-
-
-def test_client_is_shown_what_a_tool_asks() -> None:
-    asked = ToolQuestion(message="Which branch?")
-    one = Interruption(agent="A", name="lend", arguments="{}", call_id="c", question=asked)
-    text, data = question_parts([one])
-    assert text["text"].endswith("\nA: lend({}) Which branch?")
-    assert data["data"]["approvals"][0]["question"] == "Which branch?"

@@ -18,15 +18,16 @@ from routelock.run.config import RunConfig
 from routelock.run.events import AgentUpdated
 from routelock.run.result import RunResult
 from routelock.runner import Runner
-from routelock.serving.a2a.messages import answer_parts, message_of, question_parts, verdict_of
+from routelock.serving.a2a.messages import answer_parts, message_of
+from routelock.serving.a2a.questions import question_parts, read_answers
 from routelock.serving.a2a.tasks import Contexts, OpenContext
 from routelock.serving.a2a.updates import MessageReply, TaskUpdates, TextBatches, Updates
 from routelock.serving.auth import AccessControl
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
-from routelock.serving.decisions import with_verdict
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
+from routelock.serving.forms import Misfit
 from routelock.serving.run_data import delta_text, usage_data
 from routelock.serving.served_run import context_for, needs_approval
 from routelock.state.run_state import RunState
@@ -132,10 +133,12 @@ class TaskExecutor:
                 given: RunInput | RunState = [message_of(asked.said)]
             else:
                 waiting = _waiting(asked, conversation)
-                if (verdict := verdict_of(asked.said)) is None:
-                    return await updates.send_state("INPUT_REQUIRED", question_parts(waiting.interruptions))
-                given = _decided(waiting, *verdict)
-            conversation.waiting.clear()
+                try:
+                    given = _decided(asked, conversation, waiting)
+                except Misfit as misfit:
+                    again = question_parts(waiting.interruptions, f"This message does not answer: {misfit}")
+                    return await updates.send_state("INPUT_REQUIRED", again)
+            conversation.clear_waiting(asked.task)
             turn = _Turn(asked=asked, conversation=conversation, number=number, updates=updates)
             await self._end(turn, *await self._run(turn, given))
 
@@ -221,10 +224,19 @@ def _waiting(asked: _Asked, conversation: OpenContext) -> RunState:
     return state
 
 
-def _decided(state: RunState, approved: bool, why_not: str) -> RunState:
-    """Return the state with a decision on all calls that wait."""
-    for one in state.interruptions:
-        state = with_verdict(state, one, approved=approved, message=why_not)
+def _decided(asked: _Asked, conversation: OpenContext, state: RunState) -> RunState:
+    """Return the state with the client's answer to each call that waits.
+
+    Raises:
+        Misfit: the message does not answer all of them, or it has answered an earlier question.
+    """
+    message = str(asked.said.get("messageId", ""))
+    if message in conversation.taken:
+        raise Misfit("", f"the messageId {message!r:.80} was used for an earlier answer.")
+    calls = state.interruptions
+    for one, answer in zip(calls, read_answers(asked.said, calls), strict=True):
+        state = answer.decide(state, one)
+    conversation.taken.add(message)
     return state
 
 

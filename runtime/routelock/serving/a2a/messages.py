@@ -7,7 +7,7 @@ artifact is the output of a run.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from routelock._sendable import integral
@@ -16,15 +16,12 @@ from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.serving.errors import Refusal
 from routelock.serving.run_data import MadeFile, made_files, output_data
-from routelock.tools.approvals import Interruption
 
 __all__ = [
     "answer_parts",
     "card_body",
     "message_of",
-    "question_parts",
     "refusal_body",
-    "verdict_of",
 ]
 
 
@@ -136,27 +133,3 @@ def _file_part(file: MadeFile) -> dict[str, Any]:
     """Return the part for an image, a sound or a file that a model made: its bytes, or its address."""
     where = {"raw": file.data} if file.data else {"url": file.url}
     return {**where, **({"filename": file.name} if file.name else {}), "mediaType": file.kind}
-
-
-def question_parts(calls: Iterable[Interruption]) -> list[dict[str, Any]]:
-    """Return the parts of the question whether calls may be made."""
-    asked = [_asked(one) for one in calls]
-    lines = (f"{one['agent']}: {one['name']}({one['arguments']}) {one.get('question', '')}" for one in asked)
-    listed = "\n".join(map(str.rstrip, lines))
-    text = f'May these calls be made? Answer yes or no, or with the data {{"approve": true}}.\n{listed}'
-    return [{"text": text}, {"data": {"approvals": asked}, "mediaType": "application/json"}]
-
-
-def _asked(one: Interruption) -> dict[str, str]:
-    asked = {"agent": one.agent, "name": one.name, "arguments": one.arguments}
-    return asked if one.question is None else {**asked, "question": one.question.message}
-
-
-def verdict_of(said: Mapping[str, Any]) -> tuple[bool, str] | None:
-    """Return whether a client approves the calls, and its reason if not; None if the answer is not clear."""
-    parts: Sequence[Mapping[str, Any]] = said.get("parts", ())
-    for data in (part["data"] for part in parts if isinstance(part.get("data"), dict)):
-        if isinstance(approve := data.get("approve"), bool):
-            return approve, str(data.get("message") or "")
-    words = " ".join(part["text"] for part in parts if "text" in part).strip().rstrip(".!").lower()
-    return {"yes": (True, ""), "no": (False, "")}.get(words)

@@ -39,9 +39,17 @@ class OpenContext:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     waiting: dict[str, RunState] = field(default_factory=lambda: {})
     """The state of the run that waits for approval, by its task: none or one."""
+    taken: set[str] = field(default_factory=lambda: set())
+    """The ids of the messages that have answered questions of that task: one that comes twice counts once."""
     questions: dict[str, int] = field(default_factory=lambda: {})
     """The number of the next run of each task that has asked its client, by task."""
     users: int = 0
+
+    def clear_waiting(self, task: str) -> None:
+        """Forget the run that waits, and also what was answered if another task begins."""
+        if task not in self.waiting:
+            self.taken.clear()
+        self.waiting.clear()
 
 
 class Contexts:
@@ -102,7 +110,7 @@ class Contexts:
 async def _measured(conversation: OpenContext) -> int:
     kept = await conversation.memory.load(conversation.session.name) if conversation.memory else ()
     states = (json.dumps(write_document(state.document)) for state in conversation.waiting.values())
-    asking = sum(map(len, conversation.questions))
+    asking = sum(map(len, (*conversation.questions, *conversation.taken)))
     return sum(len(text) for _, text in kept) + sum(map(len, states)) + asking
 
 

@@ -60,7 +60,7 @@ def _patch(before: Any, now: Any) -> list[_Operation] | None:
         return None
 
 
-def _operations(before: object, now: object, path: str) -> Iterator[_Operation]:
+def _operations(before: Any, now: Any, path: str) -> Iterator[_Operation]:
     if isinstance(before, dict) and isinstance(now, dict):
         yield from _of_objects(cast("_Object", before), cast("_Object", now), path)
     elif isinstance(before, list) and isinstance(now, list):
