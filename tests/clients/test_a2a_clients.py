@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from clients.a2a_cast import ORDER_DATA, a2a_agents
+from clients.a2a_cast import BRANCHES, ORDER_DATA, a2a_agents
 from clients.cast import DESK, GREETING, POLYGLOT, Log
 from clients.played import Played
 from clients.served import KEY, PATIENCE, comes_true, node_client, play, served
@@ -125,10 +125,21 @@ def test_a_call_that_needs_approval_asks_the_client(a2a: Played) -> None:
     facts = a2a["approval"]
     assert facts["states"] == [ASKS, ASKS, DONE, DONE]
     call = {"agent": "payer", "name": "pay", "arguments": '{"amount": 40}'}
-    assert facts["asked"] == [{"approvals": [call]}]
+    [form] = facts["asked"]
+    [asked] = form["approvals"]
+    assert asked == {"id": asked["id"], **call}
     declined = "Then: This call was not approved, so it was not made."
     assert facts["said"] == [[], [], ["Then: paid"], [declined]]
     assert a2a["paid"] == {"amounts": [40]}
+
+
+def test_a_form_has_its_schema_and_is_filled_by_data(a2a: Played) -> None:
+    facts = a2a["form"]
+    assert facts["states"] == [ASKS, ASKS, DONE]
+    [asked] = facts["asked"]["approvals"]
+    assert (asked["question"], asked["schema"]) == ("Which branch?", BRANCHES)
+    assert facts["problem"].startswith("This message does not answer: branch: ")
+    assert facts["said"] == ["Then: lent: {'branch': 'north', 'days': 3}"]
 
 
 def test_without_a_key_nothing_is_answered(a2a: Played) -> None:

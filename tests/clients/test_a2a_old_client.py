@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from clients.a2a_cast import ORDER_DATA, a2a_agents
+from clients.a2a_cast import BRANCHES, ORDER_DATA, a2a_agents
 from clients.cast import DESK, GREETING, POLYGLOT, Log
 from clients.played import Played
 from clients.served import KEY, PATIENCE, comes_true, play, python_client, served
@@ -46,6 +46,12 @@ def test_output_that_is_no_text_is_data(old: Played) -> None:
 def test_a_call_that_needs_approval_asks_the_client(old: Played) -> None:
     assert old["approval"]["facts"] == ["input-required", "completed"]
     assert old["paid"]["facts"] == [40]
+
+
+def test_a_form_has_its_schema_and_is_filled_by_data(old: Played) -> None:
+    facts = old["form"]["facts"]
+    assert (facts["states"], facts["schema"]) == (["input-required"] * 2, BRANCHES)
+    assert facts["done"] == ["completed", "Then: lent: {'branch': 'north', 'days': 3}"]
 
 
 def test_cancelling_a_task_cancels_its_run(old: Played) -> None:

@@ -89,6 +89,12 @@ def test_misfit_names_the_field(given: object, where: str) -> None:
     assert str(caught.value).startswith(f"{where}: ")
 
 
+def test_fields_of_an_answer_have_the_order_of_the_form() -> None:
+    content = read(waits(BRANCH), {"days": 3, "branch": "north"}).content
+    assert content is not None
+    assert [*content] == ["branch", "days"]
+
+
 @pytest.mark.parametrize("given", [None, {}, {"approved": "yes"}, {"approved": 1}, {"message": "No."}])
 def test_only_a_clear_verdict_is_one(given: object) -> None:
     with pytest.raises(Misfit):
@@ -131,6 +137,8 @@ def test_a_field_of_the_name_of_the_verdict_is_a_field() -> None:
         ({"type": "object", "additionalProperties": {"type": "integer"}}, [{"n": 1}], [{"n": "1"}]),
         ({"type": "date"}, ["anything"], []),
         ({}, ["anything", None], []),
+        (True, ["anything", None], []),
+        ({"anyOf": [True]}, ["anything", None], []),
     ],
 )
 def test_value_is_checked_as_its_schema_says(schema: Any, fits: list[Any], misfits: list[Any]) -> None:

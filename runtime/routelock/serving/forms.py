@@ -113,7 +113,8 @@ def _agreed(one: Interruption, said: _Json, where: str) -> Answer:
     if one.question is None or not one.question.fields:
         return Answer(True)
     _check_fields(one.question, said, where)
-    return Answer(True, content=said)
+    # in the order of the form: some protocols keep none
+    return Answer(True, content={name: said[name] for name in one.question.fields if name in said})
 
 
 def _check_fields(question: ToolQuestion, said: _Json, where: str) -> None:

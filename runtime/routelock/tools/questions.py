@@ -34,7 +34,9 @@ class ToolQuestion:
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
         """The fields of the answer with their schemas, by name."""
         found: object = (self.schema or {}).get("properties")
-        return cast("Mapping[str, Mapping[str, Any]]", found) if isinstance(found, Mapping) else {}
+        named = cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+        # a JSON schema may be true, which takes any value
+        return {name: each if isinstance(each, Mapping) else {} for name, each in named.items()}
 
     @property
     def required(self) -> Sequence[str]:

@@ -160,6 +160,7 @@ def test_choices_are_a_text_field(schema: dict[str, Any]) -> None:
         (BRANCH, "west", "branch"),
         (NAME, "", ""),
         ({"days": {"type": "integer"}}, "3", ""),
+        ({"days": {"anyOf": [True]}}, "3", ""),
         ({"days": {"type": "integer"}}, "yes", "days"),
         ({**NAME, **BRANCH}, "north", ""),
         ({**NAME, **BRANCH}, "yes", "name"),

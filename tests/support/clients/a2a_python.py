@@ -223,6 +223,16 @@ class Scenes:
         asked = get_data_parts(first.status.message.parts)
         return {"states": [state_of(each) for each in tasks], "asked": asked, "said": [*map(text_of, tasks)]}
 
+    async def form(self) -> Facts:
+        first = await self.send("librarian", said("Lend it."))
+        task = {"task_id": first.id, "context_id": first.context_id}
+        wrong = await self.send("librarian", said(None, data={"branch": "west"}, **task))
+        done = await self.send("librarian", said(None, data={"branch": "north", "days": 3}, **task))
+        [asked] = get_data_parts(first.status.message.parts)
+        states = [state_of(each) for each in (first, wrong, done)]
+        problem = get_text_parts(wrong.status.message.parts)[0]
+        return {"states": states, "asked": asked, "problem": problem, "said": text_of(done)}
+
     async def key(self) -> Facts:
         async with self.client("greeter", key="wrong") as client:
             return {"refused": await raised(anext(aiter(client.send_message(said("Hi")))))}
@@ -242,7 +252,7 @@ async def played(url: str, key: str) -> dict[str, Facts]:
     parts: list[Callable[[], Awaitable[Facts]]] = [
         scenes.greeting, scenes.transfer, scenes.unicode, scenes.broken, scenes.structured,
         scenes.conversation, scenes.together, scenes.unknown, scenes.cancelled, scenes.leaving,
-        scenes.at_once, scenes.approval, scenes.key,
+        scenes.at_once, scenes.approval, scenes.form, scenes.key,
     ]  # fmt: skip
     facts: dict[str, Facts] = {}
     for scene in parts:

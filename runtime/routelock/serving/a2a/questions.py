@@ -169,4 +169,6 @@ def _text_field(calls: Sequence[Interruption]) -> str | None:
 def _choices(calls: Sequence[Interruption], field: str) -> Sequence[object]:
     schema = asked_fields(calls[0])[field]
     titled: Sequence[Any] = schema.get("oneOf") or schema.get("anyOf") or ()
-    return schema.get("enum") or [each.get("const") for each in titled]
+    return schema.get("enum") or [
+        each["const"] for each in titled if isinstance(each, dict) and "const" in each
+    ]

@@ -185,6 +185,15 @@ const scenes = {
       said: tasks.map(textOf),
     };
   },
+  async form() {
+    const first = await send("librarian", said("Lend it."));
+    const one = { taskId: first.id, contextId: first.contextId };
+    const wrong = await send("librarian", said("", { ...one, data: { branch: "west" } }));
+    const done = await send("librarian", said("", { ...one, data: { branch: "north", days: 3 } }));
+    const [asked] = parts(first.status.message.parts, "data");
+    const [problem] = parts(wrong.status.message.parts, "text");
+    return { states: [first, wrong, done].map(stateOf), asked, problem, said: textOf(done) };
+  },
   async key() {
     return { refused: await raised(async () => (await client("greeter", "wrong")).sendMessage(said("Hi"))) };
   },

@@ -59,6 +59,17 @@ class Scenes:
         done = await ask(client, "yes", task_id=asked.id, context_id=asked.context_id)
         return [asked.status.state.value, done.status.state.value]
 
+    async def form(self) -> Any:
+        """Be asked for fields, and answer with data that does not fit, and then with data that does."""
+        client = await self.of("librarian")
+        asked = await ask(client, "Lend it.")
+        same = {"task_id": asked.id, "context_id": asked.context_id}
+        [form] = [part.root.data for part in asked.status.message.parts if part.root.kind == "data"]
+        wrong = await ask(client, types.DataPart(data={"branch": "west"}), **same)
+        done = await ask(client, types.DataPart(data={"branch": "north", "days": 3}), **same)
+        states = [task.status.state.value for task in (asked, wrong)]
+        return {"states": states, "schema": form["approvals"][0]["schema"], "done": told(done)}
+
     async def cancelled(self) -> Any:
         """Cancel a task that is streamed."""
         client = await self.of("endless", streaming=True)
@@ -79,17 +90,18 @@ class Scenes:
         return "no error"
 
 
-def message(words: str, **more: Any) -> Any:
-    """Return a message of the user."""
+def message(words: Any, **more: Any) -> Any:
+    """Return a message of the user, of a text or a part."""
+    root = types.TextPart(text=words) if isinstance(words, str) else words
     return types.Message(
         message_id=str(uuid.uuid4()),
         role=types.Role.user,
-        parts=[types.Part(root=types.TextPart(text=words))],
+        parts=[types.Part(root=root)],
         **more,
     )
 
 
-async def ask(client: Any, words: str, **more: Any) -> Any:
+async def ask(client: Any, words: Any, **more: Any) -> Any:
     """Send a message, and return its task as it is at the end."""
     last: Any = None
     async for event in client.send_message(message(words, **more)):
@@ -115,6 +127,7 @@ async def main(url: str, key: str) -> None:
             "unicode": lambda: scenes.answers("polyglot", "Hi"),
             "structured": scenes.structured,
             "approval": scenes.approval,
+            "form": scenes.form,
             "cancelled": scenes.cancelled,
             "unknown": scenes.unknown,
         }
