@@ -114,13 +114,13 @@ class Client:
         name = f"r{len(self.messages)}"
         self.messages.append({"id": name, "role": "tool", "toolCallId": call_id, "content": content})
 
-    def post(self, **more: Any) -> Answer:
-        """Ask for a run."""
+    def post(self, *, virtual: bool = False, **more: Any) -> Answer:
+        """Ask for a run, perhaps in virtual time."""
         self.runs += 1
         version = {"protocolVersion": "1.0"} if self._is_current else {}
         about = {"threadId": self._thread, "runId": f"r{self.runs}", "state": self.state, **version}
         body = {**about, "messages": self.messages, **more}
-        return asked(self._app, self._path, body, headers=self._headers)
+        return asked(self._app, self._path, body, headers=self._headers, virtual=virtual)
 
     def run(self, text: str | None = None, **more: Any) -> list[Event]:
         """Ask for a run, and return its events. They are checked, and make messages and state."""

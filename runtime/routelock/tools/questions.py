@@ -34,9 +34,10 @@ class ToolQuestion:
     def fields(self) -> Mapping[str, Mapping[str, Any]]:
         """The fields of the answer with their schemas, by name."""
         found: object = (self.schema or {}).get("properties")
-        named = cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
-        # a JSON schema may be true, which takes any value
-        return {name: each if isinstance(each, Mapping) else {} for name, each in named.items()}
+        if not isinstance(found, Mapping):
+            return {}
+        named = cast("Mapping[str, object]", found)
+        return {name: _schema(each) for name, each in named.items()}
 
     @property
     def required(self) -> Sequence[str]:
@@ -83,6 +84,11 @@ class ToolAnswer:
     """The reason of a person who declined."""
     number: int = 1
     """Which question of this call it answers, from 1."""
+
+
+def _schema(given: object) -> Mapping[str, Any]:
+    """Return the schema of a field; one that is true, and takes any value, as an object."""
+    return cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
 
 
 def answer_to(

@@ -162,6 +162,34 @@ def test_a_task_that_asked_can_be_cancelled() -> None:
     assert late["error"]["code"] == -32004
 
 
+def test_an_answer_to_a_busy_server_leaves_the_question_open() -> None:
+    """In virtual time: the only place is taken when the answer arrives."""
+
+    @handler
+    async def slow(request: Request) -> str:
+        await anyio.sleep(2)
+        return "Hello."
+
+    agents = [agent("A", "Which one?", "The red one it is."), Agent("S", model=slow)]
+    app, version = create_app(agents, replace(ASKING, max_concurrent=1)), {"a2a-version": "1.0"}
+
+    async def play(name: str, text: str, **more: Any) -> Any:
+        call = {**said(text, **more), "method": "SendMessage"}
+        return task_of((await Exchange(call).play(app, f"/a2a/{name}", headers=version)).json())
+
+    async def answer() -> tuple[Any, Any]:
+        task = await play("A", "A lamp.")
+        async with anyio.create_task_group() as group:
+            group.start_soon(play, "S", "Hi")
+            await anyio.sleep(1)
+            refused = await play("A", "Red.", taskId=task["id"])
+        return refused, await play("A", "Red, as I said.", taskId=task["id"])
+
+    refused, done = in_virtual_time(answer)
+    assert told(refused)[:2] == ("INPUT_REQUIRED", "too_many_requests")
+    assert (told(done)[0], done["artifacts"][-1]["parts"]) == ("COMPLETED", [{"text": "The red one it is."}])
+
+
 def test_a_failing_look_at_the_answer_fails_the_task() -> None:
     def fails(result: RunResult[Any]) -> bool:
         raise ValueError("secret")

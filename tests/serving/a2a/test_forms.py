@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 from a2a_calls import SERVED, ask, post, rpc, task_of, text_of, told
+from asgi_client import Exchange, in_virtual_time
 from scripted_agents import agent
 from served_apps import listening
 
-from routelock import Agent, ToolContext, handoff, tool
+from routelock import Agent, Request, ToolContext, handler, handoff, tool
 from routelock.serving import A2A, create_app
 from routelock.testing import call, reply
 from routelock.tools import ToolQuestion
@@ -34,13 +37,16 @@ NORTH = {"branch": "north", "days": 7}
 
 
 class Library:
-    """Its tool asks for a branch, so many times, before it lends a book; it keeps the answers."""
+    """Its tool asks for a branch, so many times, before it lends a book; it keeps the answers.
+
+    It is async, because virtual time does not wait for threads.
+    """
 
     def __init__(self, questions: int = 1) -> None:
         self.heard: list[Any] = []
 
         @tool
-        def lend(context: ToolContext[Any], title: str = "Emma") -> Any:
+        async def lend(context: ToolContext[Any], title: str = "Emma") -> Any:
             """Lend a book."""
             answer = context.answer
             if answer is None or (answer.approved and answer.number < questions):
@@ -186,6 +192,39 @@ def test_two_answers_at_the_same_time_count_once() -> None:
     assert library.one() == [NORTH]
     assert (told(kept)[0], text_of(kept)) == ("COMPLETED", "Done.")
     assert any("result" in each for each in both)
+
+
+def test_an_answer_to_a_busy_server_can_be_given_again() -> None:
+    """In virtual time: the only place is taken when the answer arrives."""
+    library, version = Library(), {"a2a-version": "1.0"}
+
+    @handler
+    async def slow(request: Request) -> str:
+        await anyio.sleep(2)
+        return "Hello."
+
+    app = create_app([library.agent(), Agent("S", model=slow)], replace(ASKING, max_concurrent=1))
+
+    async def play(name: str, said: Any, **more: Any) -> Any:
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": said, **more}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        return task_of((await Exchange(call).play(app, f"/a2a/{name}", headers=version)).json())
+
+    async def answer() -> tuple[Any, Any, Any]:
+        waiting = await play("A", [{"text": "Hi"}])
+        filled = partial(play, "A", [{"data": {"branch": "north"}}], taskId=waiting["id"])
+        async with anyio.create_task_group() as group:
+            group.start_soon(play, "S", [{"text": "Hi"}])
+            await anyio.sleep(1)
+            refused = await filled()
+        return waiting, refused, await filled()
+
+    waiting, refused, done = in_virtual_time(answer)
+    assert told(refused)[2].startswith(
+        "The server already runs 1 requests. Try again in a moment.\nWhich branch?"
+    )
+    assert approvals_of(refused) == approvals_of(waiting)
+    assert (told(done)[0], library.one()) == ("COMPLETED", [NORTH])
 
 
 def test_another_client_does_not_find_the_task() -> None:

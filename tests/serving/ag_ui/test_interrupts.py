@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, cast
 
+import anyio
 import pytest
 from ag_ui_client import Client, Event, of_kind
 from scripted_agents import agent, shown
@@ -237,6 +239,55 @@ def test_after_a_restart_an_answer_finds_no_question() -> None:
     later.messages = client.messages
     later.run(resume=[resolved(interrupt, {"branch": "north"})])
     assert (library.heard, later.messages[-1]["content"]) == ([], "Anew.")
+
+
+def test_an_answer_whose_run_was_cut_off_does_not_count_again() -> None:
+    begun: list[Any] = []
+
+    @tool
+    async def lend(context: ToolContext[Any]) -> Any:
+        """Lend a book."""
+        if context.answer is None:
+            return ToolQuestion(message="Which branch?", schema=BRANCH)
+        begun.append(context.answer.content)
+        await anyio.sleep_forever()
+
+    mine = agent("A", call("lend"), call("lend"), tools=[lend])
+    client, [interrupt] = asked(create_app(mine, replace(APPROVING, timeout=1)))
+    entry = resolved(interrupt, {"branch": "north"})
+    assert "RUN_ERROR" in client.post(virtual=True, resume=[entry]).text
+    [again] = interrupts_of(client.run(resume=[entry]))
+    assert (again["id"] != interrupt["id"], len(begun)) == (True, 1)
+
+
+def test_a_form_may_wait_beside_a_call_of_the_clients_own_tool() -> None:
+    library = Library()
+    calls = [call("lend", id="c1"), call("open_door", id="c2")]
+    client = Client(create_app(library.agent(reply("", calls=calls), "Done."), APPROVING))
+    tools = [{"name": "open_door", "description": "Open."}]
+    [interrupt] = interrupts_of(client.run("Hi", tools=tools))
+    entry = resolved(interrupt, {"branch": "north"})
+    assert client.post(tools=tools, resume=[entry]).status == 400
+    [door] = [
+        each["id"] for each in client.messages[1]["toolCalls"] if each["function"]["name"] == "open_door"
+    ]
+    client.answer(door, "open")
+    client.run(tools=tools, resume=[entry])
+    assert (library.heard, client.messages[-1]["content"]) == (
+        [("Emma", {"branch": "north", "days": 7})],
+        "Done.",
+    )
+
+
+def test_two_questions_within_one_agent_that_is_a_tool_are_answered() -> None:
+    library = Library()
+    calls = [call("lend", {"title": title}, id=title) for title in ("Emma", "Persuasion")]
+    inner = library.agent(reply("", calls=calls), "Both.").as_tool("ask", "Ask.")
+    outer = agent("O", call("ask", {"input": "Lend."}), "All done.", tools=[inner])
+    client, both = asked(create_app(outer, APPROVING), is_current=False)
+    client.run(resume=[resolved(each, {"branch": "north"}) for each in both])
+    assert sorted(title for title, _ in library.heard) == ["Emma", "Persuasion"]
+    assert client.messages[-1]["content"] == "All done."
 
 
 def test_half_a_character_in_an_answer_is_refused() -> None:

@@ -112,6 +112,8 @@ class TaskExecutor:
             refusal = refusal_for(error)
         log_refusal(asked.about.request_id, refusal)
         about = {"code": refusal.code, "requestId": asked.about.request_id}
+        if refusal.code == "too_many_requests" and not asked.first:  # nothing is decided: the task waits on
+            return await updates.send_state("INPUT_REQUIRED", self._asked_again(asked, refusal), about)
         state = "REJECTED" if refusal.status < 500 else "FAILED"
         await updates.settle()
         await updates.send_state(state, [{"text": refusal.message}], about)
@@ -123,6 +125,13 @@ class TaskExecutor:
     def _begins_task(self, about: ServedRequest) -> bool:
         tasks = self._settings.tasks
         return tasks if isinstance(tasks, bool) else tasks(about)
+
+    def _asked_again(self, asked: _Asked, refusal: Refusal) -> list[dict[str, Any]]:
+        """Return the parts of the question of a task that could not be answered now."""
+        waiting = self._contexts.waiting(asked.about.principal, asked.context, asked.task)
+        if waiting is None:
+            return [{"text": refusal.message}]
+        return question_parts(waiting.interruptions, refusal.message)
 
     async def _answer(self, asked: _Asked, updates: Updates) -> None:
         if len(asked.context) > _LONGEST_ID:

@@ -157,18 +157,18 @@ def _of_text(text: str, calls: Sequence[Interruption]) -> Sequence[Answer]:
 
 def _text_field(calls: Sequence[Interruption]) -> str | None:
     """Return the field that a text fills: the only one of the only question, if it is a text."""
-    fields = asked_fields(calls[0]) if len(calls) == 1 else {}
-    if len(fields) != 1:
+    if len(calls) != 1 or len(fields := asked_fields(calls[0])) != 1:
         return None
     [(name, schema)] = fields.items()
     choices = _choices(calls, name)
-    is_text = schema.get("type") == "string" or (choices and all(isinstance(each, str) for each in choices))
-    return name if is_text else None
+    is_choice = bool(choices) and all(isinstance(each, str) for each in choices)
+    return name if is_choice or schema.get("type") == "string" else None
 
 
 def _choices(calls: Sequence[Interruption], field: str) -> Sequence[object]:
     schema = asked_fields(calls[0])[field]
-    titled: Sequence[Any] = schema.get("oneOf") or schema.get("anyOf") or ()
-    return schema.get("enum") or [
-        each["const"] for each in titled if isinstance(each, dict) and "const" in each
-    ]
+    if (listed := schema.get("enum")) is not None:
+        return cast("Sequence[object]", listed)
+    titled: Sequence[object] = schema.get("oneOf") or schema.get("anyOf") or ()
+    found = [cast("dict[str, object]", each) for each in titled if isinstance(each, dict)]
+    return [each["const"] for each in found if "const" in each]

@@ -98,6 +98,11 @@ class Contexts:
             conversation.users -= 1
             self._conversations.put(key, conversation, size)
 
+    def waiting(self, principal: str, context: str, task: str) -> RunState | None:
+        """Return the state of a task's run that waits for its client, or None."""
+        conversation = self._conversations.get((principal, context))
+        return None if conversation is None else conversation.waiting.get(task)
+
     def _begin(self, principal: str, context: str) -> OpenContext:
         # as JSON, so that two different keys never make the same name
         name = json.dumps(["a2a", principal, self._agent, context])

@@ -60,13 +60,17 @@ def _patch(before: Any, now: Any) -> list[_Operation] | None:
         return None
 
 
-def _operations(before: Any, now: Any, path: str) -> Iterator[_Operation]:
+def _operations(before: object, now: object, path: str) -> Iterator[_Operation]:
     if isinstance(before, dict) and isinstance(now, dict):
         yield from _of_objects(cast("_Object", before), cast("_Object", now), path)
     elif isinstance(before, list) and isinstance(now, list):
         yield from _of_lists(cast("list[object]", before), cast("list[object]", now), path)
-    elif type(before) is not type(now) or before != now:  # True == 1
+    elif _differ(before, now):
         yield {"op": "replace", "path": path, "value": now}
+
+
+def _differ(before: Any, now: Any) -> bool:
+    return isinstance(before, bool) is not isinstance(now, bool) or before != now  # True == 1
 
 
 def _of_objects(before: Mapping[str, object], now: Mapping[str, object], path: str) -> Iterator[_Operation]:
