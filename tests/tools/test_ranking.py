@@ -107,8 +107,15 @@ def test_a_word_of_parameters_does_not_make_a_name_common() -> None:
     assert rank("page label", *others, "add_label")[0] == "add_label"
 
 
-def test_a_number_is_a_value_and_no_word() -> None:
-    assert rank("3 bells", "version_3", "bell") == ["bell"]
+def test_a_number_is_a_value_where_no_name_has_it() -> None:
+    assert rank("bells of 3 tons", "bell") == rank("bells of tons", "bell") == ["bell"]
+    assert rank("3", "bell") == []
+
+
+def test_a_number_finds_the_name_that_has_it_after_those_with_the_words() -> None:
+    assert rank("3 bells", "version_3", "bell") == ["bell", "version_3"]
+    names = [f"bell_{n}" for n in range(20)]
+    assert rank("ring the bell with the number 17", *names)[0] == "bell_17"
 
 
 def test_a_question_prefers_tools_that_read() -> None:

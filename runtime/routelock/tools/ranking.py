@@ -157,7 +157,7 @@ class ToolIndex:
         weight, meanings = _SYNONYM, self._known_meanings(word)
         if not exact and not meanings:
             weight, meanings = _LIKE, [[*self._like(word)]]
-        is_light = word in _light_words()
+        is_light = word in _light_words() or word.isdecimal()
         if is_light or word.partition("_")[0] in _light_words() or len(exact) > _COMMON * len(self._names):
             # such a word says little, so a rare synonym of it must not count as a rare word
             meanings = [[other for others in meanings for other in others]]
@@ -230,7 +230,7 @@ class _Texts:
     __slots__ = ("counts", "length", "main", "name")
 
     def __init__(self, tool: SearchedTool) -> None:
-        name = [*_text_words(tool.name)]
+        name = [*_text_words(tool.name, re.findall(r"\d+", tool.name))]
         whole = (stem(each.lower()) for each in _CAMEL.findall(tool.description))
         description = [*_text_words(tool.description), *whole]
         self.name = [*dict.fromkeys(word for word in name if "_" not in word)]
@@ -264,9 +264,9 @@ def _parameter_texts(schema: Mapping[str, Any]) -> Iterator[str]:
                 yield " ".join(map(str, cast("list[object]", values)[:_MOST_VALUES]))
 
 
-def _text_words(text: str) -> Iterator[str]:
-    """Yield the stems of a text without stop words, and the known phrases in it."""
-    words, stems = split(text)
+def _text_words(text: str, numbers: Collection[str] = ()) -> Iterator[str]:
+    """Yield the stems of a text without stop words, and the known phrases in it; of numbers only these."""
+    words, stems = split(text, numbers)
     for place, (word, each) in enumerate(zip(words, stems, strict=True)):
         if phrase := _phrase_at(place, stems, gap=0):
             yield _joined(phrase, stems)
@@ -281,9 +281,9 @@ def _units(text: str, known: Collection[str]) -> Sequence[_Unit]:
 
     Args:
         text: the question.
-        known: the words of the tools.
+        known: the words of the tools, with the numbers in their names.
     """
-    words, stems = split(text)
+    words, stems = split(text, known)
     used: set[int] = set()
     units: list[_Unit] = []
     for place, word in enumerate(words):

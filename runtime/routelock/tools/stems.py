@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from routelock._tool_names import name_words
 
@@ -21,9 +21,15 @@ _LONGEST_CODE = 4
 """Letters and digits, if no more than this, are one word: "S3", "EC2", "k8s"."""
 
 
-def split(text: str) -> tuple[list[str], list[str]]:
-    """Return the words of a text, and their stems. Numbers are left out: they are values, and no names."""
-    words = [word for chunk in _CHUNK.findall(text) for word in _chunk_words(chunk) if not word.isdecimal()]
+def split(text: str, numbers: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """Return the words of a text, and their stems.
+
+    Args:
+        text: the text.
+        numbers: the numbers that are words; others are left out, because they are values.
+    """
+    words = [word for chunk in _CHUNK.findall(text) for word in _chunk_words(chunk)]
+    words = [word for word in words if not word.isdecimal() or word in numbers]
     return words, [*map(stem, words)]
 
 
