@@ -275,7 +275,7 @@ def test_a_request_by_capability_does_not_leave_the_process() -> None:
 
 
 def test_a_request_needs_a_target() -> None:
-    with pytest.raises(ConfigError, match="needs to_agent .* or capabilities_required"):
+    with pytest.raises(ConfigError, match=r"needs to_agent .* or capabilities_required"):
         HandoffRequest()
 
 
