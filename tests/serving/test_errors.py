@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
 from routelock import errors
 from routelock.errors import NoHandlerError, ProviderTimeout, RateLimited, RoutelockError, ServerFailed
-from routelock.serving.errors import Refusal, refusal_for
+from routelock.serving.errors import Refusal, log_refusal, refusal_for
 
 EVERY: list[type[RoutelockError]] = [
     kind
@@ -78,3 +79,16 @@ def test_a_refusal_has_the_form_of_openai(status: int, kind: str) -> None:
     assert body == {
         "error": {"message": "No.", "type": kind, "param": "n", "code": "no", "request_id": "req_1"}
     }
+
+
+@pytest.mark.parametrize("cause", [None, errors.GuardrailTripped("x\nreq_2: 200 forged")])
+def test_a_client_writes_no_line_of_the_log(
+    caplog: pytest.LogCaptureFixture, cause: Exception | None
+) -> None:
+    refusal = Refusal(400, "x\nreq_2: 200 forged\x1b[1m", "no")
+    refusal.__cause__ = cause
+    with caplog.at_level(logging.INFO, "routelock.serving"):
+        log_refusal("req_1", refusal)
+    [said] = caplog.messages
+    assert said.isprintable()
+    assert said.startswith("req_1: 400 no: x req_2: 200 forged")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from routelock._text import one_line
 from routelock.errors import (
     AuthenticationFailed,
     ContentRefused,
@@ -31,7 +33,7 @@ from routelock.errors import (
     ToolError,
 )
 
-__all__ = ["Refusal", "closing", "log_refusal", "out_of_time", "refusal_for"]
+__all__ = ["Refusal", "closing", "log_refusal", "new_request_id", "out_of_time", "refusal_for"]
 
 
 _logger = logging.getLogger("routelock.serving")
@@ -154,17 +156,26 @@ def closing() -> Refusal:
     return Refusal(503, "The server is shutting down.", "shutting_down", headers={"x-should-retry": "false"})
 
 
+def new_request_id() -> str:
+    """Return an id for a request, which its response and the log have."""
+    return f"req_{uuid.uuid4().hex}"
+
+
 def log_refusal(request_id: str, refusal: Refusal) -> None:
     """Log a refusal and its cause. The client is sent only the refusal."""
-    cause = refusal.__cause__
+    cause, said = refusal.__cause__, str(refusal)
     if refusal.status >= 500:
-        _logger.error("%s: %s", request_id, refusal, exc_info=cause)
+        level = logging.ERROR
     elif isinstance(cause, RoutelockError):
-        _logger.warning("%s: %s (%s: %s)", request_id, refusal, type(cause).__name__, cause)
+        level, said = logging.WARNING, f"{said} ({type(cause).__name__}: {cause})"
     elif refusal.for_log:
-        _logger.warning("%s: %s (%s)", request_id, refusal, refusal.for_log)
+        level, said = logging.WARNING, f"{said} ({refusal.for_log})"
     else:
-        _logger.info("%s: %s", request_id, refusal)
+        level = logging.INFO
+    # a refusal may quote the client, whose line ends would make lines of the log
+    _logger.log(
+        level, "%s: %s", request_id, one_line(said), exc_info=cause if refusal.status >= 500 else None
+    )
 
 
 def _has_acted(error: BaseException) -> bool:

@@ -9,7 +9,6 @@ import asyncio
 import json
 import logging
 import math
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -24,7 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 from routelock._concurrency import open_group
 from routelock.serving.auth import AccessControl, Principal
 from routelock.serving.config import ServedRequest
-from routelock.serving.errors import Refusal, closing, log_refusal, out_of_time, refusal_for
+from routelock.serving.errors import Refusal, closing, log_refusal, new_request_id, out_of_time, refusal_for
 
 __all__ = [
     "AsciiJSON",
@@ -347,7 +346,7 @@ class Incoming:
 
     def __init__(self, request: Request, send: Send) -> None:
         self.request = request
-        self.id: str = f"req_{uuid.uuid4().hex}"
+        self.id: str = new_request_id()
         """The id in the ``x-request-id`` header of the response and in the log."""
         self.principal: Principal = Principal("anonymous", frozenset())
         self.is_answered: bool = False

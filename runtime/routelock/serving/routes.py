@@ -24,7 +24,7 @@ from routelock.serving.auth import AccessControl
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.completions import ChatReply, Completion
 from routelock.serving.config import ServeConfig, ServedRequest
-from routelock.serving.errors import Refusal, log_refusal, refusal_for
+from routelock.serving.errors import Refusal, log_refusal, new_request_id, refusal_for
 from routelock.serving.http import AsciiJSON, Endpoint, Incoming
 from routelock.serving.mcp.routes import MCPRoutes
 from routelock.serving.pending_runs import PendingRuns
@@ -145,6 +145,6 @@ async def _refuse_stray(request: Request, error: Exception) -> Response:
         )
     else:
         refusal = refusal_for(error)
-    request_id = f"req_{uuid.uuid4().hex}"
+    request_id = new_request_id()
     log_refusal(request_id, refusal)
     return AsciiJSON(refusal.body(request_id), refusal.status, {"x-request-id": request_id})

@@ -30,7 +30,7 @@ from routelock.testing import ScriptedHandler
 pytest.importorskip("mcp_types", reason="version 2 of the mcp package serves")
 SERVED = ServeConfig(mcp=MCP())
 KEYED = replace(SERVED, api_keys={"one": [], "two": []})
-HELLO = {
+HELLO: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
@@ -72,10 +72,12 @@ REFUSED: Mapping[str, tuple[dict[str, str], bytes, int, int, str]] = {
     "no key": ({"key": "wrong"}, b"{}", 401, -32000, "invalid_api_key"),
     "another host": ({"host": "evil.example"}, b"{}", 403, -32000, "host_not_allowed"),
     "a page of another host": ({"origin": "http://evil.example"}, b"{}", 403, -32000, "host_not_allowed"),
+    "an origin that is none": ({"origin": "http://["}, b"{}", 403, -32000, "host_not_allowed"),
     "a page without an origin": ({"origin": "null"}, b"{}", 403, -32000, "host_not_allowed"),
     "another type": ({"content_type": "text/plain"}, b"{}", 415, -32600, "unsupported_media_type"),
     "too long": ({}, b'"' + b"x" * 2000 + b'"', 413, -32600, "body_too_large"),
     "no JSON": ({}, b"{", 400, -32700, "invalid_json"),
+    "an id of another type": ({}, b'{"id": 1.5, "method": "ping"}', 400, -32600, "invalid_request"),
 }
 
 
@@ -214,7 +216,7 @@ async def test_a_client_that_has_left_is_sent_nothing_more() -> None:
 @pytest.mark.anyio
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("mode", BOTH)
-async def test_a_server_that_ends_says_so(mode: str) -> None:
+async def test_a_server_that_ends_says_so(mode: str, caplog: pytest.LogCaptureFixture) -> None:
     begun, errors = threading.Event(), list[str]()
 
     async def tell(*progress: object) -> None:
@@ -233,6 +235,7 @@ async def test_a_server_that_ends_says_so(mode: str) -> None:
         await until(begun.is_set)
     await group.__aexit__(None, None, None)
     assert errors == ["The server is shutting down."]
+    assert any("503 shutting_down" in said for said in caplog.messages)
 
 
 @pytest.mark.anyio
@@ -298,3 +301,55 @@ def test_a_missing_decision_is_asked_for_again() -> None:
         asked = decide(url)["result"]
         again = decide(url, requestState=asked["requestState"], inputResponses={})["result"]
     assert (again["inputRequests"], paid) == (asked["inputRequests"], [])
+
+
+def test_a_decision_that_found_no_place_may_be_sent_again() -> None:
+    paid, log = list[int](), Log()
+    settings = replace(SERVED, max_concurrent=1)
+    with listening(create_app([payer(paid), endless(log)], settings)) as url:
+        asked = decide(url)["result"]
+        answer = {"requestState": asked["requestState"], "inputResponses": {"pay": {"action": "accept"}}}
+        session = post(url, HELLO).headers["mcp-session-id"]
+        headers = {"mcp-session-id": session, "accept": ACCEPT}
+        with httpx.stream("POST", f"{url}/mcp", json=calls("endless"), headers=headers, verify=False):
+            eventually(lambda: bool(log.begun))
+            refused = decide(url, **answer)["result"]
+        eventually(lambda: log.cancelled == ["Hi"])
+        done = decide(url, **answer)["result"]
+    assert refused["_meta"]["routelock/code"] == "too_many_requests"
+    assert (done["content"][0]["text"], paid) == ("Then: paid", [40])
+
+
+def test_two_requests_of_a_session_at_once_need_two_ids() -> None:
+    log = Log()
+    with listening(create_app([agent("A", "Hi."), endless(log)], KEYED)) as url:
+        session = post(url, HELLO).headers["mcp-session-id"]
+        headers = {"mcp-session-id": session, "accept": ACCEPT, "authorization": "Bearer one"}
+        with httpx.stream("POST", f"{url}/mcp", json=calls("endless"), headers=headers, verify=False):
+            eventually(lambda: bool(log.begun))
+            again = post(url, calls("a"), mcp_session_id=session)
+        eventually(lambda: log.cancelled == ["Hi"])
+        after = post(url, calls("a"), mcp_session_id=session)
+    assert (again.status_code, again.json()["error"]["message"]) == (
+        400,
+        "The session has another request with the id '2'. Give each request an id of its own.",
+    )
+    assert after.status_code == 200
+
+
+def test_an_answer_that_is_no_decision_is_not_the_servers_fault(caplog: pytest.LogCaptureFixture) -> None:
+    paid, said = list[int](), list[Any]()
+    able = {**HELLO, "params": {**HELLO["params"], "capabilities": {"elicitation": {}}}}
+    with listening(create_app(payer(paid), SERVED)) as url:
+        session = post(url, able).headers["mcp-session-id"]
+        headers = {"mcp-session-id": session, "accept": ACCEPT}
+        with httpx.stream("POST", f"{url}/mcp", json=calls("payer"), headers=headers, verify=False) as stream:
+            for line in stream.iter_lines():
+                if line.startswith("data: {"):
+                    said.append(json.loads(line.removeprefix("data: ")))
+                    if "method" in said[-1]:
+                        answer = {"jsonrpc": "2.0", "id": said[-1]["id"], "result": {"action": "maybe"}}
+                        post(url, answer, mcp_session_id=session)
+    assert said[-1]["result"]["_meta"]["routelock/code"] == "approval_required"
+    assert paid == []
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -37,6 +37,8 @@ PAGE = "https://weather.example"
 class Log:
     """What happened on the server; the tests read it from another thread."""
 
+    begun: list[str] = field(default_factory=list[str])
+    """The user's words in each run that goes on without an end."""
     cancelled: list[str] = field(default_factory=list[str])
     """The user's words in each run that was cancelled half-way."""
     looked_up: list[int] = field(default_factory=list[int])
@@ -122,6 +124,7 @@ def endless(log: Log) -> Agent[Any]:
     """It says one word and then nothing, until somebody cancels it."""
 
     async def part(request: Request) -> AsyncIterator[HandlerEvent]:
+        log.begun.append(asked(request))
         try:
             yield TextDelta("Tick ")
             await anyio.sleep_forever()

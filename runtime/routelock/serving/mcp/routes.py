@@ -5,9 +5,10 @@ Access, bodies and runs are those of the app. Imported when an app is made, beca
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -18,11 +19,12 @@ from starlette.types import Message, Receive, Scope, Send
 from routelock.serving.auth import AccessControl, Principal
 from routelock.serving.catalog import Catalog
 from routelock.serving.config import MCP, ServeConfig
-from routelock.serving.errors import closing
+from routelock.serving.errors import closing, log_refusal
 from routelock.serving.http import Endpoint, Incoming, event_text, read_body, received_again
+from routelock.serving.mcp.messages import check_id, request_id_of
 from routelock.serving.mcp.tool_calls import CALLER, Caller, ToolCalls
 from routelock.serving.mcp.tools import json_rpc_refusal
-from routelock.serving.requests import check_size, read_json
+from routelock.serving.requests import bad_request, check_size, read_json
 from routelock_skills.mcp.connection import running_loop, start_background_task
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class MCPRoutes:
         self._config, self._access = config, access
         self._calls = ToolCalls(catalog, settings, config, access)
         self._sessions: _Sessions | None = None
+        self._open: set[tuple[str, str, str]] = set()
+        """The requests that are not answered yet, each by its caller, its session and its id."""
 
     def routes(self) -> list[BaseRoute]:
         """Return the route, also with a slash at the end."""
@@ -73,16 +77,44 @@ class MCPRoutes:
             self._access.check_content_type(request.headers.get("content-type", ""))
             body = await read_body(request, self._config.max_body, self._config.body_timeout)
             check_size(said := read_json(body))
+            check_id(said)
             receive = received_again(body, receive)
         manager = await self._manager()
         caller = Caller(incoming.about)
         scope = {**request.scope, CALLER: caller, "user": _user(incoming.principal)}
+        with self._own_id(incoming, request_id_of(said)):
+            try:
+                answer = partial(manager.handle_request, scope)
+                await incoming.respond(_Passed(answer, receive, partial(_last_events, said, incoming.id)))
+            finally:
+                # nothing keeps what a client has not read, so a run whose client has left is for nothing
+                caller.while_connected.cancel()
+
+    @contextmanager
+    def _own_id(self, incoming: Incoming, call_id: str | int | None) -> Generator[None]:
+        """Keep the id of a request from other requests of its session while the block lasts.
+
+        The SDK would send the answer of either to the newer one, and leave the older one open.
+
+        Raises:
+            Refusal: 400, an open request of the session has the id.
+        """
+        session = incoming.request.headers.get("mcp-session-id")
+        if session is None or call_id is None:
+            yield
+            return
+        key = (incoming.principal.name, session, str(call_id))  # the SDK takes 2 and "2" for the same
+        if key in self._open:
+            short = str(call_id)[:100]
+            why = (
+                f"The session has another request with the id {short!r}. Give each request an id of its own."
+            )
+            raise bad_request(why, "id")
+        self._open.add(key)
         try:
-            answer = partial(manager.handle_request, scope)
-            await incoming.respond(_Passed(answer, receive, _last_events(said, incoming.id)))
+            yield
         finally:
-            # nothing keeps what a client has not read, so a run whose client has left is for nothing
-            caller.while_connected.cancel()
+            self._open.discard(key)
 
     def _check_origin(self, origin: str | None) -> None:
         """Refuse pages of other hosts, as the protocol says.
@@ -91,7 +123,9 @@ class MCPRoutes:
             Refusal: 403.
         """
         if origin is not None:
-            self._access.check_host(urlsplit(origin).netloc or origin)
+            with suppress(ValueError):  # no address; it is refused as a whole
+                origin = urlsplit(origin).netloc or origin
+            self._access.check_host(origin)
 
     async def _manager(self) -> StreamableHTTPSessionManager:
         if self._sessions is None or self._sessions.loop is not running_loop():
@@ -146,11 +180,11 @@ class _Passed(Response):
     Args:
         answer: sends the response.
         receive: the messages of the client.
-        last: the last events, if the server ends before the SDK has answered.
+        last: returns the last events, if the server ends before the SDK has answered.
     """
 
     def __init__(
-        self, answer: Callable[[Receive, Send], Awaitable[None]], receive: Receive, last: str
+        self, answer: Callable[[Receive, Send], Awaitable[None]], receive: Receive, last: Callable[[], str]
     ) -> None:
         super().__init__()
         self._answer, self._receive, self._last = answer, receive, last
@@ -176,13 +210,15 @@ class _Passed(Response):
         finally:
             # the SDK breaks off when the server ends, and servers cancel what still runs
             if self._is_open and not self._has_left:
-                await send({"type": "http.response.body", "body": self._last.encode()})
+                await send({"type": "http.response.body", "body": self._last().encode()})
 
 
 def _last_events(said: object, request_id: str) -> str:
     """Return the answer to a request that is cut off; nothing has to be answered but requests."""
-    call_id = cast("Mapping[str, object]", said).get("id") if isinstance(said, Mapping) else None
-    return "" if call_id is None else event_text({**json_rpc_refusal(closing(), request_id), "id": call_id})
+    if (call_id := request_id_of(said)) is None:
+        return ""
+    log_refusal(request_id, refusal := closing())
+    return event_text({**json_rpc_refusal(refusal, request_id), "id": call_id})
 
 
 def _user(principal: Principal) -> Any:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
@@ -16,10 +15,14 @@ from routelock.agents.agent import Agent
 from routelock.serving.auth import AccessControl
 from routelock.serving.catalog import Catalog
 from routelock.serving.config import MCP, ServeConfig, ServedRequest
+from routelock.serving.errors import Refusal, log_refusal, new_request_id
+from routelock.serving.mcp.messages import line_problem, refused_line
 from routelock.serving.mcp.tool_calls import Caller, ToolCalls
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
+    from mcp.shared._context_streams import ContextSendStream
+    from mcp.shared.message import SessionMessage
 
 __all__ = ["ProtocolStreams", "local_server", "protocol_streams", "serve_stdio"]
 
@@ -83,8 +86,40 @@ async def serve_stdio(
     from mcp.server.stdio import stdio_server  # noqa: PLC0415 - an extra
 
     source, target = map(anyio.wrap_file, streams)
-    async with stdio_server(source, target) as (read, write):
+    lines = _Lines(source)
+    async with stdio_server(cast("Any", lines), target) as (read, write):
+        lines.answers = write
         await server.run(read, write, server.create_initialization_options())
+
+
+class _Lines:
+    """The client's lines. One that is no message of the protocol is answered with an error, and left out.
+
+    The SDK leaves it out in silence, and a client that sent a request would wait for ever: JavaScript writes
+    half of a character as an escape, which is not JSON that can be read.
+    """
+
+    def __init__(self, source: anyio.AsyncFile[str]) -> None:
+        self._source = source
+        self.answers: ContextSendStream[SessionMessage] | None = None
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Yield the lines that the SDK can read."""
+        async for line in self._source:
+            if (refusal := line_problem(line)) is None:
+                yield line
+            elif line.strip():
+                await self._refuse(line, refusal)
+
+    async def _refuse(self, line: str, refusal: Refusal) -> None:
+        from mcp.shared.message import SessionMessage  # noqa: PLC0415 - an extra
+        from mcp_types import JSONRPCError  # noqa: PLC0415 - an extra
+
+        request_id = new_request_id()
+        log_refusal(request_id, refusal)
+        error = JSONRPCError.model_validate(refused_line(line, refusal, request_id))
+        if self.answers is not None:
+            await self.answers.send(SessionMessage(error))
 
 
 def local_server(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig) -> Server[Any]:
@@ -103,7 +138,7 @@ def _local(access: AccessControl) -> Caller:
     """Return the caller of a call without an HTTP request."""
     return Caller(
         lambda agent: ServedRequest(
-            request_id=f"req_{uuid.uuid4().hex}",
+            request_id=new_request_id(),
             model=agent,
             principal=access.anonymous.name,
             scopes=access.anonymous.scopes,

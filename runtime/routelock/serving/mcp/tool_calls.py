@@ -17,7 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
+import pydantic
 
+from routelock._text import one_line
 from routelock.errors import ConfigError, MissingExtra
 from routelock.run.events import RunEvent
 from routelock.run.result import RunResult
@@ -275,9 +277,14 @@ class ToolCalls:
         if missing := [name for name in waiting.questions if name not in answers]:
             _logger.info("%s: no answer to %s", asked.about.request_id, ", ".join(missing))
             return _input_required(waiting, params.request_state)
-        self._waiting.remove(key)  # a decision holds once
         given = [answers[name] for name in waiting.questions]
-        return _Begun(lambda: waiting.decided(given), waiting.text)
+
+        def decided() -> RunState:
+            # a decision holds once, and a call that found no slot has not used it
+            self._waiting.remove(key)
+            return waiting.decided(given)
+
+        return _Begun(decided, waiting.text)
 
     async def _answer(self, asked: _Asked, begun: _Begun) -> dict[str, Any]:
         """Run until the agent has answered, or until the client has to call again with decisions."""
@@ -354,8 +361,9 @@ class ToolCalls:
                     answer = await context.session.elicit_form(
                         said["message"], said["requestedSchema"], related_request_id=context.request_id
                     )
-                except MCPError as error:
-                    _logger.warning("%s: the client cannot ask: %s", asked.about.request_id, error)
+                except (MCPError, pydantic.ValidationError) as error:
+                    why = one_line(str(error))
+                    _logger.warning("%s: the client cannot ask: %s", asked.about.request_id, why)
             answers.append(answer)
         return answers
 
