@@ -9,10 +9,8 @@ import pytest
 
 from routelock import Agent, RunConfig, Runner, RunResult
 from routelock.history.messages import Message, ToolCall
-from routelock.serving.pending_runs import PendingRuns, held
+from routelock.serving.pending_runs import HeldRun, PendingRuns, held
 from routelock.testing import ScriptedHandler, call
-
-pytestmark = pytest.mark.anyio
 
 TOOL = {"type": "function", "function": {"name": "open_door"}}
 
@@ -46,6 +44,7 @@ def store(most: int = 10, size: int = 10**6, ttl: float = 60.0, clock: Any = lam
     return PendingRuns(most=most, size=size, ttl=ttl, clock=clock)
 
 
+@pytest.mark.anyio
 async def test_the_answers_find_their_run_with_its_own_ids() -> None:
     runs, result = store(), await waiting(calls=2)
     calls = kept(runs, result)
@@ -57,6 +56,7 @@ async def test_the_answers_find_their_run_with_its_own_ids() -> None:
     assert [message.get("tool_call_id") for message in found.messages[-2:]] == ["call_0", "call_1"]
 
 
+@pytest.mark.anyio
 async def test_answers_in_another_order_are_answers() -> None:
     runs = store()
     messages = sent(kept(runs, await waiting(calls=2)))
@@ -64,12 +64,14 @@ async def test_answers_in_another_order_are_answers() -> None:
 
 
 @pytest.mark.parametrize(("principal", "model"), [("you", "A"), ("me", "B"), ("", "A")])
+@pytest.mark.anyio
 async def test_others_find_nothing(principal: str, model: str) -> None:
     runs = store()
     calls = kept(runs, await waiting())
     assert runs.find(principal, model, sent(calls)) is None
 
 
+@pytest.mark.anyio
 async def test_partial_tool_results_find_nothing() -> None:
     runs = store()
     calls = kept(runs, await waiting(calls=2))
@@ -79,6 +81,7 @@ async def test_partial_tool_results_find_nothing() -> None:
     assert runs.find("me", "A", []) is None
 
 
+@pytest.mark.anyio
 async def test_a_later_reply_finds_nothing() -> None:
     runs = store()
     calls = kept(runs, await waiting())
@@ -86,6 +89,7 @@ async def test_a_later_reply_finds_nothing() -> None:
     assert runs.find("me", "A", [*sent(calls), later, {"role": "user", "content": "Thanks"}]) is None
 
 
+@pytest.mark.anyio
 async def test_too_old_is_gone() -> None:
     now = [0.0]
     runs = store(ttl=60, clock=lambda: now[0])
@@ -97,6 +101,7 @@ async def test_too_old_is_gone() -> None:
     assert len(runs) == 0
 
 
+@pytest.mark.anyio
 async def test_the_least_recently_used_run_is_dropped() -> None:
     runs, result = store(most=2), await waiting()
     first, second = kept(runs, result), kept(runs, result)
@@ -106,6 +111,7 @@ async def test_the_least_recently_used_run_is_dropped() -> None:
     assert found == [True, False, True]
 
 
+@pytest.mark.anyio
 async def test_long_conversations_count_for_more() -> None:
     runs = store(size=100_000)
     small = kept(runs, await waiting())
@@ -115,8 +121,17 @@ async def test_long_conversations_count_for_more() -> None:
     assert runs.find("me", "A", sent(small)) is None
 
 
+@pytest.mark.anyio
 async def test_a_run_larger_than_the_bound_is_not_kept() -> None:
     runs = store(size=1000)
     calls = kept(runs, await waiting("x" * 2000))
     assert len(runs) == 0
     assert runs.find("me", "A", sent(calls)) is None
+
+
+@pytest.mark.parametrize(("first", "left"), [("Be short.", 1), ("Be long.", 2)])
+def test_a_run_is_kept_without_what_was_for_one_request(first: str, left: int) -> None:
+    be_short: Message = {"role": "system", "content": "Be short."}
+    asked: list[Message] = [{"role": "system", "content": first}, {"role": "user", "content": "Hi"}]
+    run = HeldRun(agent=Agent("A", model=ScriptedHandler(["Hi."])), handler="", messages=asked)
+    assert run.without([be_short]).messages == asked[-left:]

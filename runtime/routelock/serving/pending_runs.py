@@ -19,7 +19,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from routelock.agents.agent import Agent
@@ -61,6 +61,12 @@ class HeldRun:
     def size(self) -> int:
         """The size of the messages in bytes of JSON."""
         return len(json.dumps(self.messages, default=str))
+
+    def without(self, own: Sequence[Message]) -> HeldRun:
+        """Return the run without the messages at its beginning that were for one request alone."""
+        if own and self.messages[: len(own)] == [*own]:
+            return replace(self, messages=self.messages[len(own) :])
+        return self
 
     def resumed(self, added: Sequence[Message]) -> Resumed:
         """Return the run with messages that the client sent after it."""

@@ -94,6 +94,8 @@ class ServedRun:
     run_config: RunConfig
     json_only: bool
     """Whether the client asked for JSON, so that the answer has no text but that of the last reply."""
+    own: Sequence[Message] = ()
+    """The first messages, if they are for this request alone."""
 
     async def whole(self, reply: ReplyForm) -> Mapping[str, Any]:
         """Run, and return the body of the response."""
@@ -147,7 +149,7 @@ class ServedRun:
     def _end(self, writer: DeltaWriter, result: RunResult[Any]) -> RunEnd:
         if result.interruptions:
             raise needs_approval(result)
-        waiting = held(result) if result.pending else None
+        waiting = held(result).without(self.own) if result.pending else None
         if waiting is not None:
             self.pending.keep(self.about.principal, self.about.model, waiting)
         deltas, finish = writer.finish(result, waiting.calls if waiting is not None else ())
@@ -179,6 +181,7 @@ def served_run(
     config: ServeConfig,
     pending: PendingRuns,
     found: Resumed | None = None,
+    own: Sequence[Message] = (),
 ) -> ServedRun:
     """Return the run that answers a request: a new one, or one that goes on.
 
@@ -189,6 +192,7 @@ def served_run(
         config: keys, limits and settings.
         pending: the runs that wait for their clients.
         found: the run that goes on; None to look in ``pending`` for one that these messages continue.
+        own: messages that come before all others, for this request alone.
 
     Raises:
         Refusal: 400, a setting of the client is one of the agents'.
@@ -210,9 +214,10 @@ def served_run(
         config=config,
         pending=pending,
         agent=agent,
-        messages=messages,
+        messages=[*own, *messages],
         run_config=settings,
         json_only="response_format" in asked.settings,
+        own=own,
     )
 
 

@@ -21,8 +21,6 @@ AGENT, OTHER = (Agent(name, model=ScriptedHandler(["Hi."])) for name in ("A", "B
 CATALOG = Catalog([AGENT, OTHER], RunConfig())
 A, B = CATALOG.find("A"), CATALOG.find("B")
 HI: Message = {"role": "user", "content": "Hi"}
-BE_SHORT: Message = {"role": "system", "content": "Be short."}
-BE_LONG: Message = {"role": "system", "content": "Be long."}
 
 
 def body(name: str = "resp_1", instructions: str | None = None) -> dict[str, Any]:
@@ -109,19 +107,6 @@ async def test_a_response_is_kept_for_some_time() -> None:
     assert not await is_kept(responses)
 
 
-async def test_instructions_are_those_of_the_new_request(kept: KeptResponses) -> None:
-    responses = kept
-    await responses.keep("me", body(instructions="Be short."), run(BE_SHORT, HI))
-    found = (await responses.previous("me", "resp_1", A)).continued([HI], "Be long.")
-    assert found.messages == [BE_LONG, HI, HI]
-
-
-async def test_a_system_message_of_the_input_is_kept(kept: KeptResponses) -> None:
-    responses = kept
-    await responses.keep("me", body(), run(BE_SHORT, HI))
-    assert (await responses.previous("me", "resp_1", A)).continued([HI], None).messages == [BE_SHORT, HI, HI]
-
-
 def results(*ids: str) -> list[Message]:
     return [{"role": "tool", "tool_call_id": each, "content": "done"} for each in ids]
 
@@ -129,7 +114,7 @@ def results(*ids: str) -> list[Message]:
 async def test_results_have_the_ids_of_the_run(kept: KeptResponses) -> None:
     responses = kept
     await responses.keep("me", body(), waiting())
-    found = (await responses.previous("me", "resp_1", A)).continued(results("call_y", "call_x"), None)
+    found = (await responses.previous("me", "resp_1", A)).continued(results("call_y", "call_x"))
     assert [message.get("tool_call_id") for message in found.messages[1:]] == ["call_1", "call_0"]
 
 
@@ -145,7 +130,7 @@ async def test_each_call_needs_its_result(ids: list[str], said: str, kept: KeptR
     responses = kept
     await responses.keep("me", body(), waiting())
     with pytest.raises(Refusal, match=said) as caught:
-        (await responses.previous("me", "resp_1", A)).continued(results(*ids), None)
+        (await responses.previous("me", "resp_1", A)).continued(results(*ids))
     assert (caught.value.status, caught.value.param) == (400, "input")
 
 

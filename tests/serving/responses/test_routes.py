@@ -227,6 +227,32 @@ def test_instructions_are_not_carried_over() -> None:
     assert "Be short." not in str(shown(mine))
 
 
+@pytest.mark.parametrize("instructions", ["Be long.", None])
+def test_instructions_are_those_of_the_request_that_answers_a_call(instructions: str | None) -> None:
+    """Without an id of a response, too."""
+    mine = agent([call("open_door", {})], "It is open.", "Bye.")
+    with served(mine) as url:
+        asked = {"role": "user", "content": "Hi"}
+        first = body_of(post(url, tools=[DOOR], instructions="Be short."))
+        result = {"type": "function_call_output", "call_id": first["output"][-1]["call_id"], "output": "ok"}
+        said = [asked, *first["output"], result]
+        second = body_of(post(url, input=said, tools=[DOOR], instructions=instructions))
+        body_of(post(url, input="Thanks", previous_response_id=second["id"]))
+    own = [] if instructions is None else [("system", instructions)]
+    assert [each for each in shown(mine, 1) if each[0] == "system"] == own
+    assert "system" not in [role for role, _ in shown(mine, 2)]
+
+
+def test_a_call_of_the_response_is_not_sent_again() -> None:
+    with served(agent([call("open_door", {})])) as url:
+        first = body_of(post(url, tools=[DOOR]))
+        made = first["output"][-1]
+        result = {"type": "function_call_output", "call_id": made["call_id"], "output": "ok"}
+        refused = post(url, input=[made, result], previous_response_id=first["id"], tools=[DOOR])
+    assert refused.status_code == 400
+    assert "has this call already" in refused.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(("next_agent", "expected"), [("reset", "Back at A."), ("sticky", "Still B.")])
 def test_the_settings_say_which_agent_goes_on(next_agent: Any, expected: str) -> None:
     b = agent("Done.", "Still B.", name="B")

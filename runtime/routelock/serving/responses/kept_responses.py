@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from routelock.history.messages import Message
+from routelock.history.messages import Message, calls_of
 from routelock.serving.bounded_store import BoundedStore
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.errors import Refusal
@@ -26,17 +26,18 @@ class KeptResponse:
     body: Mapping[str, Any]
     run: HeldRun
 
-    def continued(self, messages: Sequence[Message], instructions: str | None) -> Resumed:
+    def continued(self, messages: Sequence[Message]) -> Resumed:
         """Return the run with the messages of the next request.
 
-        Args:
-            messages: the input of the request.
-            instructions: those of the request. Those of the response before are not in the run.
-
         Raises:
-            Refusal: 400, a call of the response has no result, or a result has no call.
+            Refusal: 400, a call of the response has no result, or is there twice, or a result has no call.
         """
         calls = set(self.run.own_ids)
+        if again := calls & {call["id"] for message in messages for call in calls_of(message)}:
+            why = (
+                f"input: the previous response has this call already: {min(again)!r}. Send its result alone."
+            )
+            raise bad_request(why, "input")
         results = {message.get("tool_call_id") for message in messages if message["role"] == "tool"}
         if left := calls - results:
             why = f"input: no function_call_output for the call {min(left)!r} of the previous response."
@@ -45,8 +46,7 @@ class KeptResponse:
             raise bad_request(
                 "input: a function_call_output answers no call of the previous response.", "input"
             )
-        found = self.run.resumed(messages)
-        return replace(found, messages=[*system_messages(instructions), *found.messages])
+        return self.run.resumed(messages)
 
     def text(self) -> str:
         """Return the response as JSON, for a store."""
@@ -84,10 +84,7 @@ class KeptResponses:
         self._kept = BoundedStore(most=most, size=size, ttl=ttl, clock=clock)
 
     async def keep(self, principal: str, body: Mapping[str, Any], run: HeldRun) -> None:
-        """Keep a response under its id, and its run without the instructions of the request."""
-        own = system_messages(body["instructions"])
-        if own and run.messages[:1] == own:
-            run = replace(run, messages=run.messages[1:])
+        """Keep a response under its id."""
         kept = KeptResponse(body=body, run=run)
         if self._sessions is not None:
             await self._sessions.append(_session(principal, body["id"]), 0, kept.text())
@@ -176,8 +173,3 @@ def _restored(stored: Mapping[str, Any], served: ServedAgent) -> KeptResponse:
         own_ids=run["own_ids"],
     )
     return KeptResponse(body=stored["body"], run=held)
-
-
-def system_messages(instructions: str | None) -> list[Message]:
-    """Return the instructions of a request as messages, none or one."""
-    return [{"role": "system", "content": instructions}] if instructions else []

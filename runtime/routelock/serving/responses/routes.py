@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from starlette.routing import BaseRoute, Route
 
+from routelock.history.messages import Message
 from routelock.serving.auth import AccessControl
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.http import AsciiJSON, Endpoint, Incoming
 from routelock.serving.pending_runs import HeldRun, PendingRuns
 from routelock.serving.requests import check_known
-from routelock.serving.responses.kept_responses import KeptResponses, system_messages
+from routelock.serving.responses.kept_responses import KeptResponses
 from routelock.serving.responses.reply import ResponseReply
 from routelock.serving.responses.requests import ResponseRequest, parse_response_request
 from routelock.serving.run_route import RunRoute
@@ -83,9 +83,9 @@ class ResponsesRoutes:
         found = None
         if asked.previous is not None:
             kept = await self._kept.previous(about.principal, asked.previous, served)
-            found = kept.continued(asked.messages, asked.instructions)
-        whole = replace(asked, messages=[*system_messages(asked.instructions), *asked.messages])
-        run = served_run(served, whole, about, self._config, self._pending, found)
+            found = kept.continued(asked.messages)
+        own = _instructions(asked)
+        run = served_run(served, asked, about, self._config, self._pending, found, own)
         keep = partial(self._keep, run) if asked.store else None
         return run, ResponseReply(_head(asked, about), keep)
 
@@ -97,7 +97,7 @@ def _ended(run: ServedRun, end: RunEnd) -> HeldRun:
     """Return a run that waits for nothing but the user's next message."""
     sticky = run.run_config.next_agent == "sticky"
     agent = end.result.next_agent if sticky else run.served.agent
-    return HeldRun(agent=agent, handler="", messages=end.result.to_input_list())
+    return HeldRun(agent=agent, handler="", messages=end.result.to_input_list()).without(run.own)
 
 
 def _head(asked: ResponseRequest, about: ServedRequest) -> Mapping[str, Any]:
@@ -116,3 +116,7 @@ def _head(asked: ResponseRequest, about: ServedRequest) -> Mapping[str, Any]:
         "truncation": "disabled",
         **asked.echo,
     }
+
+
+def _instructions(asked: ResponseRequest) -> list[Message]:
+    return [{"role": "system", "content": asked.instructions}] if asked.instructions else []
