@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from routelock import Agent, RunConfig, Runner, Usage, function_handler, function_tool, handoff
 from routelock.errors import LimitExceeded
-from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
+from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.handlers.port import Request
 from routelock.history import Citation
+from routelock.history.vendor_calls import annotation_of
 from routelock.run.events import RunDone
 from routelock.serving.completions import ChatReply, Completion, DeltaWriter, usage_body
 from routelock.serving.served_run import RunEnd
@@ -422,3 +423,39 @@ def test_usage_comes_with_its_details_and_no_choices() -> None:
         "prompt_tokens_details": {"cached_tokens": 4},
         "completion_tokens_details": {"reasoning_tokens": 3},
     }
+
+
+def made_of(*events: Any) -> list[dict[str, Any]]:
+    """Return the deltas of events."""
+    writer = DeltaWriter()
+    return [delta for event in events for delta in writer.take(event)]
+
+
+def test_half_of_a_character_in_a_thought_comes_before_the_text() -> None:
+    deltas = made_of(ReasoningDelta("hm\ud83d"), TextDelta("Hi"))
+    assert deltas == [{"reasoning_content": "hm"}, {"reasoning_content": "\ufffd"}, {"content": "Hi"}]
+
+
+def test_half_of_a_character_in_a_text_comes_before_the_thought() -> None:
+    deltas = made_of(TextDelta("Hi\ud83d"), ReasoningDelta("hm"))
+    assert deltas == [{"content": "Hi"}, {"content": "\ufffd"}, {"reasoning_content": "hm"}]
+
+
+def test_a_citation_has_the_half_of_a_character_at_its_end() -> None:
+    cited = annotation_of(Citation(url="https://a.example", title="A", start=0, end=3))
+    message: Any = {"role": "assistant", "content": "Hi\ufffd", "annotations": [cited]}
+    [*_, last] = made_of(TextDelta("Hi\ud83d"), MessageDone(message=message))
+    assert last["annotations"][0]["url_citation"]["end_index"] == 3
+
+
+async def test_a_reply_that_broke_is_a_text_of_its_own() -> None:
+    async def breaks(request: Request) -> AsyncGenerator[Any]:
+        yield ReasoningDelta("hm")
+        yield TextDelta("Half")
+        raise ValueError("broken")
+
+    asked = handoff(Agent("B", handlers=[function_handler(breaks)]), return_to_caller=True)
+    made = await said(agent([call("transfer_to_b")], reply("Well.", reasoning="so"), handoffs=[asked]))
+    texts = [delta["content"] for delta in made.deltas if delta.get("content")]
+    thoughts = [delta["reasoning_content"] for delta in made.deltas if "reasoning_content" in delta]
+    assert ("".join(texts), "".join(thoughts)) == ("Half\n\nWell.", "hm\n\nso")

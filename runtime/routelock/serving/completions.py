@@ -93,10 +93,17 @@ class _Texts:
         self.length += len(said)
         return said
 
+    def flush(self) -> str:
+        """Return what was held: half of a character whose other half does not come any more."""
+        if not self.half:
+            return ""
+        half, self.half = self.half, ""
+        return self._added(sendable(half))
+
     def close(self) -> str:
-        """End the current text, and return what was held: half of a character without its other half."""
-        rest = self._added(sendable(self.half))
-        self.open, self.half = False, ""
+        """End the current text, and return what was held."""
+        rest = self.flush()
+        self.open = False
         self.blank.clear()
         return rest
 
@@ -138,10 +145,11 @@ class DeltaWriter:
         match event:
             case TextDelta(text=text):
                 self._pieces.append(text)
-                return self._text_deltas(text)
+                return _delta("reasoning_content", self._reasoning.flush()) + self._text_deltas(text)
             case ReasoningDelta(text=text):
                 self._has_reasoning = True
-                return _delta("reasoning_content", self._reasoning.add(text))
+                said = _delta("reasoning_content", self._reasoning.add(text))
+                return _delta("content", self._text.flush()) + said
             case MessageDone(message=message):
                 return self._reply_deltas(message)
             case AttemptFailed():
@@ -154,8 +162,9 @@ class DeltaWriter:
         handler = self._handler
         match event:
             case AgentUpdated(agent=agent):
+                broken = self._next_reply()  # nothing else tells of one that failed its agent
                 self._agent, self._handler = agent, "" if now is None else now().last_handler
-                return [{"content": "", "x_agent": {"agent": agent}}]
+                return [*broken, {"content": "", "x_agent": {"agent": agent}}]
             case HandoffOccurred(target=target) if target not in self._agents:
                 handler = target
             case HandlerFallback(next_handler=after):
@@ -232,7 +241,9 @@ class DeltaWriter:
         if self._hold:
             self._held.append(text_of(message))
             self._annotations.hold(message)
-        elif self._text.open:
+            return deltas + self._next_reply()
+        deltas += _delta("content", self._text.flush())
+        if self._text.open:
             self._annotations.add(message, self._text.start, self._text.length)
             deltas += self._annotations.deltas()
         return deltas + self._next_reply()
