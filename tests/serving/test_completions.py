@@ -128,7 +128,7 @@ async def test_all_annotations_are_in_one_chunk() -> None:
     form = ChatReply(COMPLETION, include_usage=False)
     result = await Runner.run(agent("x"), "Hi")
     end = RunEnd(deltas=made.deltas[-1:], finish="stop", result=result, waiting=None)
-    chunks: list[Any] = [*form.take(made.deltas[:-1], ends=True), *form.finish(end)]
+    chunks: list[Any] = [*form.take(made.deltas[:-1], ends=True), *form.finish(end), *form.close()]
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk != "[DONE]"]
     assert [len(delta["annotations"]) for delta in deltas if "annotations" in delta] == [2]
 

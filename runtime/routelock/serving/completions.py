@@ -376,14 +376,18 @@ class ChatReply:
         return [self._completion.chunk(delta) for delta in deltas if "annotations" not in delta]
 
     def finish(self, end: RunEnd) -> Sequence[Mapping[str, Any] | str]:
-        """Return the last chunks, and ``[DONE]``."""
+        """Return the last chunks."""
         chunks = [*self.take(end.deltas, ends=True)]
         if self._annotations:
             chunks.append(self._completion.chunk({"annotations": self._annotations}))
         chunks.append(self._completion.chunk({}, end.finish))
         if self._include_usage:
             chunks.append(self._completion.usage_chunk(end.result.usage))
-        return [*chunks, "[DONE]"]
+        return chunks
+
+    def close(self) -> Sequence[str]:
+        """Return ``[DONE]``."""
+        return ["[DONE]"]
 
     def whole(self, replies: Iterable[Sequence[Delta]], end: RunEnd) -> Mapping[str, Any]:
         """Return the body of a completion that is not streamed."""

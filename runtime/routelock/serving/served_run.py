@@ -65,7 +65,11 @@ class ReplyForm(Protocol):
         ...
 
     def finish(self, end: RunEnd) -> Sequence[Mapping[str, Any] | str]:
-        """Return the last events of a run."""
+        """Return the last events of a run, except those of `close`."""
+        ...
+
+    def close(self) -> Sequence[Mapping[str, Any] | str]:
+        """Return the events that end a finished reply that was kept."""
         ...
 
     def whole(self, replies: Iterable[Sequence[Delta]], end: RunEnd) -> Mapping[str, Any]:
@@ -139,8 +143,11 @@ class ServedRun:
                     await to.send(*early)
                     early.clear()
         early += reply.finish(self._end(writer, stream.result))
+        if has_content or to.has_begun:  # to keep it may fail, and what was said before is no part of that
+            await to.send(*early)
+            early.clear()
         await reply.keep()
-        await to.send(*early)
+        await to.send(*early, *reply.close())
 
     def _writer(self) -> DeltaWriter:
         hold = self.served.has_output_type or self.json_only

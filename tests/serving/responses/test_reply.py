@@ -44,14 +44,14 @@ def test_nothing_is_told_before_there_is_content() -> None:
 async def test_reasoning_and_text_are_items_one_after_the_other() -> None:
     made = ResponseReply({})
     deltas = [{"reasoning_content": "Hm."}, {"content": "Hi"}, {"content": "."}]
-    events = [*made.take(deltas, ends=True), *made.finish(await ended())]
+    events = [*made.take(deltas, ends=True), *made.finish(await ended()), *made.close()]
     expected = [*BEGUN, *item("reasoning_text", "Hm."), *item("output_text", "Hi", "."), "completed"]
     assert kinds(events) == expected
 
 
 async def test_events_are_numbered() -> None:
     made = ResponseReply({})
-    events = [*made.take([{"content": "Hi"}], ends=True), *made.finish(await ended())]
+    events = [*made.take([{"content": "Hi"}], ends=True), *made.finish(await ended()), *made.close()]
     numbers = [event["sequence_number"] for event in events if isinstance(event, dict)]
     assert numbers == list(range(len(numbers)))
 
@@ -114,20 +114,22 @@ async def test_a_citation_of_a_text_before_thoughts_is_in_the_item_of_that_text(
     texts = [{"content": "It rains."}, {"reasoning_content": "Hm."}, {"content": " It pours."}]
     events = made.take([*texts, cited(3, 8), cited(13, 18)], ends=True)
     late = [event["output_index"] for event in events if "annotation_index" in event]
-    [*_, last, _] = made.finish(await ended())
+    made.finish(await ended())
+    last, _ = made.close()
     assert late == [0, 2]
     assert not isinstance(last, str)
     assert passages(last["response"]) == [["rains"], [], ["pours"]]
 
 
 async def test_a_refusal_has_events_of_its_own() -> None:
-    events = ResponseReply({}).finish(await ended("stop", {"refusal": "No."}))
+    made = ResponseReply({})
+    events = [*made.finish(await ended("stop", {"refusal": "No."})), *made.close()]
     assert kinds(events) == [*BEGUN, *item("refusal", "No."), "completed"]
 
 
 async def test_a_done_item_is_the_one_of_the_response() -> None:
     made = ResponseReply({})
-    events = [*made.take([{"content": "Hi"}], ends=True), *made.finish(await ended())]
+    events = [*made.take([{"content": "Hi"}], ends=True), *made.finish(await ended()), *made.close()]
     [done] = [event["item"] for event in events if "item" in event and event["type"].endswith("done")]
     assert events[-2]["response"]["output"] == [done]
 
@@ -146,7 +148,8 @@ async def test_the_response_that_is_told_is_kept() -> None:
         kept.append(body)
 
     made = ResponseReply({"id": "resp_1"}, keep)
-    *_, last, _ = made.finish(await ended())
+    made.finish(await ended())
+    last, _ = made.close()
     await made.keep()
     assert not isinstance(last, str)
     assert kept == [last["response"]]

@@ -371,6 +371,25 @@ def test_a_failure_after_signs_of_life_has_all_events() -> None:
     assert kinds == ["response.created", "response.in_progress", "error", "response.failed"]
 
 
+class _NoRoom(InMemorySessions):
+    async def append(self, *given: Any, **more: Any) -> Any:
+        raise OSError("no room in /secret")
+
+
+def test_a_response_that_could_not_be_kept_has_failed_without_a_gap() -> None:
+    config = ServeConfig(response_sessions=_NoRoom())
+    with served(agent("Hello."), config) as url:
+        response = post(url, stream=True)
+    events = events_of(response)
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert [event["type"] for event in events[-3:]] == [
+        "response.output_item.done",
+        "error",
+        "response.failed",
+    ]
+    assert "secret" not in response.text
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_call_that_needs_approval_is_refused(stream: bool) -> None:
     @tool(needs_approval=True)

@@ -119,7 +119,7 @@ class ResponseReply:
         return events + self._close() if ends else events
 
     def finish(self, end: RunEnd) -> Sequence[Mapping[str, Any] | str]:
-        """Return the last events, and ``[DONE]``."""
+        """Return the last events of the items."""
         events = self.take(end.deltas, ends=True)
         for call in end.waiting.calls if end.waiting is not None else ():
             events += self._call_events(call)
@@ -135,8 +135,11 @@ class ResponseReply:
             "usage": _usage(end.result.usage),
         }
         self._end = end
-        events.append(self._event(f"response.{self._body['status']}", {"response": self._body}))
-        return [*events, "[DONE]"]
+        return events
+
+    def close(self) -> Sequence[Mapping[str, Any] | str]:
+        """Return the event that has the whole response, and ``[DONE]``."""
+        return [self._event(f"response.{self._body['status']}", {"response": self._body}), "[DONE]"]
 
     def whole(self, replies: Iterable[Sequence[Delta]], end: RunEnd) -> Mapping[str, Any]:
         """Return the body of a response that is not streamed."""
