@@ -15,8 +15,9 @@ from routelock.run.events import AgentUpdated, HandoffOccurred, NestedEvent, Too
 from routelock.serving import MCP
 from routelock.serving.catalog import Catalog
 from routelock.serving.errors import Refusal, closing
-from routelock.serving.mcp.tools import ServedTool, json_rpc_refusal, progress_text, served_tools
+from routelock.serving.mcp.tools import ServedTool, json_rpc_refusal, progress_text, question, served_tools
 from routelock.testing.scripted import ScriptedReply
+from routelock.tools.approvals import Interruption
 
 
 @dataclass
@@ -111,6 +112,13 @@ def test_a_refusal_is_an_error_of_json_rpc(refusal: Refusal, code: int) -> None:
     body = json_rpc_refusal(refusal, "r1")
     assert (body["jsonrpc"], body["id"], body["error"]["code"]) == ("2.0", None, code)
     assert body["error"]["data"] == {"code": refusal.code, "requestId": "r1"}
+
+
+def test_a_question_hides_nothing_of_the_arguments() -> None:
+    """A line end would move them out of sight, and some characters show text in another order."""
+    written = '{"to":\n\n\n"\u202e\u200b\U0001f600"}'
+    one = Interruption(run_id="r", call_id="c", agent="A", name="pay", arguments=written)
+    assert question(one)["message"].endswith('arguments? {"to":   "\\u202e\\u200b\U0001f600"}')
 
 
 TOLD = {

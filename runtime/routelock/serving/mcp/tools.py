@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from routelock._text import escape_control
 from routelock.agents.agent_tool import AgentCall
 from routelock.errors import ConfigError, ModelBehaviorError
 from routelock.handlers.events import MessageDone
@@ -155,7 +156,9 @@ def question(call: Interruption) -> dict[str, Any]:
     To accept it is to approve the call.
     """
     schema: Mapping[str, Any] = {"type": "object", "properties": {}}
-    message = f"May the agent {call.agent} call {call.name} with these arguments? {call.arguments}"
+    # a line end is no part of a value, and as an escape every other character is the same value
+    arguments = escape_control(call.arguments).replace("\n", " ")
+    message = f"May the agent {call.agent} call {call.name} with these arguments? {arguments}"
     if (asked := call.question) is not None:
         schema = asked.schema or schema
         message = asked.message if asked.url is None else f"{asked.message} {asked.url}"
