@@ -213,6 +213,15 @@ async def test_a_client_that_has_left_is_sent_nothing_more() -> None:
     assert (answer.status, answer.body) == (200, b"")
 
 
+def test_a_client_that_would_resume_a_stream_gets_a_new_one() -> None:
+    with listening(create_app(agent("A"), SERVED)) as url:
+        session = post(url, HELLO).headers["mcp-session-id"]
+        headers = {"mcp-session-id": session, "accept": ACCEPT, "last-event-id": "7"}
+        with httpx.stream("GET", f"{url}/mcp", headers=headers, verify=False) as stream:
+            assert stream.status_code == 200
+            assert stream.headers["content-type"].startswith("text/event-stream")
+
+
 @pytest.mark.anyio
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("mode", BOTH)

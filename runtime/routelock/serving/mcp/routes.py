@@ -81,7 +81,10 @@ class MCPRoutes:
             receive = received_again(body, receive)
         manager = await self._manager()
         caller = Caller(incoming.about)
-        scope = {**request.scope, CALLER: caller, "user": _user(incoming.principal)}
+        headers = request.scope["headers"]
+        if request.method == "GET":  # nothing is kept to resume a stream from, and the SDK would not answer
+            headers = [(name, value) for name, value in headers if name != b"last-event-id"]
+        scope = {**request.scope, "headers": headers, CALLER: caller, "user": _user(incoming.principal)}
         with self._own_id(incoming, request_id_of(said)):
             try:
                 answer = partial(manager.handle_request, scope)
