@@ -23,7 +23,7 @@ from waiting import PATIENCE
 
 from routelock import Agent, Request, function_handler, function_tool
 from routelock.history.messages import text_of
-from routelock.serving import A2A, ServeConfig, create_app
+from routelock.serving import A2A, MCP, ServeConfig, create_app
 from routelock.serving.dev import create_dev_app
 from routelock.testing import assert_valid, watch_requests
 
@@ -51,6 +51,13 @@ def look_up(order: int) -> str:
 def app() -> Any:
     agent = Agent("echo", "Repeat.", handlers=[function_handler(echo)], tools=[look_up])
     return create_app([agent, Agent("other", handlers=[function_handler(echo)])], ServeConfig(a2a=A2A()))
+
+
+@pytest.fixture(scope="module")
+def mcp_app() -> Any:
+    pytest.importorskip("mcp_types", reason="version 2 of the mcp package serves")
+    agent = Agent("echo", "Repeat.", handlers=[function_handler(echo)], tools=[look_up])
+    return create_app(agent, ServeConfig(mcp=MCP()))
 
 
 # -- what is sent --
@@ -165,7 +172,7 @@ def sent(body: Any) -> st.SearchStrategy[bytes]:
     return st.one_of(changed(body), changed(body), changed(body), RAW)
 
 
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": "open_door", "description": "Hello", "parameters": {"type": "object"}},
 }
@@ -214,6 +221,87 @@ def is_chat_answer(answer: Answer) -> None:
 def test_chat_completions_answer_whatever_is_sent(app: Any, data: st.DataObject) -> None:
     body = data.draw(sent({**CHAT, "stream": data.draw(st.booleans())}))
     is_chat_answer(asked(app, "/v1/chat/completions", body))
+
+
+RESPONSE: dict[str, Any] = {
+    "model": "echo",
+    "input": [
+        {"role": "system", "content": "Hello"},
+        {"type": "reasoning", "id": "r7", "summary": []},
+        {"type": "function_call", "call_id": "c7", "name": "look_up", "arguments": '{"order": 7}'},
+        {"type": "function_call_output", "call_id": "c7", "output": "Hello"},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "Hi"}]},
+        {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+    ],
+    "instructions": "Hello",
+    "previous_response_id": None,
+    "tools": [{**TOOL["function"], "type": "function"}],
+    "tool_choice": "auto",
+    "max_output_tokens": 7,
+    "text": {"format": {"type": "text"}},
+    "metadata": {"a": "Hi"},
+    "handoff_context": {"hops": 7},
+}
+
+
+@given(data=st.data())
+@examples(60)
+def test_the_responses_api_answers_whatever_is_sent(app: Any, data: st.DataObject) -> None:
+    stream = data.draw(st.booleans())
+    answer = asked(app, "/v1/responses", data.draw(sent({**RESPONSE, "stream": stream})))
+    body = answer.body.decode()
+    if answer.status == 200 and body.startswith("event: "):
+        events = [json.loads(each.partition("\ndata: ")[2]) for each in body.split("\n\n")[:-2]]
+        assert [event["sequence_number"] for event in events] == [*range(len(events))]
+        assert events[-1]["type"] == "response.completed"
+    elif answer.status == 200:
+        assert answer.json()["status"] == "completed"
+    else:
+        assert 400 <= answer.status < 500 or "too_many_hops" in body, (answer.status, body)
+        assert {"message", "type", "code", "param"} <= answer.json()["error"].keys()
+        assert len(body) < 4000, "an error is a sentence"
+
+
+MCP_PREFIX = "io.modelcontextprotocol/"
+MCP_CALL: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 7,
+    "method": "tools/call",
+    "params": {
+        "name": "echo",
+        "arguments": {"input": "Hi"},
+        "_meta": {
+            f"{MCP_PREFIX}protocolVersion": "2026-07-28",
+            f"{MCP_PREFIX}clientCapabilities": {"elicitation": {"form": {}}},
+            "progressToken": 7,
+        },
+    },
+}
+AGAIN = {"requestState": "Hello", "inputResponses": {"Hi": {"action": "accept", "content": {"a": 7}}}}
+MCP_BODIES: list[dict[str, Any]] = [
+    MCP_CALL,
+    {**MCP_CALL, "params": {**MCP_CALL["params"], **AGAIN}},
+    {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7, "reason": "Hi"}},
+]
+
+
+@given(data=st.data(), body=st.sampled_from(MCP_BODIES))
+@examples(60)
+def test_mcp_answers_whatever_is_sent(mcp_app: Any, data: st.DataObject, body: dict[str, Any]) -> None:
+    headers = {"accept": "*/*", "mcp-protocol-version": "2026-07-28", "mcp-method": body["method"]}
+    answer = asked(
+        mcp_app,
+        "/mcp",
+        data.draw(sent(body)),
+        headers={**headers, "mcp-name": body["params"].get("name", "")},
+    )
+    said = answer.body.decode()
+    assert answer.status in (200, 202) or 400 <= answer.status < 500, (answer.status, said)
+    assert "internal_error" not in said
+    if answer.status == 202:
+        return
+    lines = [line.removeprefix("data: ") for line in said.splitlines() if line.startswith("data: ")]
+    assert all(json.loads(each)["jsonrpc"] == "2.0" for each in lines or [said])
 
 
 HEADERS = st.dictionaries(
