@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import anyio
 import httpx
 import pytest
+from asgi_client import asked
 from scripted_agents import agent
 from served_apps import ask
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from routelock import Agent, ConfigError
-from routelock.serving import ServeConfig, create_app
+from routelock import Agent, ConfigError, RunConfig
+from routelock.run.executor import InProcess
+from routelock.serving import A2A, AGUI, MCP, ServeConfig, create_app
 from routelock.testing import ScriptedHandler
 
 
@@ -51,3 +54,43 @@ def test_agents_that_cannot_be_served_are_an_error(agents: Any, said: str) -> No
 def test_settings_that_are_a_dict_are_refused() -> None:
     with pytest.raises(ConfigError, match="config must be a ServeConfig, not dict"):
         create_app(agent("A"), cast("ServeConfig", {"api_keys": ["k"]}))
+
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+MCP_HEADERS = {"accept": "*/*", "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"}
+USER = {"id": "1", "role": "user", "content": "Hi"}
+ASKED: Mapping[str, tuple[str, dict[str, str], dict[str, Any]]] = {
+    "chat": ("/v1/chat/completions", {}, ask()),
+    "responses": ("/v1/responses", {}, {"input": "Hi"}),
+    "ag-ui": ("/ag-ui/A", {}, {"threadId": "t", "runId": "r", "messages": [USER]}),
+    "mcp": (
+        "/mcp",
+        {**MCP_HEADERS, "mcp-name": "a"},
+        {
+            "jsonrpc": "2.0",
+            "id": 7,
+            "method": "tools/call",
+            "params": {"name": "a", "arguments": {"input": "Hi"}, "_meta": META},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("protocol", ASKED)
+def test_an_executor_is_for_the_tasks_of_a2a_alone(protocol: str) -> None:
+    """No other request has an id by which an engine would find its run again."""
+    if protocol == "mcp":
+        pytest.importorskip("mcp_types", reason="version 2 of the mcp package serves")
+    path, headers, body = ASKED[protocol]
+    config = ServeConfig(
+        a2a=A2A(),
+        ag_ui=AGUI(),
+        mcp=MCP() if protocol == "mcp" else None,
+        run_config=RunConfig(executor=InProcess()),
+    )
+    answer = asked(create_app(agent("A", "Hello."), config), path, body, headers=headers)
+    assert answer.status == 200, answer.text
+    assert "Hello" in answer.text

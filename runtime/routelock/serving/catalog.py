@@ -112,8 +112,8 @@ def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
     return ServedAgent(
         agent=agent,
         graph=graph,
-        # chunks that were sent cannot be taken back
-        run_config=replace(config, run_id=None, retry=replace(config.retry, mid_stream=False)),
+        # chunks that were sent cannot be taken back, and an engine finds a run by an id
+        run_config=replace(config, run_id=None, executor=None, retry=replace(config.retry, mid_stream=False)),
         has_output_type=any(member.output is not None for member in graph.values()),
         taken=frozenset(handoffs | handlers | tools),
         transfers=frozenset(handoffs | handlers),

@@ -154,7 +154,9 @@ class ServeConfig:
     """The accepted names in the ``Host`` header; ``("*",)`` accepts any. None: any with ``api_keys``, and
     only loopback without, so that no web page can reach the app by DNS rebinding."""
     run_config: RunConfig = field(default_factory=RunConfig)
-    """The settings of every run. ``run_id`` is not used: each run has an id of its own."""
+    """The settings of every run. ``run_id`` is not used: each run has an id of its own. An ``executor`` is
+    used for the tasks of A2A alone: no other request has an id by which an engine would find its run again.
+    """
     context: Callable[[ServedRequest], MaybeAwaitable[Any]] | None = None
     """Makes the object that is passed as ``context=`` to the run; None passes none."""
     hooks: RunHooks | None = None

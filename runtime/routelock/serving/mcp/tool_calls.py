@@ -311,7 +311,9 @@ class ToolCalls:
                 context=await context_for(self._config, asked.about),
                 max_turns=self._config.max_turns,
                 hooks=self._config.hooks,
-                run_config=replace(self._config.run_config, run_id=None, scopes=asked.about.scopes),
+                run_config=replace(
+                    self._config.run_config, run_id=None, executor=None, scopes=asked.about.scopes
+                ),
             )
             async with stream:
                 async for event in stream:
