@@ -275,6 +275,22 @@ async def test_the_time_limit_of_a_run_does_not_count_what_a_person_takes(mode: 
 
 
 @pytest.mark.virtual_time
+async def test_the_time_of_a_run_goes_on_after_a_decision(mode: str) -> None:
+    if mode == "auto":
+        pytest.skip("in the newer form each decision is a request of its own")
+
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        await anyio.sleep(6)
+        return "paid"
+
+    payer = agent("payer", call("pay"), call("pay"), "Done.", tools=[pay])
+    result = await asked(local_server(payer, ServeConfig(timeout=10)), mode, "payer", Asks("accept"))
+    assert (result.is_error, result.meta["routelock/code"]) == (True, "timeout")
+
+
+@pytest.mark.virtual_time
 async def test_a_person_who_never_answers_has_not_decided(mode: str) -> None:
     if mode == "auto":
         pytest.skip("in the newer form the server does not wait")

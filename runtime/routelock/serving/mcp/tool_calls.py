@@ -289,8 +289,11 @@ class ToolCalls:
     async def _answer(self, asked: _Asked, begun: _Begun) -> dict[str, Any]:
         """Run until the agent has answered, or until the client has to call again with decisions."""
         given, said, progress = begun.given(), begun.said, _Progress(asked.context)
+        seconds = self._config.timeout
         while True:
-            result, text = await self._run(asked, given, progress)
+            before = anyio.current_time()
+            result, text = await self._run(asked, given, progress, seconds)
+            seconds -= anyio.current_time() - before  # what a person takes does not count
             if not (result.interruptions or result.pending):
                 whole = text if result.last_agent.output is not None else _joined(said, text)
                 return asked.tool.answer(result, whole)
@@ -300,11 +303,11 @@ class ToolCalls:
             given, said = waiting.decided(await self._answers(asked, waiting)), waiting.text
 
     async def _run(
-        self, asked: _Asked, given: str | RunState, progress: _Progress
+        self, asked: _Asked, given: str | RunState, progress: _Progress, seconds: float
     ) -> tuple[RunResult[Any], str]:
-        """Run, and return the result and the text that the agents wrote."""
+        """Run for so many seconds, and return the result and the text that the agents wrote."""
         served = asked.tool.served
-        with anyio.move_on_after(self._config.timeout):
+        with anyio.move_on_after(seconds):
             stream = Runner.run_streamed(
                 served.agent,
                 given,
