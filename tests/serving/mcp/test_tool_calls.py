@@ -154,13 +154,18 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("why", REFUSALS)
-async def test_without_a_decision_nothing_is_done(mode: str, why: str) -> None:
+async def test_without_a_decision_nothing_is_done(
+    mode: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     settings, action, text = REFUSALS[why]
     paid: list[int] = []
     result = await asked(paying(paid, mcp=settings), mode, "payer", Asks(action))
     assert (result.is_error, paid) == (True, [])
     assert text in said_in(result)
     assert result.meta["routelock/code"] == "approval_required"
+    [told] = [record for record in caplog.records if record.name == "routelock.serving"]
+    assert told.levelname == "WARNING"
+    assert "'pay' of agent 'payer'" in told.getMessage()
 
 
 NO_ELICITATION = "this client cannot ask its user, because it does not support elicitation"

@@ -97,7 +97,9 @@ class _Waiting:
         for one, answer in zip(state.interruptions, answers, strict=True):
             action: object = getattr(answer, "action", "")
             if action not in ("accept", "decline"):
-                raise Refusal(403, _NOT_MADE.format(_NO_DECISION), "approval_required")
+                waits = f"call that waits: {one.name!r} of agent {one.agent!r}"
+                why = _NOT_MADE.format(_NO_DECISION)
+                raise Refusal(403, why, "approval_required", for_log=waits)
             if action == "decline":
                 state = state.reject(one)
                 continue
