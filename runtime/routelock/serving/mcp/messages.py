@@ -34,7 +34,10 @@ def check_id(said: object) -> None:
     Raises:
         Refusal: 400.
     """
-    if isinstance(said, Mapping) and {"method", "id"} <= said.keys() and request_id_of(said) is None:
+    if request_id_of(said) is not None or not isinstance(said, Mapping):
+        return
+    fields = cast("Mapping[str, object]", said)
+    if "method" in fields and "id" in fields:
         raise bad_request("id: must be text or an integer.", "id")
 
 
