@@ -35,6 +35,7 @@ from routelock.serving.run_data import delta_text
 from routelock.serving.served_run import context_for, needs_approval
 from routelock.state.document import write_document
 from routelock.state.run_state import RunState
+from routelock.tools.questions import ToolQuestion
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -103,13 +104,13 @@ class _Waiting:
             if action == "decline":
                 state = state.reject(one)
                 continue
-            content: Mapping[str, Any] | None = None
-            if one.question is not None:
-                content = cast("Any", answer).content or {}
+            if one.question is None:
+                state = state.approve(one)
+                continue
             try:
-                state = state.approve(one, answer=content)
+                state = state.approve(one, answer=cast("Any", answer).content or {})
             except ConfigError as error:
-                raise Refusal(400, str(error), "invalid_answer") from error
+                raise Refusal(400, _misfit(one.question), "invalid_answer") from error
         return state
 
 
@@ -373,6 +374,11 @@ class ToolCalls:
                     _logger.warning("%s: the client cannot ask: %s", asked.about.request_id, why)
             answers.append(answer)
         return answers
+
+
+def _misfit(asked: ToolQuestion) -> str:
+    fields, needed = (", ".join(names) or "none" for names in (asked.fields, asked.required))
+    return f"The answer does not fit {asked.message!r:.200}. Its fields: {fields}. Needed: {needed}."
 
 
 def _input_required(waiting: _Waiting, token: str) -> dict[str, Any]:
