@@ -7,6 +7,8 @@ import importlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pkgutil import walk_packages
 
 import coverage
 import pytest
@@ -56,8 +58,9 @@ _UNTRACED = {
 
 _MOST_TRACED = 12
 """Cases of one test on an event loop: the others take the same ways with other values."""
-_LOADED_LATE = ("routelock.state.capture", "routelock.state.document", "routelock.state.resume")
-"""The first test that needs one of these may be one that is not traced."""
+_OURS = ("routelock", "routelock_providers", "routelock_skills")
+_OF_OTHERS = ("aiohttp", "litellm", "openai", "rich.markdown", "starlette.applications")
+"""What ours load, and takes the longest."""
 _LOOP = "anyio_backend"
 _TRACED = pytest.StashKey[bool]()
 _COVERAGE = pytest.StashKey[coverage.Coverage | None]()
@@ -79,6 +82,15 @@ def pytest_configure() -> None:
     settings.load_profile("routelock")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Three workers for two cores: a worker waits for processes and servers a fourth of its time."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + cores // 2
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests marked ``anyio`` on asyncio and trio, unless another mark of theirs says otherwise."""
@@ -93,6 +105,36 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     backends = [virtual_backends(threads=threads)[name] for name in names] if virtual else names
     only = pytest.mark.parametrize("anyio_backend", backends, ids=names, scope="module")
     metafunc.definition.add_marker(only)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Trace how our modules load, and nothing else until the first test: that takes twice as long.
+
+    A module that loaded while nothing is traced would count as one whose classes and functions are not there.
+    The process that hands out the tests to others runs no code of ours.
+    """
+    config, measuring = session.config, coverage.Coverage.current()
+    config.stash[_COVERAGE] = measuring
+    if measuring is not None:
+        measuring.stop()
+        config.stash[_TRACED] = False
+        if not config.getoption("numprocesses", None):
+            _load_all(measuring)
+    return (yield)
+
+
+def _load_all(measuring: coverage.Coverage) -> None:
+    for name in _OF_OTHERS:
+        with suppress(ImportError):  # the tests that need it are skipped
+            importlib.import_module(name)
+    measuring.start()
+    for package in _OURS:
+        for module in walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not module.name.endswith("__main__"):
+                with suppress(ImportError):
+                    importlib.import_module(module.name)
+    measuring.stop()
 
 
 @pytest.hookimpl(trylast=True)  # hypothesis has marked its own by then
@@ -176,12 +218,9 @@ def _but_for_the_loop(item: pytest.Item) -> object:
     return tuple(sorted(others)) if others else ()
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish() -> None:
     """Spare tests that collect garbage the million objects that are here by now, and stay to the end."""
-    for name in _LOADED_LATE:
-        importlib.import_module(name)
     gc.freeze()
-    session.config.stash[_COVERAGE] = coverage.Coverage.current()
 
 
 @pytest.fixture(params=["asyncio", "trio"], scope="module")
