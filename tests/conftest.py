@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pairwise import in_turn, pairwise
 from paths import SUPPORT
+from ram_disk import ram_disk
 from thoroughness import THOROUGH, examples
 from view_checks import Views
 from virtual_time import virtual_backends
@@ -74,6 +75,8 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.endswith(_NOT_OURS) or name in ("LITELLM_RUST", "OPENAI_ORGANIZATION"):
             del os.environ[name]
+    if folder := ram_disk():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", folder)
     os.environ.update(_SETTINGS)
     os.environ.update({f"{vendor}_API_KEY": "test-not-a-key" for vendor in _VENDORS})
     # a busy machine is no bug
