@@ -119,8 +119,10 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     """
     config, measuring = session.config, coverage.Coverage.current()
     config.stash[_COVERAGE] = measuring
+    while (running := coverage.Coverage.current()) is not None:
+        # pytest-cov starts a second one in a worker of xdist's; when that is stopped, the first one goes on
+        running.stop()
     if measuring is not None:
-        measuring.stop()
         config.stash[_TRACED] = False
         if not config.getoption("numprocesses", None):
             _load_all(measuring)

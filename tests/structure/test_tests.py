@@ -7,7 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from coverage import Coverage
+from hypothesis import given
+from hypothesis.strategies import none
 from paths import TESTS
+from thoroughness import examples
 
 FOLDERS = {
     "routelock": TESTS,
@@ -73,3 +77,10 @@ def _imported(node: ast.AST) -> list[str]:
             return [module]
         case _:
             return []
+
+
+@given(none())
+@examples(1)
+def test_a_property_is_not_traced(nothing: None) -> None:
+    """Tracing more than doubles the time of a test, and properties say little more about coverage."""
+    assert Coverage.current() is None
