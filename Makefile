@@ -54,8 +54,9 @@ demo: $(VENV)/.ready-run
 durable-demo: $(VENV)/.ready-test
 	PYTHONPATH=tests/support $(BIN)/python scripts/durable_demo.py $(DURABLE_ARGS)
 
-# On all cores, with the gate on branch coverage; pytest's own summary stays the last thing shown. The order is that of
-# the files: by itself xdist leaves those with one long test to the end, where a core waits for the other. A part of it:
+# On all cores, with three workers for two of them (tests/conftest.py), and with the gate on branch coverage; pytest's
+# own summary stays the last thing shown. The order is that of the files: by itself xdist leaves those with one long
+# test to the end, where a core waits for the other. A part of it:
 #  make test PYTEST_ARGS="--no-cov -n 0 tests/run/test_loop.py"
 test: $(VENV)/.ready-test $(VENV)/clients/.ready
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered $(PYTEST_ARGS)

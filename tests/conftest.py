@@ -55,6 +55,13 @@ _UNTRACED = {
     "test_replay_recordings.py",
     # large and random bodies: other tests take the same ways
     "test_hostile.py",
+    # these read sources and pages, and run none of them
+    "test_citations.py",
+    "test_exports.py",
+    "test_layers.py",
+    "test_run_parts.py",
+    "test_site.py",
+    "test_size.py",
 }
 
 _MOST_TRACED = 12
