@@ -140,11 +140,16 @@ async def test_a_question_of_a_tool_is_the_clients_form(mode: str) -> None:
     assert [answer.content for answer in heard] == [{"branch": "East"}]
 
 
-async def test_an_answer_that_does_not_fit_the_question_is_refused(mode: str) -> None:
+MISFITS = {"branch: is missing.": {}, "branch: Input should be a valid string.": {"branch": 7}}
+
+
+@pytest.mark.parametrize("why", MISFITS)
+async def test_an_answer_that_does_not_fit_the_question_is_refused(mode: str, why: str) -> None:
     lender, heard = librarian()
-    result = await asked(local_server(lender, ServeConfig()), mode, "a", Asks("accept", content={}))
+    asks = Asks("accept", content=MISFITS[why])
+    result = await asked(local_server(lender, ServeConfig()), mode, "a", asks)
     assert (result.is_error, heard) == (True, [])
-    assert said_in(result).endswith("does not fit 'Which branch?'. Its fields: branch. Needed: branch.")
+    assert said_in(result) == f"The answer does not fit: {why}"
 
 
 REFUSALS = {

@@ -20,7 +20,7 @@ import anyio
 import pydantic
 
 from routelock._text import one_line
-from routelock.errors import ConfigError, MissingExtra
+from routelock.errors import MissingExtra
 from routelock.run.events import RunEvent
 from routelock.run.result import RunResult
 from routelock.runner import Runner
@@ -30,12 +30,12 @@ from routelock.serving.catalog import Catalog
 from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import MCP, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
+from routelock.serving.forms import Misfit, asked_fields, read_answer
 from routelock.serving.mcp.tools import ServedTool, error_body, progress_text, question, served_tools
 from routelock.serving.run_data import delta_text
 from routelock.serving.served_run import context_for, needs_approval
 from routelock.state.document import write_document
 from routelock.state.run_state import RunState
-from routelock.tools.questions import ToolQuestion
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -104,13 +104,12 @@ class _Waiting:
             if action == "decline":
                 state = state.reject(one)
                 continue
-            if one.question is None:
-                state = state.approve(one)
-                continue
+            content: object = cast("Any", answer).content or dict[str, Any]()
+            fields = content if asked_fields(one) else True  # a yes is enough for all other calls
             try:
-                state = state.approve(one, answer=cast("Any", answer).content or {})
-            except ConfigError as error:
-                raise Refusal(400, _misfit(one.question), "invalid_answer") from error
+                state = read_answer(one, fields, key="").decide(state, one)
+            except Misfit as error:
+                raise Refusal(400, f"The answer does not fit: {error}", "invalid_answer") from error
         return state
 
 
@@ -374,11 +373,6 @@ class ToolCalls:
                     _logger.warning("%s: the client cannot ask: %s", asked.about.request_id, why)
             answers.append(answer)
         return answers
-
-
-def _misfit(asked: ToolQuestion) -> str:
-    fields, needed = (", ".join(names) or "none" for names in (asked.fields, asked.required))
-    return f"The answer does not fit {asked.message!r:.200}. Its fields: {fields}. Needed: {needed}."
 
 
 def _input_required(waiting: _Waiting, token: str) -> dict[str, Any]:
