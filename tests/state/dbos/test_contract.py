@@ -67,10 +67,13 @@ class Engine:
 
     async def _carry_out(self, run_id: str) -> None:
         use, recorded, over = self._lives[run_id]
+        task = asyncio.current_task()
+        assert task is not None
+        # the next life may begin once DBOS has dealt with the end of this one, not before
+        task.add_done_callback(lambda _: over.set())
         try:
             await use(await taken_over(recorded, show=True))
         except BaseException as error:
-            over.set()
             raise asyncio.CancelledError from error  # DBOS keeps the workflow of a worker that stops
 
     async def shown(self, run_id: str, offset: int) -> Sequence[str]:
