@@ -129,3 +129,19 @@ def test_an_interrupt_of_a_call_that_was_not_shown_is_a_confirmation() -> None:
 def test_a_refusal_is_an_error_with_its_code() -> None:
     error = events().fail(Refusal(504, "Too late.", "timeout"))
     assert error == {"type": "RUN_ERROR", "message": "Too late.", "code": "timeout"}
+
+
+def test_a_reply_that_broke_ends_before_the_step_of_the_agent_that_goes_on() -> None:
+    of = events()
+    broken = taken(of, TextDelta("Half"), AgentUpdated("B"), TextDelta("Well."))
+    assert kinds(broken)[2:6] == ["TEXT_MESSAGE_END", "STEP_FINISHED", "STEP_STARTED", "TEXT_MESSAGE_START"]
+    first, second = of_kind(broken, "TEXT_MESSAGE_START")
+    assert first["messageId"] != second["messageId"]
+
+
+def test_a_call_of_a_reply_that_broke_ends_and_is_not_continued() -> None:
+    made = taken(events(), piece('{"a"'), AgentUpdated("B"), piece('{"b": 1}'), done('{"b": 1}'))
+    assert kinds(made)[:4] == ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "STEP_FINISHED"]
+    assert arguments_in(made) == ['{"a"', '{"b": 1}']
+    first, second = of_kind(made, "TOOL_CALL_START")
+    assert first["toolCallId"] != second["toolCallId"]

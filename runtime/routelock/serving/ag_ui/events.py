@@ -161,6 +161,12 @@ class _Calls:
         self._pieces.clear()
         return events
 
+    def break_off(self) -> list[_Event]:
+        """Return the events that end the calls of a reply that broke; they have no results."""
+        begun = [piece.shown for piece in self._pieces.values() if piece.name]
+        self._pieces.clear()
+        return [{"type": "TOOL_CALL_END", "toolCallId": shown} for shown in begun]
+
     def result(self, event: ToolOutput) -> list[_Event]:
         """Return the event of a result; none if the client does not know the call."""
         if (shown := self.shown.get(event.call_id)) is None:
@@ -241,8 +247,9 @@ class RunEvents:
         match event:
             case NestedEvent():
                 return self._subagents.take(event, self.shown) if self._is_current else []
-            case AgentUpdated(agent=agent):
-                return self._step(agent)
+            case AgentUpdated(agent=agent):  # a reply that broke has no other end
+                events = [*self._calls.break_off(), *self._messages.end_reply()]
+                return [*events, *self._step(agent)]
             case ToolCallDelta():
                 events = self._calls.add(event, self._messages.reply)
                 return [*self._messages.close(), *events] if events else []
