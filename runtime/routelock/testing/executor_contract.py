@@ -338,8 +338,8 @@ class DurableExecutorContract(ExecutorContract):
         )
         again = len(world.done) - len(alone.done)
         check(
-            again <= 2,  # three tools run at once, and one of them kills the process
-            f"at most two tools again {where}, those that were cut off",
+            again <= 3,  # three tools run at once, beside an agent whose model call may be what is killed
+            f"at most three tools again {where}, those that were cut off",
             f"{again} of {world.done}",
             "only a tool that was cut off may run again.",
         )
