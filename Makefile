@@ -1,7 +1,7 @@
 # Every target does its own set-up. A machine needs git, make and Python >= 3.11; uv is used when it is there.
 #   make demo          a support desk with handoffs, offline
 #   make durable-demo  a run whose worker is killed goes on with another one; DURABLE_ARGS="restate" is one engine alone
-#   make test          the tests, some seven minutes on two cores; a percentage shows how far it is
+#   make test          the tests, some six minutes on two cores; a percentage shows how far it is
 #   make record        the cassettes anew; RECORD_ARGS="--live --model VENDOR/MODEL" asks a true provider
 #   make bench         what routelock costs on top of a loop written by hand; BENCH_ARGS="--rounds 9"
 #   make count         the same in instructions, for which it needs valgrind; COUNT_ARGS="--only OpenAI"
