@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from executors import Body, Recording, Replaying, Step
-from scenes import SCENES, Scene, Stage, facts
+from executors import Body, Recording, Replaying, Step, play
+from scenes import SCENES, Stage, facts
 from scripted_agents import answers_of
 from stress.journal import Journal
 
@@ -19,7 +19,6 @@ from routelock.errors import (
     HandlerError,
     ModelBehaviorError,
     RateLimited,
-    RoutelockError,
     ToolError,
     ToolTimeout,
 )
@@ -33,15 +32,6 @@ from routelock.usage import Usage
 pytestmark = pytest.mark.anyio
 
 HI: Message = {"role": "assistant", "content": "Hi"}
-
-
-async def play(scene: Scene, executor: Executor, stage: Stage) -> tuple[dict[str, Any], str]:
-    settings = scene.settings(executor=executor)
-    try:
-        result = await Runner.run(scene.agent(stage), "Hi", max_turns=scene.max_turns, run_config=settings)
-    except RoutelockError as error:
-        return facts(error.result), repr(error)
-    return facts(result), ""
 
 
 async def test_every_call_reaches_the_executor_with_its_key() -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import anyio
 import pytest
-from executors import Recording, Replaying
-from scenes import SCENES, Scene, Stage, facts
+from executors import Recording, Replaying, play
+from scenes import SCENES, Stage
 from stress.journal import Journal
 
 from routelock import Agent, RunConfig, Runner, function_handler, tool
 from routelock.errors import (
     RateLimited,
-    RoutelockError,
 )
 from routelock.handlers.port import Request
 from routelock.handlers.retry import Retry
-from routelock.run.executor import Executor
 from routelock.testing import ScriptedHandler, call
 from routelock.tools import ToolResult
 from routelock.usage import Usage
@@ -54,15 +51,6 @@ async def test_what_a_tool_itself_consumed_survives_a_replay() -> None:
     replay = RunConfig(executor=Replaying(recording), run_id="r")
     again = await Runner.run(agent(), "Hi", run_config=replay)
     assert first.usage == again.usage == Usage(requests=2, input_tokens=23, output_tokens=10)
-
-
-async def play(scene: Scene, executor: Executor, stage: Stage) -> tuple[dict[str, Any], str]:
-    settings = scene.settings(executor=executor)
-    try:
-        result = await Runner.run(scene.agent(stage), "Hi", max_turns=scene.max_turns, run_config=settings)
-    except RoutelockError as error:
-        return facts(error.result), repr(error)
-    return facts(result), ""
 
 
 async def test_arguments_of_a_model_step_have_the_whole_request() -> None:

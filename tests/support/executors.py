@@ -7,8 +7,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from scenes import Scene, Stage, facts
+
+from routelock import Runner
+from routelock.errors import RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone
-from routelock.run.executor import Call, InProcess, Outcome
+from routelock.run.executor import Call, Executor, InProcess, Outcome
 
 Body = Callable[[Call], AsyncGenerator[HandlerEvent]]
 Step = Callable[[Call], Awaitable[Outcome]]
@@ -48,3 +52,13 @@ class Replaying:
 
     async def gather(self, calls: Sequence[Call], body: Step) -> Sequence[Outcome]:
         return [self.journal[call.run_id, call.key] for call in calls]
+
+
+async def play(scene: Scene, executor: Executor, stage: Stage) -> tuple[dict[str, Any], str]:
+    """Carry out a scene through an executor; return its facts, and its error as text if it has one."""
+    settings = scene.settings(executor=executor)
+    try:
+        result = await Runner.run(scene.agent(stage), "Hi", max_turns=scene.max_turns, run_config=settings)
+    except RoutelockError as error:
+        return facts(error.result), repr(error)
+    return facts(result), ""

@@ -28,7 +28,7 @@ from routelock.run.emit import ModelCallEnds, RunEnds, emit_now
 from routelock.run.events import Compacted, HandlerFallback, HandoffFailed, RunDone, RunEvent
 from routelock.run.frames import Frame, answer_item, asking_caller, failure_of
 from routelock.run.handler_selection import next_handler
-from routelock.run.limits import set_by
+from routelock.run.limit_errors import set_by
 from routelock.run.model_call import end_call, record_reply
 from routelock.run.run import Run
 from routelock.run.subrun import Events

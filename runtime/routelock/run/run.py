@@ -29,7 +29,7 @@ from routelock.history.view import View
 from routelock.run.config import Limits, RunConfig
 from routelock.run.events import HandoffCompleted, RunEvent
 from routelock.run.frames import Frame, asking_caller
-from routelock.run.limits import budget_exceeded, own_budget_exceeded, turns_exceeded, without_effect
+from routelock.run.limit_errors import budget_exceeded, own_budget_exceeded, turns_exceeded, without_effect
 from routelock.run.progress import Progress
 from routelock.run.records import Compaction, HandoffRecord, ModelCall, Problem, Shown, StopReason
 from routelock.run.result import RunResult

@@ -24,7 +24,7 @@ from routelock.run.config import RunConfig
 from routelock.run.events import RunEvent
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.runner import Runner
-from routelock.serving.decisions import with_verdict
+from routelock.serving.dev.decisions import with_verdict
 from routelock.serving.errors import Refusal
 from routelock.sessions.session import Session
 from routelock.state.run_state import RunState

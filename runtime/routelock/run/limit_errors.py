@@ -1,4 +1,4 @@
-"""What is said when a limit of a run is reached, or has no effect."""
+"""The errors of a run that reaches a limit, and the warning about a limit without effect."""
 
 from __future__ import annotations
 
