@@ -23,6 +23,7 @@ from waiting import until
 
 from routelock import Agent, RunConfig, handoff, tool
 from routelock.state.dbos.database import STEPS_VERSION, WORKFLOW, running_client
+from routelock.state.dbos.reaper import Reaper
 from routelock.state.durable import EndedRun, RunClient, WorkerSettings, serving_runs
 from routelock.testing import ScriptedHandler, call
 
@@ -265,3 +266,17 @@ def watched(database: str, run_id: str) -> list[Any]:
 async def shown(client: RunClient, run_id: str, offset: int = 0) -> list[Any]:
     async with aclosing(client.events(run_id, offset=offset)) as events:
         return [part async for part in events]
+
+
+def test_a_worker_that_ends_while_it_connects_holds_no_lock(database: str) -> None:
+    """A cancelled start goes on in its thread."""
+
+    def reaper() -> Reaper:
+        nothing: Any = None
+        return Reaper(nothing, database, "the same", (), every=1.0, lease=1.0, grace=1.0)
+
+    cancelled, other = reaper(), reaper()
+    cancelled.end()
+    cancelled.begin()
+    other.begin()
+    other.end()

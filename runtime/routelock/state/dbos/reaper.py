@@ -90,7 +90,7 @@ class Reaper:
         self._watching = threading.Thread(target=self._watch, name="routelock-reaper", daemon=True)
 
     def begin(self) -> None:
-        """Take the lock. A worker must hold it before it takes its first run.
+        """Take the lock. A worker must hold it before it takes its first run; one that has ended takes none.
 
         Raises:
             ConfigError: another live worker has the same id.
@@ -106,6 +106,9 @@ class Reaper:
             keepalives_interval=1,
             keepalives_count=3,
         )
+        if self._over.is_set():  # the start was cancelled, and this is the thread that it left
+            self._close()
+            return
         for setting in _CONNECTION_SETTINGS:
             self._connection.execute(setting)
         try:
