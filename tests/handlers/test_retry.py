@@ -31,7 +31,7 @@ from routelock.handlers.events import (
     ToolCallDelta,
 )
 from routelock.handlers.port import Request
-from routelock.handlers.retry import attempts
+from routelock.run.model_call import attempts
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 

@@ -10,8 +10,7 @@ import pytest
 from paths import TESTS
 from view_checks import Views
 
-from routelock.handlers.port import Request
-from routelock.handlers.retry import REQUEST_OBSERVER
+from routelock.handlers.port import REQUEST_OBSERVER, Request
 from routelock.testing import call
 
 USER: Any = {"role": "user", "content": "Hi"}
@@ -71,8 +70,8 @@ def test_conftest_fails_a_test_whose_run_shows_what_is_refused(pytester: pytest.
         """
         import anyio
         from routelock import Retry, function_handler
-        from routelock.handlers.retry import attempts
         from routelock.handlers.port import Request
+        from routelock.run.model_call import attempts
 
         async def answer(request):
             return "Hi"

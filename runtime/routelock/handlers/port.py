@@ -16,6 +16,7 @@ from routelock.history.messages import Message
 
 __all__ = [
     "MODEL_CALL_CHECK",
+    "REQUEST_OBSERVER",
     "Handler",
     "ModelSettings",
     "OutputMode",
@@ -161,6 +162,12 @@ class Request:
             context=context,
             handoff_input=handoff_input,
         )
+
+
+REQUEST_OBSERVER: Final[ContextVar[Callable[[Request], None] | None]] = ContextVar(
+    "routelock_request_observer", default=None
+)
+"""Called with each request before the handler gets it; `routelock.testing.watch_requests` sets it."""
 
 
 def vendor_specs(tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:

@@ -1,28 +1,16 @@
-"""Retries of model calls. Only this module retries; the client libraries have retries switched off."""
+"""The rules for retries of model calls. The client libraries have their own retries switched off."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import AsyncGeneratorType
-from typing import Final
 
 import anyio
 
-from routelock._callables import is_spurious_cancel
-from routelock.errors import ConfigError, HandlerError, ProviderError
-from routelock.handlers.events import AttemptFailed, HandlerEvent
-from routelock.handlers.port import Handler, Request
+from routelock.errors import ConfigError, ProviderError
 
-__all__ = ["REQUEST_OBSERVER", "Retry", "attempts"]
-
-
-REQUEST_OBSERVER: Final[ContextVar[Callable[[Request], None] | None]] = ContextVar(
-    "routelock_request_observer", default=None
-)
-"""Called with each request before the handler gets it; `routelock.testing.watch_requests` sets it."""
+__all__ = ["Retry"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,65 +48,3 @@ class Retry:
         doublings = min(attempt - 1, 100)  # more would overflow
         backoff: float = min(self.first_delay * 2.0**doublings, self.longest_delay)
         return backoff * (0.5 + self.jitter() / 2)
-
-
-async def attempts(
-    handler: Handler, request: Request, retry: Retry, begin: Callable[[], None] = lambda: None
-) -> AsyncGenerator[HandlerEvent]:
-    """Make a model call, repeat it as ``retry`` allows, and yield its events.
-
-    Args:
-        handler: the handler of the call.
-        request: its request.
-        retry: the rules for further attempts.
-        begin: called before each attempt except the first, including those of a handler that retries itself.
-
-    Raises:
-        ProviderError: the error of the last attempt.
-        HandlerError: the handler raised a cancellation although the run was not cancelled.
-    """
-    number = 1
-    while True:
-        is_shown = False
-        try:
-            events = _stream_of(handler, request)
-            try:
-                async for event in events:
-                    is_shown = True
-                    yield event
-                    if isinstance(event, AttemptFailed):  # the handler itself makes another attempt
-                        begin()
-            finally:
-                await events.aclose()
-            return
-        except ProviderError as error:
-            delay = None if is_shown and not retry.mid_stream else retry.delay(number, error)
-            if delay is None:
-                raise
-            failed = AttemptFailed(error=error, attempt=number, delay=delay)
-        except BaseException as error:
-            if not is_spurious_cancel(error):
-                raise
-            raise HandlerError(
-                f"Handler {handler.name!r} raised a cancellation although nothing cancelled it."
-            ) from error
-        yield failed
-        await retry.sleep(failed.delay)
-        begin()
-        number += 1
-
-
-def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEvent]:
-    """Return the events of a handler after a check that its ``stream`` is an async generator."""
-    if (observe := REQUEST_OBSERVER.get()) is not None:
-        observe(request)
-    events = handler.stream(request)
-    if isinstance(events, AsyncGeneratorType) or (hasattr(events, "__aiter__") and hasattr(events, "aclose")):
-        return events
-    if isinstance(events, Coroutine):
-        events.close()  # otherwise Python warns that the coroutine was never awaited
-    raise HandlerError(
-        f"Handler {handler.name!r}: stream must be an async generator, `async def` with `yield`, but "
-        f"returned a {type(events).__name__}. For a function that returns its reply use "
-        "routelock.function_handler(...)."
-    )

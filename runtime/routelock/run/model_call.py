@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isinf
+from types import AsyncGeneratorType
 from typing import Any, cast
 
-from routelock._callables import error_text
+from routelock._callables import error_text, is_spurious_cancel
 from routelock._concurrency import in_time
 from routelock._copies import detached
 from routelock.agents.offer import OfferedTools, offer_tools
 from routelock.context import PAYLOAD_KEY
-from routelock.errors import HandlerError, ProviderTimeout
+from routelock.errors import HandlerError, ProviderError, ProviderTimeout
 from routelock.guardrails import check_input
 from routelock.handlers.events import (
     AttemptFailed,
@@ -24,9 +25,9 @@ from routelock.handlers.events import (
 )
 from routelock.handlers.finish_reasons import filtered_out, was_cut_short
 from routelock.handlers.function_handler import CopyingHandler, FunctionHandler
-from routelock.handlers.port import Request, ToolChoice, family_of
+from routelock.handlers.port import REQUEST_OBSERVER, Handler, Request, ToolChoice, family_of
 from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
-from routelock.handlers.retry import attempts
+from routelock.handlers.retry import Retry
 from routelock.history.messages import Message
 from routelock.run.call_events import prepared_events, unseen_events
 from routelock.run.call_faults import filter_error, void_attempt, warn_of_ignored_choice, without_usage
@@ -45,6 +46,7 @@ from routelock.usage import Usage, is_usage
 __all__ = [
     "InputCheck",
     "PreparedCall",
+    "attempts",
     "call_events",
     "end_call",
     "note_event",
@@ -236,12 +238,12 @@ def call_events(run: Run, call: PreparedCall) -> AsyncGenerator[HandlerEvent]:
     run.model_call.request, run.model_call.shown = request, call.shown
     run.budget.in_flight = True
     if executor is None:
-        return _attempts(run, request)
+        return _attempts_in_time(run, request)
     # the time limits are part of the step, so that a replay has the same timeout
-    return step_events(run, executor, request, lambda: _attempts(run, request))
+    return step_events(run, executor, request, lambda: _attempts_in_time(run, request))
 
 
-def _attempts(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
+def _attempts_in_time(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
     """Return the events of the active handler, within ``turn_timeout`` and the deadlines of the callers."""
     handler = run.frame.handler if run.recorder is None else run.recorder.handler()
     if isinstance(run.frame.handler, FunctionHandler):
@@ -257,6 +259,68 @@ def _attempts(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
         left, over = time_left(run.callers, run.active_name)
         events = events if isinf(left) else in_time(events, left, over)
     return events
+
+
+async def attempts(
+    handler: Handler, request: Request, retry: Retry, begin: Callable[[], None] = lambda: None
+) -> AsyncGenerator[HandlerEvent]:
+    """Make a model call, repeat it as ``retry`` allows, and yield its events.
+
+    Args:
+        handler: the handler of the call.
+        request: its request.
+        retry: the rules for further attempts.
+        begin: called before each attempt except the first, including those of a handler that retries itself.
+
+    Raises:
+        ProviderError: the error of the last attempt.
+        HandlerError: the handler raised a cancellation although the run was not cancelled.
+    """
+    number = 1
+    while True:
+        is_shown = False
+        try:
+            events = _stream_of(handler, request)
+            try:
+                async for event in events:
+                    is_shown = True
+                    yield event
+                    if isinstance(event, AttemptFailed):  # the handler itself makes another attempt
+                        begin()
+            finally:
+                await events.aclose()
+            return
+        except ProviderError as error:
+            delay = None if is_shown and not retry.mid_stream else retry.delay(number, error)
+            if delay is None:
+                raise
+            failed = AttemptFailed(error=error, attempt=number, delay=delay)
+        except BaseException as error:
+            if not is_spurious_cancel(error):
+                raise
+            raise HandlerError(
+                f"Handler {handler.name!r} raised a cancellation although nothing cancelled it."
+            ) from error
+        yield failed
+        await retry.sleep(failed.delay)
+        begin()
+        number += 1
+
+
+def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEvent]:
+    """Return the events of a handler after a check that its ``stream`` is an async generator."""
+    if (observe := REQUEST_OBSERVER.get()) is not None:
+        observe(request)
+    events = handler.stream(request)
+    if isinstance(events, AsyncGeneratorType) or (hasattr(events, "__aiter__") and hasattr(events, "aclose")):
+        return events
+    if isinstance(events, Coroutine):
+        events.close()  # otherwise Python warns that the coroutine was never awaited
+    raise HandlerError(
+        f"Handler {handler.name!r}: stream must be an async generator, `async def` with `yield`, but "
+        f"returned a {type(events).__name__}. For a function that returns its reply use "
+        "routelock.function_handler(...)."
+    )
 
 
 def note_event(run: Run, event: HandlerEvent) -> bool:

@@ -14,8 +14,7 @@ from typing_extensions import TypeIs
 from routelock._callables import resolve
 from routelock._text import clip
 from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.handlers.port import Request, tool_name
-from routelock.handlers.retry import REQUEST_OBSERVER
+from routelock.handlers.port import REQUEST_OBSERVER, Request, tool_name
 from routelock.handlers.stream_assembler import Assembler
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
 from routelock.history.vendor_calls import Citation, VendorCall, annotation_of, recorded_call
