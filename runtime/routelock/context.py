@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 
 from routelock._hints import hint_attributes
 from routelock._peer_names import CONTEXT
-from routelock.usage import NO_USAGE, Usage
+from routelock.usage import Usage
 
 if TYPE_CHECKING:
     from routelock.handoffs.payload import HandoffPayload
@@ -26,7 +26,7 @@ T = TypeVar("T", default=Any)
 
 
 @hint_attributes(CONTEXT)
-@dataclass(frozen=True, init=False, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext(Generic[T]):
     """The state of a run at one moment, for instructions, tools, filters, hooks and ``is_enabled``.
 
@@ -50,32 +50,6 @@ class RunContext(Generic[T]):
     """The app's name for the user, as ``RunConfig.user_id`` says."""
     conversation_id: str | None = None
     """The app's name for the conversation, as ``RunConfig.conversation_id`` says."""
-
-    def __init__(
-        self,
-        *,
-        context: T,
-        run_id: str = "",
-        agent: str = "",
-        turn: int = 0,
-        usage: Usage = NO_USAGE,
-        shared_memory: dict[str, Any] | None = None,
-        scopes: frozenset[str] = frozenset(),
-        user_id: str | None = None,
-        conversation_id: str | None = None,
-    ) -> None:
-        # in one step: to set frozen fields one by one takes twice as long
-        self.__dict__.update(
-            context=context,
-            run_id=run_id,
-            agent=agent,
-            turn=turn,
-            usage=usage,
-            shared_memory={} if shared_memory is None else shared_memory,
-            scopes=scopes,
-            user_id=user_id,
-            conversation_id=conversation_id,
-        )
 
     @property
     def handoff_payload(self) -> HandoffPayload | None:

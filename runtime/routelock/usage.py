@@ -16,7 +16,7 @@ __all__ = ["Usage", "is_usage", "to_usage", "total_by"]
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens and cost of one or more model calls; ``a + b`` adds two of them.
 
@@ -33,27 +33,6 @@ class Usage:
     reasoning_tokens: int = 0
     cost: float | None = None
     estimated: bool = False
-
-    def __init__(
-        self,
-        requests: int = 0,
-        input_tokens: int = 0,
-        output_tokens: int = 0,
-        cached_tokens: int = 0,
-        reasoning_tokens: int = 0,
-        cost: float | None = None,
-        estimated: bool = False,
-    ) -> None:
-        # in one step: to set frozen fields one by one takes twice as long
-        self.__dict__.update(
-            requests=requests,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            cached_tokens=cached_tokens,
-            reasoning_tokens=reasoning_tokens,
-            cost=cost,
-            estimated=estimated,
-        )
 
     @property
     def total_tokens(self) -> int:

@@ -112,7 +112,7 @@ class OutputSchema:
         object.__setattr__(self, "schema", sendable(self.schema))
 
 
-@dataclass(frozen=True, init=False, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The request for one model call.
 
@@ -134,34 +134,6 @@ class Request:
     context: RunContext[Any] | None = None
     handoff_input: Any = None
     """The input of the handoff to this handler, as long as the handler is active."""
-
-    def __init__(
-        self,
-        *,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec] = (),
-        tool_choice: ToolChoice | None = None,
-        settings: Mapping[str, Any] | None = None,
-        output_schema: OutputSchema | None = None,
-        stream: bool = False,
-        agent: str = "",
-        turn: int = 1,
-        context: RunContext[Any] | None = None,
-        handoff_input: Any = None,
-    ) -> None:
-        # in one step: to set frozen fields one by one takes twice as long
-        self.__dict__.update(
-            messages=messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            settings={} if settings is None else settings,
-            output_schema=output_schema,
-            stream=stream,
-            agent=agent,
-            turn=turn,
-            context=context,
-            handoff_input=handoff_input,
-        )
 
 
 REQUEST_OBSERVER: Final[ContextVar[Callable[[Request], None] | None]] = ContextVar(

@@ -82,7 +82,7 @@ result of a tool call or of a handoff call. ``"nudge"``: the runtime. ``"note"``
 in views and in inputs made from a view. ``"summary"``: a nested history. ``"filter"``: an input filter."""
 
 
-@dataclass(frozen=True, init=False, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunItem:
     """One message of a run, and its source.
 
@@ -103,30 +103,6 @@ class RunItem:
     asked_by: str | None = None
     line: str | None = field(default=None, init=False, repr=False, compare=False)
     """The message as a line of a summary, kept for the next summary."""
-
-    def __init__(
-        self,
-        *,
-        id: int,
-        kind: ItemKind,
-        message: Annotated[Message, AnyObject()],
-        agent: str | None = None,
-        origin: str | None = None,
-        covers: tuple[RunItem, ...] = (),
-        whole: tuple[Annotated[Message, AnyObject()], ...] = (),
-        asked_by: str | None = None,
-    ) -> None:
-        # in one step: to set frozen fields one by one takes twice as long
-        self.__dict__.update(
-            id=id,
-            kind=kind,
-            message=message,
-            agent=agent,
-            origin=origin,
-            covers=covers,
-            whole=whole,
-            asked_by=asked_by,
-        )
 
     @property
     def vendor_calls(self) -> list[VendorCall]:

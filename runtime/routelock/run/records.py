@@ -31,7 +31,7 @@ approve or deny those in ``interruptions``. ``limit``: a limit ended it. ``error
 ``unfinished``: it was cancelled, its stream was closed early, or it still goes on."""
 
 
-@dataclass(frozen=True, init=False, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffRecord:
     """One handoff that the model or a tool asked for, made or not."""
 
@@ -75,34 +75,6 @@ class HandoffRecord:
     """What the run consumed while the target was active; None until the target's work is done. Failed
     attempts and agents that were called as tools count. The usage of all handoffs, and what was consumed
     before the first, add up to the usage of the run."""
-
-    def __init__(
-        self,
-        *,
-        id: str,
-        source: str,
-        target: str,
-        tool_name: str,
-        call_id: str,
-        turn: int,
-        status: HandoffStatus,
-        tried: bool = True,
-        requested_by: Literal["model", "tool"] = "model",
-        reason: str | None = None,
-        input: Any = None,
-        error: str | None = None,
-        request: HandoffRequest | None = None,
-        response: HandoffResponse | None = None,
-        passed_over: Sequence[tuple[str, str]] = (),
-        parent_id: str | None = None,
-        depth: int = 1,
-        started: float | None = None,
-        ended: float | None = None,
-        usage: Usage | None = None,
-    ) -> None:
-        fields = locals()  # its arguments are the fields
-        del fields["self"]
-        self.__dict__.update(fields)
 
     @property
     def taken(self) -> bool:
@@ -162,7 +134,7 @@ class Shown:
         return shown
 
 
-@dataclass(frozen=True, init=False, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
     """One model call: the exact request to the handler, and its reply."""
 
@@ -175,30 +147,6 @@ class ModelCall:
     settings: Mapping[str, Any]
     reply: MessageDone | None = None
     """None when the call failed or was cut off."""
-
-    def __init__(
-        self,
-        *,
-        agent: str,
-        handler: str,
-        turn: int,
-        shown: Shown,
-        tools: Sequence[ToolSpec],
-        tool_choice: ToolChoice | None,
-        settings: Mapping[str, Any],
-        reply: MessageDone | None = None,
-    ) -> None:
-        # in one step: to set frozen fields one by one takes twice as long
-        self.__dict__.update(
-            agent=agent,
-            handler=handler,
-            turn=turn,
-            shown=shown,
-            tools=tools,
-            tool_choice=tool_choice,
-            settings=settings,
-            reply=reply,
-        )
 
     @property
     def messages(self) -> list[Message]:

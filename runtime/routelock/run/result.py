@@ -36,7 +36,7 @@ U = TypeVar("U")
 
 
 @hint_attributes(RESULT)
-@dataclass(frozen=True, init=False, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult(Generic[Output]):
     """Everything that a run did; a failed run has a partial result in ``error.result``."""
 
@@ -88,36 +88,6 @@ class RunResult(Generic[Output]):
     a summary. ``usage`` includes theirs; all other fields are about this run only."""
     capture: Callable[[], RunState] | None = field(default=None, compare=False)
     """Takes the state for `state`."""
-
-    def __init__(
-        self,
-        *,
-        final_output: Output,
-        last_agent: Agent[Any],
-        next_agent: Agent[Any],
-        items: Sequence[RunItem],
-        input_count: int,
-        usage: Usage,
-        usage_by_agent: dict[str, Usage],
-        handoffs: Sequence[HandoffRecord],
-        errors: Sequence[Problem],
-        repairs: Sequence[str],
-        guardrail_results: Sequence[GuardrailRecord] = (),
-        warnings: Sequence[str],
-        calls: Sequence[ModelCall],
-        compactions: Sequence[Compaction] = (),
-        context: RunContext[Any],
-        stop_reason: StopReason = "done",
-        last_handler: str = "",
-        pending: Sequence[ToolCall] = (),
-        interruptions: Sequence[Interruption] = (),
-        nested: Mapping[str, RunResult[Any]] | None = None,
-        capture: Callable[[], RunState] | None = None,
-    ) -> None:
-        nested = {} if nested is None else nested
-        fields = locals()  # its arguments are the fields
-        del fields["self"]
-        self.__dict__.update(fields)
 
     def __repr__(self) -> str:
         # asyncio formats the value of a finished task: the whole history would take seconds

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -208,9 +208,7 @@ class HandoffLog:
                 continue
             status_now = one.status if status is None else one.status.to(status, one.id)
             usage = self.spent.get(one.id)
-            given: dict[str, Any] = {**vars(one), "status": status_now, "error": error}
-            given |= {"ended": now, "usage": usage}
-            self.records[place] = HandoffRecord(**given)
+            self.records[place] = replace(one, status=status_now, error=error, ended=now, usage=usage)
             if self.is_streamed:
                 self.events.append(
                     HandoffCompleted(
