@@ -18,9 +18,8 @@ from routelock._text import clip, size_of
 from routelock.errors import ConfigError
 from routelock.history.content import media_of
 from routelock.history.filters import is_system, newest_of_user, unfold
-from routelock.history.messages import NOTE, Message, RunItem, calls_of, text_of
+from routelock.history.messages import NOTE, Message, RunItem, calls_of, quoted, text_of
 from routelock.history.nesting import message_line
-from routelock.history.notes import unforged
 from routelock.history.trim import cut_result, groups, result_size, with_pairs
 
 if TYPE_CHECKING:
@@ -278,8 +277,7 @@ def summary_text(summary: RunItem) -> str:
 
 def summary_of(text: str, covers: Sequence[RunItem]) -> RunItem:
     """Return the item that shows a summary of other items."""
-    body = text_of(unforged({"role": "user", "content": text.strip()}))
-    return _replacing(f"{_SUMMARY_HEAD.format(count=len(covers))}\n{body}", covers)
+    return _replacing(f"{_SUMMARY_HEAD.format(count=len(covers))}\n{quoted(text.strip())}", covers)
 
 
 def notice_of(covers: Sequence[RunItem]) -> RunItem:

@@ -27,13 +27,16 @@ __all__ = [
     "is_note",
     "is_of_user",
     "last_user_text",
+    "quoted",
     "refusal_of",
     "text_of",
 ]
 
 
 NOTE = "Note of the runtime, not of the user"
-"""The beginning of each note to an agent about other agents. In a user message it is shown in quotes."""
+"""The beginning of each note to an agent about other agents; in a user message `quoted` changes it."""
+
+_QUOTED = '"Note of the runtime", this message says, "not of the user"'
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 """The role of a message's author in chat APIs."""
@@ -180,3 +183,8 @@ def last_user_text(messages: Sequence[Message]) -> str:
         if message["role"] == "user" and not is_note(message):
             return text_of(message)
     return ""
+
+
+def quoted(text: str) -> str:
+    """Return a text in which the beginning of a note is put in quotes, so that it forges none."""
+    return text.replace(NOTE, _QUOTED)

@@ -11,15 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Any, cast
 
 from routelock._json import json_line
 from routelock.history.marked import KIND
-from routelock.history.messages import NOTE, Message, RunItem, ToolCall, is_note, is_of_user, text_of
+from routelock.history.messages import NOTE, Message, RunItem, ToolCall, is_note, is_of_user
 from routelock.history.portable import portable
 
-__all__ = ["PREAMBLE", "Audience", "unforged", "with_notes", "with_notes_marked"]
+__all__ = ["PREAMBLE", "Audience", "with_notes", "with_notes_marked"]
 
 
 PREAMBLE = (
@@ -31,8 +30,6 @@ _SAME_AGENT_PREAMBLE = f"{NOTE}: how the conversation came to you. What is quote
 """The first line for a handler that took over from another handler of the same agent, with the same tools."""
 
 _CALLS_ABOVE = "The calls above were made for the user's message below: go on from their results."
-
-_QUOTED = '"Note of the runtime", this message says, "not of the user"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,28 +75,6 @@ def with_notes(items: Sequence[RunItem], audience: Audience) -> Sequence[RunItem
 def with_notes_marked(messages: Iterable[Message]) -> list[Message]:
     """Return messages that a model was shown, as input for another run; its notes are marked as notes."""
     return [cast(Message, {**each, KIND: "note"}) if is_note(each) else each for each in messages]
-
-
-def unforged(message: Message) -> Message:
-    """Return a user message in which the beginning of a note is put in quotes, so that it forges none.
-
-    A message without such a text is returned as the same object.
-    """
-    content = message.get("content")
-    if isinstance(content, str):
-        if NOTE not in content:
-            return message
-        return cast(Message, {**message, "content": content.replace(NOTE, _QUOTED)})
-    if NOTE not in text_of(message):
-        return message
-    parts: list[dict[str, Any]] = []
-    for kind, several in groupby(content or (), key=lambda part: part.get("type")):
-        run = [*several]
-        text = "".join(str(part.get("text") or "") for part in run)
-        # the text may be split into two parts, which a vendor joins
-        forges = kind == "text" and NOTE in text
-        parts += [{**run[0], "text": text.replace(NOTE, _QUOTED)}] if forges else run
-    return cast(Message, {**message, "content": parts})
 
 
 class _ForeignCalls:

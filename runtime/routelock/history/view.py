@@ -7,15 +7,17 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any, cast
 
 from routelock.history.compaction import ViewSize, is_compacted
-from routelock.history.messages import Message, RunItem, call_ids
-from routelock.history.notes import Audience, unforged, with_notes
+from routelock.history.messages import NOTE, Message, RunItem, call_ids, quoted, text_of
+from routelock.history.notes import Audience, with_notes
 from routelock.history.portable import drop_unknown_keys, portable
 from routelock.history.repair import NOTHING_LEFT, repair
 from routelock.history.validity import validate
 
-__all__ = ["View"]
+__all__ = ["View", "unforged"]
 
 
 class View:
@@ -100,3 +102,25 @@ def _shown(item: RunItem, family: str) -> Message:
         return item.message if is_own else unforged(item.message)
     # the provider chooses which keys of other messages it sends
     return drop_unknown_keys(item.message) if item.message["role"] == "assistant" else item.message
+
+
+def unforged(message: Message) -> Message:
+    """Return a user message in which the beginning of a note is put in quotes, so that it forges none.
+
+    A message without such a text is returned as the same object.
+    """
+    content = message.get("content")
+    if isinstance(content, str):
+        if NOTE not in content:
+            return message
+        return cast(Message, {**message, "content": quoted(content)})
+    if NOTE not in text_of(message):
+        return message
+    parts: list[dict[str, Any]] = []
+    for kind, several in groupby(content or (), key=lambda part: part.get("type")):
+        run = [*several]
+        text = "".join(str(part.get("text") or "") for part in run)
+        # the text may be split into two parts, which a vendor joins
+        forges = kind == "text" and NOTE in text
+        parts += [{**run[0], "text": quoted(text)}] if forges else run
+    return cast(Message, {**message, "content": parts})

@@ -12,7 +12,6 @@ from routelock._concurrency import Question, ask_all
 from routelock.agents.offer import enabled_of
 from routelock.run.routing import Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
-from routelock.run.tool_batch import context_of
 from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
 from routelock.tools.questions import ToolQuestion
 
@@ -160,6 +159,6 @@ def _needs(run: Run, call: RoutedCall, needs: NeedsApproval) -> Question[bool]:
             return True
         if not isinstance(given, dict):  # a tool without parameters is called with any JSON
             return True
-        return needs(context_of(run, call), cast("dict[str, Any]", given))
+        return needs(call.context(run.now()), cast("dict[str, Any]", given))
 
     return Question(f"needs_approval of {call.name!r}", ask, bool)

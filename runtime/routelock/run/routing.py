@@ -13,6 +13,7 @@ from typing import Any, Literal
 from anyio import CancelScope
 
 from routelock.agents.offer import OfferedTools, Route
+from routelock.context import RunContext, ToolContext
 from routelock.errors import RoutelockError
 from routelock.guardrails import GuardrailRecord
 from routelock.handoff_request import HandoffRequest
@@ -118,6 +119,16 @@ class RoutedCall:
     def ask_handoff(self, edge: Handoff, request: HandoffRequest | None = None) -> None:
         """Ask for a handoff: by the model, or by the tool that has run and returned a request."""
         self.attempt, self.asks_handoff = HandoffAttempt(self.call, edge, request), True
+
+    def context(self, moment: RunContext[Any]) -> ToolContext[Any]:
+        """Return the context of the call for functions of the app, as of a moment of the run."""
+        return ToolContext.of(
+            moment,
+            tool_name=self.name,
+            tool_call_id=self.id,
+            tool_arguments=self.arguments,
+            answer=self.answer,
+        )
 
     def refuse(self, text: str, error: str = "declined") -> None:
         """Answer the call instead of making it."""

@@ -27,7 +27,7 @@ from routelock.run.subrun import step_key
 from routelock.tools.outcome import ToolOutcome
 
 if TYPE_CHECKING:
-    from routelock.run.tool_batch import ToolBatch
+    from routelock.run.tool_calls import ToolBatch
 
 __all__ = [
     "run_by_executor",

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
+from functools import partial
+from math import inf
+from typing import Any, Self
 
-from routelock.errors import RoutelockError
+import anyio
+
+from routelock._concurrency import run_all
+from routelock._isolation import isolated, isolated_events
+from routelock.agents.agent_tool import AgentCall
+from routelock.errors import (
+    CallbackError,
+    ConfigError,
+    GuardrailTripped,
+    RoutelockError,
+    ToolError,
+    ToolGuardrailTripped,
+    ToolTimeout,
+)
 from routelock.history.content import with_media
 from routelock.history.messages import Message
 from routelock.run.approval_gate import (
@@ -16,19 +32,27 @@ from routelock.run.approval_gate import (
     note_waiting,
 )
 from routelock.run.call_events import called_event, decided_events, handoff_event, later_events
+from routelock.run.emit import ToolBegins, ToolEnds, emit
 from routelock.run.events import RunEvent
-from routelock.run.mistakes import answer_lost, answer_too_many, answer_unknown
+from routelock.run.mistakes import answer_lost, answer_too_many, answer_unknown, mistake_error
 from routelock.run.routing import MOST_CALLS, Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
-from routelock.run.subrun import Events
-from routelock.run.tool_batch import ToolBatch, take_outcome
+from routelock.run.steps import run_by_executor
+from routelock.run.sub_run_accounts import absorb_sub_runs
+from routelock.run.subrun import Events, GraceOver, SubRun, in_turn, prepare_sub_runs
 from routelock.run.tool_handoffs import note_cut_short, refuse_unknown_targets, take_requests
 from routelock.run.transfer import take_over
 from routelock.run.transfer_request import begin_attempt, try_handoff
 from routelock.tools.approvals import NO_APPROVALS
-from routelock.tools.outcome import NOT_RUN
+from routelock.tools.invoke import invoke
+from routelock.tools.outcome import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 
-__all__ = ["answer_calls"]
+__all__ = [
+    "ToolBatch",
+    "answer_calls",
+    "take_outcome",
+]
+
 
 _DOOMED = "A call beside it stops the agent, so nothing was handed over."
 
@@ -235,3 +259,243 @@ async def _make_handoff(run: Run, call: RoutedCall) -> None:
         await take_over(run, call.attempt)
     if run.stream:
         run.handoffs.events.append(handoff_event(call))
+
+
+# The tools of a reply, agents as tools included: each call gets one outcome
+
+_UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before that was made."
+
+
+class ToolBatch:
+    """Runs the tools that one reply calls; close it with ``with``.
+
+    At most ``tools_at_once`` run at the same time. Once one of them ends the run, no other call starts, and
+    those that have started are cancelled after a grace period.
+
+    A streamed run answers the calls of agents one after the other, after the other tools. To stream several
+    at the same time would need a queue, which reads ahead of the stream's reader. The outcomes are the same,
+    unless a call ends the run while others wait for a slot (``RunConfig.tools_at_once``), or an agent ends it
+    while a tool takes longer than the grace period.
+
+    Args:
+        run: the run.
+        calls: the calls, which are free to run.
+        events: carries out sub-runs.
+    """
+
+    def __init__(self, run: Run, calls: Sequence[RoutedCall], events: Events) -> None:
+        self.run = run
+        self.calls = calls
+        self.events = events
+        self.streamed: Sequence[SubRun] = ()
+        """Sub-runs that `run_together` leaves to `stream`."""
+        self.is_single: bool = len(calls) == 1
+        most = run.config.tools_at_once
+        self.slots: anyio.Semaphore | None = None
+        if most is not None and not self.is_single:
+            self.slots = anyio.Semaphore(most)
+        self._sub_runs: dict[str, SubRun] = {}
+        """All sub-runs, by call id."""
+        self._noted = len(run.report.errors)
+        self._is_ending = False
+        """Whether a call has ended the run."""
+        self._deadline = inf
+        """When the grace period of the other calls is over, on the event loop's clock."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Count what the sub-runs consumed, and put the problems of the calls in call order."""
+        errors, noted = self.run.report.errors, self._noted
+        if self._sub_runs:
+            absorb_sub_runs(self.run)
+        if len(errors) > noted:
+            places = {call.id: place for place, call in enumerate(self.calls)}
+            of_batch = sorted(errors[noted:], key=lambda each: places.get(each.call_id or "", -1))
+            self.run.report.errors = (*errors[:noted], *of_batch)
+
+    async def run_together(self) -> None:
+        """Run tools and agents at the same time, except those whose events are streamed."""
+        run, tools = self.run, self.calls
+        agents = [call for call in tools if isinstance(call.tool.on_invoke_tool, AgentCall)]
+        if agents:
+            self._sub_runs = sub_runs = prepare_sub_runs(run, agents)
+            if any(one.agent_call.session is not None for one in sub_runs.values()):
+                await self._find_sessions()
+            self.streamed = [one for one in sub_runs.values() if run.stream and one.inner is not None]
+            tools = [call for call in tools if call.id not in sub_runs]
+            agents = [one.call for one in sub_runs.values() if one not in self.streamed]
+        if run.config.executor is not None:
+            await run_by_executor(self, run.config.executor, tools, agents)
+            return
+        together = [*tools, *agents]
+        if self.is_single:
+            for call in together:
+                await isolated(self._work(call))
+            return
+        jobs = [partial(self.carry_out, call) for call in together]
+        await run_all(jobs, lambda place: self.admit(together[place]))
+
+    async def _find_sessions(self) -> None:
+        for one in self._sub_runs.values():
+            await isolated(one.find_session(one.call.context(self.run.now())))
+        in_turn(self._sub_runs.values())
+
+    async def admit(self, call: RoutedCall) -> None:
+        """Wait for a slot, and mark the call as skipped if the run is ending. `carry_out` has to follow."""
+        if self.slots is not None:
+            await self.slots.acquire()
+        call.is_skipped = self._is_ending
+
+    async def carry_out(self, call: RoutedCall) -> None:
+        """Do the work of an admitted call, within the grace period if another one ends the run."""
+        try:
+            if call.is_skipped:
+                self._skip(call)
+                self._end_turn(call)
+                return
+            with anyio.CancelScope(deadline=self._deadline) as call.scope:
+                await self._work(call)
+        finally:
+            scope, call.scope = call.scope, None
+            if self.slots is not None:
+                self.slots.release()
+        if scope is not None and scope.cancelled_caught and call.outcome is None:
+            await self._cut_off(call)
+        self._end_turn(call)
+
+    async def _work(self, call: RoutedCall) -> None:
+        if call.id not in self._sub_runs:
+            await self._invoke(call)
+            return
+        async for _ in self._run_sub(self._sub_runs[call.id]):
+            pass
+
+    async def stream(self, one: SubRun) -> AsyncGenerator[RunEvent]:
+        """Carry out the call of an agent and yield its events; no other call runs meanwhile.
+
+        A plain run would have started it together with the others. So it has the same grace period if one of
+        them ended the run.
+        """
+        if self._is_ending and self.slots is not None:
+            self._skip(one.call)
+            return
+        one.seconds = self.run.calls.grace if self._is_ending else None
+        try:
+            async with aclosing(isolated_events(self._run_sub(one))) as happening:
+                async for event in happening:
+                    yield event
+        except GraceOver:
+            await self._cut_off(one.call)
+        one.end_turn()
+
+    def _end_turn(self, call: RoutedCall) -> None:
+        if call.id in self._sub_runs:
+            self._sub_runs[call.id].end_turn()
+
+    async def wait_turn(self, call: RoutedCall) -> None:
+        """Wait for the sub-run before a call, if it is one of an agent and both have the same session."""
+        if call.id in self._sub_runs:
+            await self._sub_runs[call.id].wait_turn()
+
+    def take(self, call: RoutedCall, outcome: ToolOutcome, stop: RoutelockError | None = None) -> None:
+        """Take an outcome; if it ends the run, start the grace period of the other calls."""
+        if take_outcome(self.run, call, outcome, stop) and not self._is_ending:
+            self._is_ending = True
+            self._deadline = anyio.current_time() + self.run.calls.grace
+            for each in self.calls:
+                if each.scope is not None:
+                    each.scope.deadline = self._deadline
+
+    async def _cut_off(self, call: RoutedCall) -> None:
+        if call.id not in self.run.calls.begun:  # only its start hook was called
+            self._skip(call)
+            return
+        self.take(call, CUT_OFF)
+        await emit(self.run, ToolEnds(call.call, call.tool, call.context(self.run.now()), CUT_OFF))
+
+    def _skip(self, call: RoutedCall) -> None:
+        self.run.budget.tool_calls -= 1
+        if call.id not in self.run.sub_runs.to_resume:  # a stored sub-run can still be resumed
+            self.take(call, NOT_RUN)
+
+    async def _invoke(self, call: RoutedCall) -> None:
+        """Call a tool and take its outcome."""
+        run, tool = self.run, call.tool
+        context: Any = call.context(run.now()) if tool.wants_context or run.is_observed else None
+        if run.is_observed:
+            await emit(run, ToolBegins(call.call, tool, context))
+        run.calls.begun.add(call.id)
+        stop: RoutelockError | None = None
+        try:
+            with nullcontext() if run.recorder is None else run.recorder.inside(call.id):
+                outcome = await invoke(tool, context, call.arguments, call.guardrails)
+        except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
+            outcome, stop = _stopped(raised), raised
+        self.take(call, outcome, stop)  # before the hooks: if one is cancelled, it is not lost
+        if run.is_observed and outcome.question is None:
+            await emit(run, ToolEnds(call.call, tool, context, outcome))
+
+    async def _run_sub(self, one: SubRun) -> AsyncGenerator[RunEvent]:
+        """Carry out a sub-run and take its outcome; there is none if it waits for an approval."""
+        run, call = self.run, one.call
+        if not await one.wait_turn():
+            run.budget.tool_calls -= 1  # it is counted when the run is resumed
+            return
+        context = call.context(run.now())
+        nested = None if one.inner is None else one.inner.run_id
+        await emit(run, ToolBegins(call.call, call.tool, context, nested))
+        run.calls.begun.add(call.id)
+        run.sub_runs.to_resume.pop(call.id, None)  # not before: the run may end before this call starts
+        stop: RoutelockError | None = None
+        try:
+            async with aclosing(one.carry_out(context, self.events)) as happening:
+                async for event in happening:
+                    yield event
+            outcome = one.outcome
+        except (ToolError, ToolGuardrailTripped, CallbackError) as raised:
+            outcome, stop = _stopped(raised), raised
+        if outcome is None:
+            run.calls.begun.discard(call.id)
+            run.budget.tool_calls -= 1  # it is counted when the run is resumed
+            return
+        self.take(call, outcome, stop)
+        await emit(run, ToolEnds(call.call, call.tool, context, outcome))
+
+
+def take_outcome(
+    run: Run, call: RoutedCall, outcome: ToolOutcome, stop: RoutelockError | None = None
+) -> bool:
+    """Answer a call with the outcome of its tool; return whether the run ends with it.
+
+    Args:
+        run: the run.
+        call: the call.
+        outcome: the outcome.
+        stop: the error that the tool raised to stop the run.
+    """
+    call.outcome = outcome
+    if outcome.usage is not None:
+        run.count(outcome.usage)
+    if outcome.question is not None:  # the call goes on when a person has answered
+        run.calls.begun.discard(call.id)
+        run.budget.tool_calls -= 1
+        return False
+    result = Result(outcome.output, outcome.error, exception=outcome.exception, media=outcome.media)
+    call.result = result
+    if outcome.handoff is not None:
+        result.text = _UNDECIDED.format(target=outcome.handoff.target_name)
+    if outcome.error == "arguments":
+        result.is_mistake, result.problem = True, "bad_arguments"
+        if "bad_arguments" in run.config.raise_on:
+            result.stop = mistake_error(run, outcome.output)
+    elif outcome.error is not None:
+        result.problem, result.stop = "tool", stop
+    return result.stop is not None
+
+
+def _stopped(raised: RoutelockError) -> ToolOutcome:
+    kind: ToolErrorKind = "timeout" if isinstance(raised, ToolTimeout) else "raised"
+    kind = "guardrail" if isinstance(raised, GuardrailTripped) else kind
+    return ToolOutcome(str(raised), error=kind, exception=raised)

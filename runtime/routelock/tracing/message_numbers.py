@@ -8,8 +8,8 @@ from typing import Any
 
 from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message, RunItem, is_note
-from routelock.history.notes import unforged
 from routelock.history.portable import portable
+from routelock.history.view import unforged
 from routelock.run.records import Shown
 from routelock.tracing.records import ItemTraced, Span, ToolsTraced, spans
 
