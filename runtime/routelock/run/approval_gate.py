@@ -90,7 +90,7 @@ async def gate_handoff(run: Run, reply: RoutedCalls, call: RoutedCall) -> None:
 
 
 def hold_questions(run: Run, reply: RoutedCalls, calls: Sequence[RoutedCall]) -> None:
-    """Let the calls wait whose tools asked a person something."""
+    """Hold the calls whose tools asked a person a question."""
     for call in calls:
         if call.outcome is not None and call.outcome.question is not None:
             number = 1 if call.answer is None else call.answer.number + 1
@@ -110,7 +110,7 @@ def note_waiting(run: Run, reply: RoutedCalls) -> None:
 def _hold(
     run: Run, reply: RoutedCalls, call: RoutedCall, question: ToolQuestion | None = None, number: int = 0
 ) -> None:
-    """Let a call wait for approval, or for the answer to a question of its tool."""
+    """Hold a call until it is approved, or until the question of its tool is answered."""
     call.is_held, call.asks_handoff = True, False
     one = _interruption(run, call)
     reply.waiting.append(one if question is None else replace(one, question=question, number=number))
@@ -136,7 +136,7 @@ def _interruption(run: Run, call: RoutedCall) -> Interruption:
 
 
 def _last_question(run: Run, call: RoutedCall) -> tuple[ToolQuestion | None, int]:
-    """Return what the tool asked last when the call was made before, and which question that was."""
+    """Return the last question that the tool asked in this call, and its number; 0 if it asked none."""
     key = (*run.sub_runs.path, call.id)
     for one in run.calls.interruptions:
         if (*one.path, one.call_id) == key:
@@ -148,7 +148,7 @@ def _last_question(run: Run, call: RoutedCall) -> tuple[ToolQuestion | None, int
 
 
 def _needs(run: Run, call: RoutedCall, needs: NeedsApproval) -> Question[bool]:
-    """Return the question whether a call needs an approval; it does if the question has no answer."""
+    """Return a question to the app: does this call need an approval? Without an answer it does."""
 
     def ask() -> MaybeAwaitable[bool]:
         if isinstance(needs, bool):

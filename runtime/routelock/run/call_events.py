@@ -85,7 +85,7 @@ def called_event(run: Run, call: RoutedCall) -> ToolCalled:
 
 
 def decided_events(run: Run, reply: RoutedCalls) -> list[RunEvent]:
-    """Return the outputs of the tools, the handoffs that are not tried, and the one that is."""
+    """Return the events of the tools' outputs, of the handoffs that are not tried, and of the one that is."""
     done = [call for call in reply.calls if call.kind != "handoff" and not call.asks_handoff]
     events = _outputs(run, done)
     events += [_failed(run.active_name, call) for call in (*reply.skipped, *reply.refused)]
@@ -103,7 +103,7 @@ def decided_events(run: Run, reply: RoutedCalls) -> list[RunEvent]:
 
 
 def later_events(run: Run, reply: RoutedCalls) -> list[RunEvent]:
-    """Return the outcome of the handoffs that tools asked for, and the calls that wait for approval."""
+    """Return the events of handoffs that tools asked for, and of calls that wait for approval."""
     asked = [call for call in reply.tools if call.asks_handoff]
     events = _outputs(run, sorted(asked, key=reply.unknown_targets.__contains__))  # those come last
     events += [_failed(run.active_name, call) for call in reply.unknown_targets]

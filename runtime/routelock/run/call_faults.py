@@ -1,4 +1,4 @@
-"""What is noted of a model call that goes wrong: failed attempts, filtered replies, ignored tool choices."""
+"""Notes of model calls that go wrong: failed attempts, filtered replies, ignored tool choices."""
 
 from __future__ import annotations
 

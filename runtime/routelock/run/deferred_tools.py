@@ -48,7 +48,7 @@ async def with_found(run: Run, offered: OfferedTools) -> OfferedTools:
 def _names_to_offer(run: Run, by_vendor: bool) -> Sequence[str]:
     """Return the tool that the active agent is forced to call, if any, and those that it has found.
 
-    If the vendor searches, what was found is among the tools that it is sent.
+    If the vendor searches, the tools that were found are sent to it with all others.
     """
     agent, config = run.frame.agent, run.config
     forced = agent.model_settings.get("tool_choice", config.model_settings.get("tool_choice"))

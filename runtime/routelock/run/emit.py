@@ -318,7 +318,7 @@ async def _call_hooks(run: Run, moment: Moment) -> None:
 
 
 def _is_overridden(hooks: object, kind: type[object], name: str) -> bool:
-    """Whether a hook differs from that of the base class; `_call` reports one that is missing."""
+    """Whether a hook differs from that of the base class; `call_hook` reports one that is missing."""
     if hooks is None:
         return False
     hook: object = getattr(hooks, name, None)
@@ -326,7 +326,7 @@ def _is_overridden(hooks: object, kind: type[object], name: str) -> bool:
 
 
 def _hooks_of(agent: Agent[Any], name: str) -> Sequence[Any]:
-    """Return the hooks of a name of an agent and its skills; None for a missing method."""
+    """Return the hooks of one name that an agent and its skills have; None for a missing method."""
     skills = agent.registered.hooks.get(name, ())
     if not _is_overridden(agent.hooks, AgentHooks, name):
         return skills

@@ -1,4 +1,4 @@
-"""What a failure does: another handler answers, an agent fails and its caller goes on, or the run ends."""
+"""Failures: another handler answers, an agent fails and its caller goes on, or the run ends."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def _end_failed(run: Run, error: Exception) -> None:
 
 
 async def recover(run: Run, error: Exception, events: Events) -> RunEvent:
-    """Let a failed call be repeated: with a shorter view if it was too long, or by another handler.
+    """Prepare another try of a failed call: with a shorter view if it was too long, or by another handler.
 
     Raises:
         Exception: the error itself, if neither is possible.

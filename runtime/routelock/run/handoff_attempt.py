@@ -208,7 +208,7 @@ class HandoffAttempt:
         return self._request(target, self.input, payload, self._metadata())
 
     def request_for(self, target: str) -> HandoffRequest:
-        """Return the request as one target is shown it: what the target changes in it is its own."""
+        """Return a copy of the request for one target, which may change it."""
         sent = self.payload
         payload = None if sent is None else replace(sent, context_data=unshared(sent.context_data))
         return self._request(target, unshared(self.input), payload, unshared(self._metadata()))

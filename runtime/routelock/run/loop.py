@@ -106,7 +106,7 @@ async def finish(run: Run) -> RunResult[Any]:
 
 
 async def _open(run: Run) -> LeftOver | None:
-    """Load the session, start the trace and check the input; return what a resumed run left of its turn."""
+    """Load the session, start the trace and check the input; return the rest of the turn of a resumed run."""
     try:
         if run.store is not None:  # it has the first messages, and may know the agent
             await run.store.open(run)
@@ -122,7 +122,7 @@ async def _open(run: Run) -> LeftOver | None:
 
 
 async def _restore(run: Run) -> LeftOver:
-    """Restore a resumed run from its state; return what is left of its turn."""
+    """Restore a resumed run from its state; return the rest of its turn."""
     from routelock.state.resume import settle  # noqa: PLC0415 - only resumed runs need it
 
     left = settle(run)
@@ -294,7 +294,7 @@ async def _check_output(run: Run, output: Any) -> None:
 
 
 async def _close(run: Run, raised: Exception | None) -> None:
-    """Store what is left of a run and end its trace, for whatever reason it ended."""
+    """Store the rest of a run and end its trace, for whatever reason it ended."""
     if run.model_call.request is not None:
         keep_partial(run)
     run.close()

@@ -187,7 +187,7 @@ async def offered_tools(run: Run) -> OfferedTools:
 
 
 async def _offered_at_first(run: Run) -> OfferedTools:
-    """Return what the active agent is offered before it has searched for tools."""
+    """Return the tools and handoffs that the active agent is offered before it has searched for tools."""
     agent, handler, external = run.frame.agent, run.frame.handler.name, run.config.external_tools
     # the setting of the agent wins over that of the run
     is_own = run.config.tool_search is None or agent.tool_search is not None

@@ -22,8 +22,8 @@ _SHORT = 2000
 """Characters of a text that is read again with each piece."""
 
 _PARTS = 16
-"""A longer text is read again when what is beyond `_SHORT` has grown by one part in so many. So the time for
-all readings grows with the length of the text, and not with the square of it."""
+"""Of a longer text, the part beyond `_SHORT` has to grow by a 16th before the text is read again. So the time
+for all readings grows with the length of the text, and not with the square of it."""
 
 _NOTHING = object()
 

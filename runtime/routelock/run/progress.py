@@ -1,4 +1,4 @@
-"""The progress of a run: what ends one that repeats itself, or makes nothing but mistakes."""
+"""The progress of a run, which ends if it repeats itself or makes nothing but mistakes."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class HandoffRecord:
     ended: float | None = field(default=None, compare=False)
     """The time of the refusal, or of the end of the target's work; None while the target is active."""
     usage: Usage | None = None
-    """What the run consumed while the target was active; None until the target's work is done. Failed
+    """The usage of the run while the target was active; None until the target's work is done. Failed
     attempts and agents that were called as tools count. The usage of all handoffs, and what was consumed
     before the first, add up to the usage of the run."""
 
@@ -93,26 +93,26 @@ class Compaction:
     """One compaction of a view before a model call, see `routelock.history.Compact`."""
 
     agent: str
-    """The agent that is shown less from then on."""
+    """The agent whose view was compacted."""
     turn: int
     why: Literal["tokens", "messages", "tool_results", "too_long"]
-    """What was above its limit; ``"too_long"``: the provider refused the request with `ContextTooLong`."""
+    """The limit that was exceeded; ``"too_long"``: the provider refused the request with `ContextTooLong`."""
     how: Literal["cut", "dropped", "summarised"]
-    """What became of the messages: tool results were cut, or messages were left out or summarised."""
+    """How the view was shortened: tool results were cut, or messages were left out or summarised."""
     replaced: int
-    """How many messages one message stands for now; after ``"cut"``, how many results were cut."""
+    """The number of messages that one message replaces; after ``"cut"``, the number of cut results."""
     before: int
-    """Messages of the view before ..."""
+    """The number of messages in the view before the compaction."""
     after: int
-    """... and after it."""
+    """The number of messages in the view after it."""
     tokens_before: int
-    """Tokens of the request before it, as far as they were counted ..."""
+    """The tokens of the request before it, as far as they were counted."""
     tokens_after: int
-    """... and after it, estimated."""
+    """The tokens of the request after it, estimated."""
     summary: str | None = None
     """The text of a new summary."""
     usage: Usage = NO_USAGE
-    """What the summary has consumed. It is part of the usage of the run, under the name of its writer."""
+    """The usage of the summary. It is part of the usage of the run, under the name of its writer."""
 
 
 @dataclass(slots=True)

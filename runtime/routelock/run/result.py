@@ -1,4 +1,4 @@
-"""The result of a run, and the records in it."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class RunResult(Generic[Output]):
     repairs: Sequence[str]
     """Repairs that made the history valid for a provider, as text."""
     guardrail_results: Sequence[GuardrailRecord] = ()
-    """What each guardrail of the run, its agents and its tools found, in the order of the transcript; those
-    that let the value pass as well. A guardrail that raised, or was cancelled by another one, has no record,
-    and those of sub-runs are in ``nested``."""
+    """The verdicts of the guardrails of the run, its agents and its tools, in the order of the transcript,
+    also of those that let the value pass. A guardrail that raised, or was cancelled by another one, has no
+    record, and those of sub-runs are in ``nested``."""
     warnings: Sequence[str]
     """Other things that a reader of the result should know, as text."""
     calls: Sequence[ModelCall]

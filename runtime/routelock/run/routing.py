@@ -1,4 +1,4 @@
-"""What each call of a model leads to.
+"""Where each call of a model leads: to a tool, a handoff, the caller, or nothing.
 
 Routing is a lookup of the call's name among exactly what was offered in that very turn. Text is never
 searched for markers, and a name that was not offered is answered, never guessed.
@@ -37,7 +37,7 @@ _REFUSED = "Several transfers were asked for at once, so none was made. Ask for 
 
 @dataclass(slots=True)
 class Result:
-    """What answers a call."""
+    """The result of a call: the text that answers it, and what follows from it for the run."""
 
     text: str
     error: str | None = None
@@ -54,8 +54,8 @@ class Result:
 class RoutedCall:
     """One call of a reply, from its route to its result.
 
-    A call is held until it is approved, or free; a free call of a tool runs and has an outcome. What answers
-    it is its result.
+    A call that waits for approval is held; any other call is free. A free call of a tool runs and gets an
+    outcome. Every call that is not held gets a result.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""`Run`: everything that changes during one run, as parts with a noun each.
+"""`Run`: everything that changes during one run, in parts that are named after what they hold.
 
 A run changes nothing on an agent, a handler or a module. So the next run starts with its first agent and the
 default handler again, for whatever reason this one ended.
@@ -111,7 +111,7 @@ class Budget:
     """True while an attempt of a model call is in flight, False between attempts."""
 
     def begin_attempt(self) -> None:
-        """Note that an attempt of a model call is in flight, see `routelock.handlers.retry`."""
+        """Note that an attempt of a model call is in flight, see `routelock.run.model_call.attempts`."""
         self.in_flight = True
 
     def consumed(self) -> tuple[Usage, int]:
@@ -177,7 +177,7 @@ class HandoffLog:
     slots: dict[str, Slot] = field(default_factory=lambda: {})
     """The capacity slots that targets hold, by the id of their handoff; see ``RunConfig.capacity``."""
     events: list[RunEvent] = field(default_factory=lambda: [])
-    """What became of handoffs, as events that were not yielded yet."""
+    """The events of handoffs that were not yielded yet."""
 
     def get(self, handoff_id: str | None) -> HandoffRecord | None:
         """Return the record of a handoff."""
@@ -289,7 +289,7 @@ class ModelCallState:
     text: list[str] = field(default_factory=lambda: [])
     """Text deltas of the reply so far; not empty once any delta was streamed."""
     error: Exception | None = None
-    """The handler's error beside a guardrail, until what arrived before it is streamed."""
+    """The error of a handler beside a guardrail, kept until the events before it are streamed."""
     compacted_turn: int = 0
     """The last turn whose call was too long and was made again with a shorter view."""
 

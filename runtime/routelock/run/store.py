@@ -1,4 +1,4 @@
-"""What stores a run while it goes on, such as a session."""
+"""The interface to a store of runs that still go on, such as a session."""
 
 from __future__ import annotations
 

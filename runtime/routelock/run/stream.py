@@ -1,4 +1,4 @@
-"""What a caller holds of a run: `RunStream` to read its events, `RunHandle` to keep its result."""
+"""`RunStream` reads the events of a run; `RunHandle` keeps the result of one."""
 
 from __future__ import annotations
 
