@@ -302,3 +302,22 @@ def test_streams_may_be_closed(tmp_path: Path, redirected: str, out: str) -> Non
 def test_invalid_bytes_of_stdin_are_escaped(tmp_path: Path) -> None:
     line = r"printf 'caf\351' | PYTHONIOENCODING=utf-8:strict $ROUTELOCK run app:echo"
     assert _in_a_shell(line, tmp_path).stdout == "You said: caf\\xe9\n"
+
+
+def test_a_model_that_cannot_be_called_is_reported_without_litellm(app: str) -> None:
+    """To load litellm takes seconds, and a missing key or a wrong name makes that useless."""
+    said = "Hi, --model, openai/m", "Hi, --model, opnai/gpt-4o-mini"
+    script = f"""
+import sys
+from routelock.cli.main import main
+for each in {said}:
+    print(main(["run", "{app}:triage", *each.split(", ")]), "litellm" in sys.modules)
+"""
+    without = {name: value for name, value in environment().items() if not name.startswith("OPENAI_")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=without, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.stdout == "1 False\n1 False\n"
+    no_key, wrong_name = done.stderr.splitlines()
+    assert "There is no key for openai" in no_key
+    assert "write 'openai/gpt-4o-mini'" in wrong_name

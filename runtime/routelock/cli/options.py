@@ -16,6 +16,7 @@ from typing import Any, cast
 from routelock._callables import takes
 from routelock.agents.agent import Agent
 from routelock.agents.graph import members_of
+from routelock.agents.registry import RegisteredHandler
 from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError
 from routelock.run.config import RunConfig, listed
@@ -293,10 +294,12 @@ def needs_litellm(options: RunOptions) -> bool:
     graphs = (one.graph.values() for one in (options.agent, *options.config.agents))
     members = (member for graph in graphs for member in graph)
     return any(
-        isinstance(each.handler, str) or type(each.handler).__module__ == _LITELLM
-        for member in members
-        for each in handlers_by_priority(member, options.config)
+        _uses_litellm(each) for member in members for each in handlers_by_priority(member, options.config)
     )
+
+
+def _uses_litellm(registered: RegisteredHandler) -> bool:
+    return isinstance(registered.handler, str) or type(registered.handler).__module__ == _LITELLM
 
 
 def written_names(options: RunOptions) -> Mapping[str, str]:
@@ -309,13 +312,30 @@ def written_names(options: RunOptions) -> Mapping[str, str]:
 def ready_litellm(options: RunOptions, *, piped: bool = False) -> None:
     """Load litellm if a run needs it. That takes seconds, so it is shown.
 
+    It is not loaded if the first model cannot be called anyway: the run reports that without litellm.
+
     Args:
         options: those of the run.
         piped: whether to show it also if stderr is not a terminal.
     """
-    if needs_litellm(options):
+    if needs_litellm(options) and not _cannot_be_called(options):
         with Waiting("loading litellm, once", piped=piped):
             importlib.import_module("routelock_providers").load_litellm()
+
+
+def _cannot_be_called(options: RunOptions) -> bool:
+    """Return whether the first model has a wrong name or no key in the environment.
+
+    A key of the handler or the agent is not looked for: litellm is then loaded when the model is called.
+    """
+    first = next(iter(handlers_by_priority(options.agent, options.config)), None)
+    if first is None or not _uses_litellm(first):
+        return False
+    names = importlib.import_module("routelock_providers.model_names")
+    vendors = importlib.import_module("routelock_providers.vendors")
+    model = first.handler if isinstance(first.handler, str) else cast("Any", first.handler).model
+    is_wrong: bool = names.suggest_model(model) is not None
+    return is_wrong or bool(vendors.lacks_key(vendors.split_model(model)[0], os.environ))
 
 
 async def close_litellm() -> None:
