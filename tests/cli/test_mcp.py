@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ pytest.importorskip("mcp_types", reason="version 2 of the mcp package serves")
 APP = """
 import os
 import subprocess
+import anyio.lowlevel
 from routelock import Agent, tool
 from routelock.testing import ScriptedHandler, call
 
@@ -31,6 +33,17 @@ def look(what: str) -> str:
 def seen(request):
     return f"stdin had {request.messages[-1]['content']} bytes"
 
+@tool
+async def wait() -> str:
+    print("the tool waits", flush=True)
+    try:
+        await anyio.sleep_forever()
+    finally:
+        await anyio.lowlevel.cancel_shielded_checkpoint()
+        print("the tool has cleaned up", flush=True)
+
+slow = Agent("Slow", model=ScriptedHandler([call("wait", {})]), tools=[wait])
+
 agent = Agent("A", lambda context, agent: str(context.context), tools=[look],
               model=ScriptedHandler([call("look", {"what": "x"}), seen]))
 shop = "lamps"
@@ -41,9 +54,20 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 
 def talk(cwd: Path, *arguments: str, said: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
     """Start the command, say all of it, and close its standard input when it has answered."""
-    program = [sys.executable, "-m", "routelock", "mcp", *arguments]
-    process = subprocess.Popen(
-        program,
+    process = start(cwd, *arguments)
+    assert process.stdout
+    lines: list[str] = []
+    for number, each in enumerate(said):
+        say(process, {"id": number, **each})
+        lines.append(process.stdout.readline())
+    rest, errors = process.communicate(timeout=PATIENCE)
+    return subprocess.CompletedProcess(process.args, process.returncode, "".join(lines) + rest, errors)
+
+
+def start(cwd: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the command."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "routelock", "mcp", *arguments],
         cwd=cwd,
         env=environment(),
         stdin=subprocess.PIPE,
@@ -51,15 +75,13 @@ def talk(cwd: Path, *arguments: str, said: list[dict[str, Any]]) -> subprocess.C
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def say(process: subprocess.Popen[str], message: dict[str, Any]) -> None:
+    """Send the command a message."""
     assert process.stdin
-    assert process.stdout
-    lines: list[str] = []
-    for number, each in enumerate(said):
-        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, **each}) + "\n")
-        process.stdin.flush()
-        lines.append(process.stdout.readline())
-    rest, errors = process.communicate(timeout=PATIENCE)
-    return subprocess.CompletedProcess(program, process.returncode, "".join(lines) + rest, errors)
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    process.stdin.flush()
 
 
 def test_standard_output_is_for_the_protocol_alone(tmp_path: Path) -> None:
@@ -89,3 +111,24 @@ def test_a_mistake_ends_it_with_one_line(tmp_path: Path, arguments: list[str], w
     assert (done.returncode, done.stdout) == (2, "")
     assert why in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_running_tools_clean_up(tmp_path: Path, sent: signal.Signals) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    process = start(tmp_path, "app:slow")
+    assert process.stdout
+    assert process.stderr
+    say(process, {"id": 0, "method": "initialize", "params": HELLO})
+    process.stdout.readline()
+    say(process, {"method": "notifications/initialized"})
+    call = {"name": "slow", "arguments": {"input": "Hi"}}
+    say(process, {"id": 1, "method": "tools/call", "params": call})
+    while process.stderr.readline() != "the tool waits\n":
+        pass
+    process.send_signal(sent)
+    assert process.wait(PATIENCE) == -sent, "standard input is still open"
+    said = process.stderr.read()
+    process.communicate()
+    assert "the tool has cleaned up" in said
+    assert "Traceback" not in said

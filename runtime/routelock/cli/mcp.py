@@ -6,15 +6,18 @@ import argparse
 import logging
 import signal
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import anyio
 
+from routelock.agents.agent import Agent
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE
 from routelock.cli.options import CONFIG, config_of, load_agents
 from routelock.cli.serve import CONTEXT, request_context
 from routelock.serving import ServeConfig
-from routelock.serving.mcp.stdio import protocol_streams, serve_stdio
+from routelock.serving.mcp.stdio import ProtocolStreams, protocol_streams, serve_stdio
 
 __all__ = ["mcp_command"]
 
@@ -43,10 +46,35 @@ def _serve(given: argparse.Namespace) -> int:
         )
         logging.basicConfig(stream=sys.stderr, format="%(levelname)s: %(name)s: %(message)s")
         logging.getLogger("routelock").setLevel(given.log_level.upper())
-        # a thread reads standard input, and Python would wait for its next line
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        anyio.run(serve_stdio, agents, config, streams)
+        ended_by = anyio.run(_serve_until_signal, agents, config, streams)
+    if ended_by is not None:  # the host sees that its signal ended the program, as with `routelock serve`
+        signal.signal(ended_by, signal.SIG_DFL)
+        signal.raise_signal(ended_by)
     return DONE
+
+
+async def _serve_until_signal(
+    agents: Sequence[Agent[Any]], config: ServeConfig, streams: ProtocolStreams
+) -> signal.Signals | None:
+    """Serve until the input ends, or a signal does; return the signal.
+
+    Running calls are cancelled, so that their tools clean up. A second signal ends the program at once.
+    """
+    received: list[signal.Signals] = []
+
+    async def cancel_at_signal(scope: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for each in signals:
+                received.append(each)
+                break
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(cancel_at_signal, group.cancel_scope)
+        await serve_stdio(agents, config, streams)
+        group.cancel_scope.cancel()
+    return received[0] if received else None
 
 
 mcp_command: Command = Command(

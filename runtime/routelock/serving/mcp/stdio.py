@@ -29,6 +29,9 @@ __all__ = ["ProtocolStreams", "local_server", "protocol_streams", "serve_stdio"]
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
+_PIECE = 2**16
+"""Bytes that are read at once."""
+
 ProtocolStreams = tuple[io.TextIOWrapper, io.TextIOWrapper]
 """Where messages of the protocol come from, and where they go."""
 
@@ -55,7 +58,7 @@ def protocol_streams() -> Generator[ProtocolStreams]:
 
 
 def _text(descriptor: int, mode: str) -> io.TextIOWrapper:
-    # a thread may still read it when the block ends, so it is not closed
+    # a thread may still use it when the block ends, so it is not closed
     return io.TextIOWrapper(os.fdopen(descriptor, mode, closefd=False), encoding="utf-8", errors="replace")
 
 
@@ -66,8 +69,8 @@ async def serve_stdio(
 ) -> None:
     """Serve agents as MCP tools over standard input and output, until the client closes its end.
 
-    The command ``routelock mcp module:agent`` does the same. A running call is cancelled at the end. What the
-    program prints meanwhile goes to stderr.
+    The command ``routelock mcp module:agent`` does the same. A running call is cancelled at the end. All that
+    the program prints meanwhile goes to stderr.
 
     Args:
         agents: one agent, or several. Each is a tool.
@@ -85,11 +88,35 @@ async def serve_stdio(
     server = local_server(agents, config or ServeConfig())
     from mcp.server.stdio import stdio_server  # noqa: PLC0415 - an extra
 
-    source, target = map(anyio.wrap_file, streams)
-    lines = _Lines(source)
-    async with stdio_server(cast("Any", lines), target) as (read, write):
+    lines = _Lines(streams[0])
+    async with stdio_server(cast("Any", lines), anyio.wrap_file(streams[1])) as (read, write):
         lines.answers = write
         await server.run(read, write, server.create_initialization_options())
+
+
+async def _lines(source: io.TextIOWrapper) -> AsyncIterator[str]:
+    """Yield the lines of standard input. A reader that waits for the next one can be cancelled.
+
+    A thread that waits for input cannot, so the program would not end before the client's next line.
+    """
+    parts: list[bytes] = []
+    while piece := await _piece(cast("io.BufferedReader", source.buffer)):
+        *ended, rest = piece.split(b"\n")
+        for line in ended:
+            yield b"".join((*parts, line)).decode(errors="replace")
+            parts.clear()
+        parts.append(rest)
+    if last := b"".join(parts):
+        yield last.decode(errors="replace")
+
+
+async def _piece(source: io.BufferedReader) -> bytes:
+    """Return the next bytes of a stream; none at its end."""
+    try:
+        await anyio.wait_readable(source)
+    except OSError:  # a file, or text in memory, which never make their reader wait
+        return await anyio.to_thread.run_sync(source.read1, _PIECE)
+    return source.read1(_PIECE)
 
 
 class _Lines:
@@ -99,13 +126,13 @@ class _Lines:
     half of a character as an escape, which is not JSON that can be read.
     """
 
-    def __init__(self, source: anyio.AsyncFile[str]) -> None:
+    def __init__(self, source: io.TextIOWrapper) -> None:
         self._source = source
         self.answers: ContextSendStream[SessionMessage] | None = None
 
     async def __aiter__(self) -> AsyncIterator[str]:
         """Yield the lines that the SDK can read."""
-        async for line in self._source:
+        async for line in _lines(self._source):
             if (refusal := line_problem(line)) is None:
                 yield line
             elif line.strip():
