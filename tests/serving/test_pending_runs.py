@@ -9,6 +9,7 @@ import pytest
 
 from routelock import Agent, RunConfig, Runner, RunResult
 from routelock.history.messages import Message, ToolCall
+from routelock.serving.bounded_store import Bounds
 from routelock.serving.pending_runs import HeldRun, PendingRuns, held
 from routelock.testing import ScriptedHandler, call
 
@@ -41,7 +42,7 @@ def kept(runs: PendingRuns, result: RunResult[Any]) -> Sequence[ToolCall]:
 
 
 def store(most: int = 10, size: int = 10**6, ttl: float = 60.0, clock: Any = lambda: 0.0) -> PendingRuns:
-    return PendingRuns(most=most, size=size, ttl=ttl, clock=clock)
+    return PendingRuns(Bounds(most=most, size=size, ttl=ttl, clock=clock))
 
 
 @pytest.mark.anyio

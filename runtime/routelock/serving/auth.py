@@ -7,7 +7,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import cast
 
@@ -40,9 +40,7 @@ class AccessControl:
         self._keys = _keys(config)
         self.anonymous: Principal = Principal("anonymous", _scopes(config.run_config.scopes))
         """The caller of a request without a key."""
-        self._most = config.max_concurrent
-        self._running = 0
-        self._idle: anyio.Event | None = None
+        self._runs, self._bodies = _Slots(config.max_concurrent), _Slots(config.max_concurrent)
 
     @property
     def knows_its_hosts(self) -> bool:
@@ -113,31 +111,67 @@ class AccessControl:
                 415, "Send the request as Content-Type: application/json.", "unsupported_media_type"
             )
 
-    @contextmanager
-    def slot(self) -> Generator[None]:
+    def slot(self) -> AbstractContextManager[None]:
         """Hold one of the slots for requests that run at the same time.
 
         Raises:
             Refusal: 429, because no slot is free. This does not wait.
         """
-        if self._running >= self._most:
+        return self._runs.hold()
+
+    def body_slot(self) -> AbstractContextManager[None]:
+        """Hold one of the slots for bodies that are read at the same time, where a run takes its slot later.
+
+        There are as many as for runs. They are not the same slots: a run that holds one may wait for an
+        answer that comes in another request.
+
+        Raises:
+            Refusal: 429, because no slot is free. This does not wait.
+        """
+        return self._bodies.hold()
+
+    async def drained(self) -> None:
+        """Wait until no request is running."""
+        await self._runs.drained()
+
+
+class _Slots:
+    """Counts what happens at the same time.
+
+    Args:
+        most: the largest number.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._used = 0
+        self._idle: anyio.Event | None = None
+
+    @contextmanager
+    def hold(self) -> Generator[None]:
+        """Hold one of the slots while the block lasts.
+
+        Raises:
+            Refusal: 429, no slot is free.
+        """
+        if self._used >= self._most:
             raise Refusal(
                 429,
                 f"The server already runs {self._most} requests. Try again in a moment.",
                 "too_many_requests",
                 headers={"retry-after": "1"},
             )
-        self._running += 1
+        self._used += 1
         try:
             yield
         finally:
-            self._running -= 1
-            if not self._running and self._idle is not None:
+            self._used -= 1
+            if not self._used and self._idle is not None:
                 self._idle.set()
 
     async def drained(self) -> None:
-        """Wait until no request is running."""
-        if self._running:
+        """Wait until no slot is used."""
+        if self._used:
             self._idle = anyio.Event()
             await self._idle.wait()
 

@@ -193,8 +193,9 @@ class ServeConfig:
     ping: float = 15.0
     """Seconds of silence after which a stream gets a comment, so that no proxy closes it."""
     max_pending: int = 1000
-    """Most runs that are kept while their clients run their own tools, and most responses that are kept for
-    ``previous_response_id``; the oldest is dropped first."""
+    """Most runs that are kept while their clients run their own tools, most responses that are kept for
+    ``previous_response_id``, and most sessions of MCP. The key that has the most of them loses its oldest one
+    first, so that no key pushes out the others."""
     pending_bytes: int = 64 * 2**20
     """Most bytes of those runs, and of those responses, counted as JSON."""
     pending_ttl: float = 900.0

@@ -11,8 +11,9 @@ import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 from pydantic_core import PydanticSerializationError, to_json
@@ -22,11 +23,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from routelock._concurrency import open_group
 from routelock.serving.auth import AccessControl, Principal
-from routelock.serving.config import ServedRequest
+from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, closing, log_refusal, new_request_id, out_of_time, refusal_for
+from routelock.serving.requests import check_size, read_json
 
 __all__ = [
     "AsciiJSON",
+    "Call",
     "Endpoint",
     "EventStream",
     "Incoming",
@@ -34,7 +37,7 @@ __all__ = [
     "event_text",
     "events_text",
     "read_body",
-    "received_again",
+    "read_call",
 ]
 
 
@@ -114,7 +117,7 @@ async def _drain(body: AsyncIterator[bytes], most: int) -> None:
                 return
 
 
-def received_again(body: bytes, receive: Receive) -> Receive:
+def _received_again(body: bytes, receive: Receive) -> Receive:
     """Return a function that receives a body once more, and then the next messages of the client."""
     left = [body]
 
@@ -379,6 +382,33 @@ class Incoming:
     async def _sent(self, message: Message) -> None:
         self.is_answered = True
         await self._send(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request that the SDK of its protocol reads after the app."""
+
+    head: Mapping[str, object]
+    """Its ``jsonrpc``, ``id`` and ``method``, as far as it has them."""
+    receive: Receive
+    """Receives the body once more. Nothing else keeps it: the answer may take long."""
+
+
+async def read_call(incoming: Incoming, access: AccessControl, config: ServeConfig) -> Call:
+    """Read the body of a request of a protocol on JSON-RPC.
+
+    Raises:
+        Refusal: 400, 408, 413 or 415, the body is wrong; 429, too many bodies are read at the same time.
+        ClientDisconnect: the client has closed the connection.
+    """
+    request = incoming.request
+    access.check_content_type(request.headers.get("content-type", ""))
+    with access.body_slot():
+        body = await read_body(request, config.max_body, config.body_timeout)
+        check_size(said := read_json(body))
+    fields = cast("Mapping[str, object]", said) if isinstance(said, dict) else {}
+    head = {name: fields[name] for name in ("jsonrpc", "id", "method") if name in fields}
+    return Call(head=head, receive=_received_again(body, request.receive))
 
 
 class Endpoint:

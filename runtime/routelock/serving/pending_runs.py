@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -28,7 +27,7 @@ from routelock.history.messages import Message, ToolCall, calls_of
 from routelock.history.notes import with_notes_marked
 from routelock.history.portable import portable
 from routelock.run.result import RunResult
-from routelock.serving.bounded_store import BoundedStore
+from routelock.serving.bounded_store import BoundedStore, Bounds
 
 __all__ = ["HeldRun", "PendingRuns", "Resumed", "held"]
 
@@ -107,17 +106,11 @@ class PendingRuns:
     """The waiting runs of one app. A caller finds only its own, and only for the same model.
 
     Args:
-        most: the largest number of runs.
-        size: most bytes of all runs, counted as JSON.
-        ttl: seconds that a run is kept.
-        clock: returns the time in seconds; replace it for tests.
+        bounds: the bounds of the runs, whose bytes are counted as JSON.
     """
 
-    def __init__(
-        self, *, most: int, size: int, ttl: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._kept: BoundedStore[tuple[str, str, frozenset[str]], HeldRun]
-        self._kept = BoundedStore(most=most, size=size, ttl=ttl, clock=clock)
+    def __init__(self, bounds: Bounds) -> None:
+        self._kept = BoundedStore[tuple[str, str, frozenset[str]], HeldRun](bounds)
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -21,6 +21,7 @@ from routelock.agents.agent import Agent
 from routelock.serving.a2a.routes import A2ARoutes
 from routelock.serving.ag_ui.routes import AGUIRoutes
 from routelock.serving.auth import AccessControl
+from routelock.serving.bounded_store import bounds_of
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.completions import ChatReply, Completion
 from routelock.serving.config import ServeConfig, ServedRequest
@@ -61,9 +62,7 @@ class ServedRoutes:
         self._config = config
         self._catalog = Catalog(agents, config.run_config)
         self._created = int(time.time())
-        self._pending = PendingRuns(
-            most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl
-        )
+        self._pending = PendingRuns(bounds_of(config))
         self._chat = RunRoute(
             access=self._access,
             catalog=self._catalog,

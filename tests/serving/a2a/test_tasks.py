@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from routelock.serving.a2a.tasks import Contexts, Tasks
+from routelock.serving.bounded_store import Bounds
 
 
 class Clock:
@@ -42,7 +43,7 @@ async def known(tasks: Tasks, names: str, owner: Any) -> str:
 @pytest.mark.anyio
 @pytest.mark.asyncio_only
 async def test_only_so_many_tasks_are_kept_and_those_not_changed_for_longest_go() -> None:
-    ann, tasks = caller("Ann"), Tasks(most=2, size=10**6, ttl=60)
+    ann, tasks = caller("Ann"), Tasks(Bounds(most=2, size=10**6, ttl=60))
     for name in "abac":
         await tasks.save(task(name), ann)
     assert await known(tasks, "abc", ann) == "ac"
@@ -52,7 +53,7 @@ async def test_only_so_many_tasks_are_kept_and_those_not_changed_for_longest_go(
 @pytest.mark.anyio
 @pytest.mark.asyncio_only
 async def test_only_so_many_bytes_of_tasks_are_kept() -> None:
-    ann, tasks = caller("Ann"), Tasks(most=100, size=2500, ttl=60)
+    ann, tasks = caller("Ann"), Tasks(Bounds(most=100, size=2500, ttl=60))
     for name in "abc":
         await tasks.save(task(name, 1000), ann)
     assert await known(tasks, "abc", ann) == "bc"
@@ -65,7 +66,7 @@ async def test_only_so_many_bytes_of_tasks_are_kept() -> None:
 @pytest.mark.asyncio_only
 async def test_a_task_is_kept_for_so_long_and_for_its_owner_only() -> None:
     clock, ann, bob = Clock(), caller("Ann"), caller("Bob")
-    tasks = Tasks(most=100, size=10**6, ttl=60, clock=clock)
+    tasks = Tasks(Bounds(most=100, size=10**6, ttl=60, clock=clock))
     await tasks.save(task("a"), ann)
     await tasks.save(task("b"), bob)
     assert await known(tasks, "ab", ann) == "a"
@@ -87,7 +88,7 @@ async def visit(contexts: Contexts, name: str, words: str = "Hi", principal: str
 
 @pytest.mark.anyio
 async def test_a_conversation_belongs_to_one_caller() -> None:
-    contexts = Contexts("A", None, most=10, size=10**6, ttl=60)
+    contexts = Contexts("A", None, Bounds(most=10, size=10**6, ttl=60))
     assert [await visit(contexts, "c"), await visit(contexts, "c"), await visit(contexts, "d")] == [0, 1, 0]
     assert await visit(contexts, "c", principal="Bob") == 0
 
@@ -95,7 +96,7 @@ async def test_a_conversation_belongs_to_one_caller() -> None:
 @pytest.mark.anyio
 async def test_conversations_are_bounded_in_number_bytes_and_time() -> None:
     clock = Clock()
-    contexts = Contexts("A", None, most=2, size=5000, ttl=60, clock=clock)
+    contexts = Contexts("A", None, Bounds(most=2, size=5000, ttl=60, clock=clock))
     for name in "abac":
         await visit(contexts, name)
     assert (len(contexts), await visit(contexts, "a")) == (2, 2)
@@ -109,7 +110,7 @@ async def test_conversations_are_bounded_in_number_bytes_and_time() -> None:
 
 @pytest.mark.anyio
 async def test_a_conversation_in_use_is_not_dropped() -> None:
-    contexts = Contexts("A", None, most=1, size=10**6, ttl=60)
+    contexts = Contexts("A", None, Bounds(most=1, size=10**6, ttl=60))
     async with contexts.turn("Ann", "a") as talk:
         await visit(contexts, "b")
         async with anyio.create_task_group() as group:

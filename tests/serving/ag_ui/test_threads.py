@@ -11,6 +11,7 @@ from scripted_agents import agent
 from routelock import RunConfig, Runner, tool
 from routelock.serving.ag_ui.requests import RunRequest, parse_run_request
 from routelock.serving.ag_ui.threads import Threads, WaitingRun, waiting_run, with_memory
+from routelock.serving.bounded_store import Bounds
 from routelock.serving.errors import Refusal
 from routelock.testing import call, reply
 
@@ -47,7 +48,7 @@ def asks(*answered: str, resume: Any = (), after: str = "") -> RunRequest:
 
 
 def threads(most: int = 10, size: int = 10**6, ttl: float = 60.0, clock: Any = lambda: 0.0) -> Threads:
-    return Threads(most=most, size=size, ttl=ttl, clock=clock)
+    return Threads(Bounds(most=most, size=size, ttl=ttl, clock=clock))
 
 
 async def test_results_reach_the_state_under_the_ids_of_the_run() -> None:

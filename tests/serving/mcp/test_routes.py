@@ -118,9 +118,42 @@ def test_a_session_belongs_to_the_key_that_began_it() -> None:
     assert '"text":"Hi."' in own.text
 
 
-def test_sessions_are_bounded() -> None:
-    with listening(create_app(agent("A"), replace(SERVED, max_pending=1))) as url:
-        assert [post(url, HELLO).status_code for _ in range(2)] == [200, 503]
+def opened(url: str, key: str = "one") -> str:
+    """Open a session, and return its id."""
+    response = post(url, HELLO, key)
+    assert response.status_code == 200
+    return response.headers["mcp-session-id"]
+
+
+def is_open(url: str, session: str, key: str = "one") -> bool:
+    ping = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+    return post(url, ping, key, mcp_session_id=session).status_code == 200
+
+
+def test_a_key_with_all_sessions_does_not_keep_others_out() -> None:
+    """Its oldest one gives way; MCP's clients begin a new session when one is unknown."""
+    with listening(create_app(agent("A"), replace(KEYED, max_pending=3))) as url:
+        greedy = [opened(url) for _ in range(3)]
+        mine = opened(url, "two")
+        greedy += [opened(url) for _ in range(3)]
+        assert [is_open(url, session) for session in greedy] == [False] * 4 + [True] * 2
+        assert is_open(url, mine, "two")
+
+
+def test_a_session_that_only_listens_gives_way_to_another_key() -> None:
+    with listening(create_app(agent("A"), replace(KEYED, max_pending=1))) as url:
+        headers = {"mcp-session-id": opened(url), "accept": ACCEPT, "authorization": "Bearer one"}
+        with httpx.stream("GET", f"{url}/mcp", headers=headers, timeout=PATIENCE) as stream:
+            opened(url, "two")
+            assert not [line for line in stream.iter_lines() if line.startswith("data")], "it ends"
+
+
+def test_an_ended_session_takes_no_place() -> None:
+    with listening(create_app(agent("A"), replace(SERVED, max_pending=2))) as url:
+        first, second = opened(url), opened(url)
+        httpx.delete(f"{url}/mcp", headers={"mcp-session-id": second, "accept": ACCEPT}, timeout=PATIENCE)
+        third = opened(url)
+        assert [is_open(url, session) for session in (first, second, third)] == [True, False, True]
 
 
 def test_a_client_ends_its_session() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from routelock import Agent, RunConfig
 from routelock.history.messages import Message
+from routelock.serving.bounded_store import Bounds
 from routelock.serving.catalog import Catalog
 from routelock.serving.errors import Refusal
 from routelock.serving.pending_runs import HeldRun
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.anyio
 AGENT, OTHER = (Agent(name, model=ScriptedHandler(["Hi."])) for name in ("A", "B"))
 CATALOG = Catalog([AGENT, OTHER], RunConfig())
 A, B = CATALOG.find("A"), CATALOG.find("B")
+ROOM = Bounds(most=10, size=10**6, ttl=60.0)
 HI: Message = {"role": "user", "content": "Hi"}
 
 
@@ -39,11 +41,11 @@ def waiting() -> HeldRun:
 def kept(request: pytest.FixtureRequest) -> KeptResponses:
     """No responses yet, in either place."""
     sessions = InMemorySessions() if request.param == "in a store" else None
-    return KeptResponses(sessions, most=10, size=10**6, ttl=60.0)
+    return KeptResponses(sessions, ROOM)
 
 
 def in_memory(most: int = 10, size: int = 10**6, clock: Any = lambda: 0.0) -> KeptResponses:
-    return KeptResponses(most=most, size=size, ttl=60.0, clock=clock)
+    return KeptResponses(None, Bounds(most=most, size=size, ttl=60.0, clock=clock))
 
 
 async def is_kept(responses: KeptResponses, name: str = "resp_1", principal: str = "me") -> bool:
@@ -136,13 +138,13 @@ async def test_each_call_needs_its_result(ids: list[str], said: str, kept: KeptR
 
 async def test_another_process_goes_on_from_a_store() -> None:
     store = InMemorySessions()
-    first, second = (KeptResponses(store, most=10, size=10**6, ttl=60.0) for _ in range(2))
+    first, second = (KeptResponses(store, ROOM) for _ in range(2))
     await first.keep("me", body(), waiting())
     assert await second.find("me", "resp_1") == body()
     assert (await second.previous("me", "resp_1", A)).run == waiting()
 
 
 async def test_an_agent_that_is_gone_gives_way_to_the_one_asked_for() -> None:
-    responses = KeptResponses(InMemorySessions(), most=10, size=10**6, ttl=60.0)
+    responses = KeptResponses(InMemorySessions(), ROOM)
     await responses.keep("me", body(), HeldRun(agent=OTHER, handler="", messages=[HI]))
     assert (await responses.previous("me", "resp_1", A)).run.agent is AGENT

@@ -23,6 +23,7 @@ from routelock.serving.a2a.questions import question_parts, read_answers
 from routelock.serving.a2a.tasks import Contexts, OpenContext
 from routelock.serving.a2a.updates import MessageReply, TaskUpdates, TextBatches, Updates
 from routelock.serving.auth import AccessControl
+from routelock.serving.bounded_store import bounds_of
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
@@ -82,13 +83,7 @@ class TaskExecutor:
         self, served: ServedAgent, settings: A2A, config: ServeConfig, access: AccessControl
     ) -> None:
         self._served, self._settings, self._config, self._access = served, settings, config, access
-        self._contexts = Contexts(
-            served.agent.name,
-            settings.sessions,
-            most=config.max_pending,
-            size=config.pending_bytes,
-            ttl=config.pending_ttl,
-        )
+        self._contexts = Contexts(served.agent.name, settings.sessions, bounds_of(config))
 
     async def execute(self, context: RequestContext, queue: EventQueue) -> None:
         """Answer a message. An error is sent as the final state of the task.

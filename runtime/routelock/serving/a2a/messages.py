@@ -15,6 +15,7 @@ from routelock.agents.agent import Agent
 from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.serving.errors import Refusal
+from routelock.serving.json_rpc import json_rpc_error
 from routelock.serving.run_data import MadeFile, made_files, output_data
 
 __all__ = [
@@ -24,9 +25,6 @@ __all__ = [
     "refusal_body",
 ]
 
-
-_PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32700, -32600, -32603, -32000
-"""Error codes of JSON-RPC, see https://www.jsonrpc.org/specification#error_object."""
 
 _CONTENT_TYPE_NOT_SUPPORTED = -32005
 """An error code of A2A, see https://a2a-protocol.org/v1.0.0/specification/#54-error-code-mappings."""
@@ -66,26 +64,20 @@ def card_body(
     return body
 
 
-def refusal_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
-    """Return the JSON-RPC error for a request that was refused before the SDK read it.
+def refusal_body(refusal: Refusal, request_id: str, call_id: object = None) -> dict[str, Any]:
+    """Return the JSON-RPC error for a request that was refused before the SDK read it, or cut off after it.
 
     Args:
         refusal: the refusal.
-        request_id: the id in the server's log. The id of the call is null: the body may be unread, or not
-            JSON.
+        request_id: the id in the server's log.
+        call_id: the id of the request, if it is known.
     """
-    code, reason, domain = _INVALID_REQUEST, refusal.code.upper(), "routelock"
-    if refusal.code == "invalid_json":
-        code = _PARSE_ERROR
-    elif refusal.status >= 500:
-        code = _INTERNAL_ERROR
-    elif refusal.status in (401, 403, 404, 429):  # the request itself is valid
-        code = _SERVER_ERROR
-    elif refusal.status == 415:
+    code, reason, domain = None, refusal.code.upper(), "routelock"
+    if refusal.status == 415:
         code, reason, domain = _CONTENT_TYPE_NOT_SUPPORTED, "CONTENT_TYPE_NOT_SUPPORTED", "a2a-protocol.org"
     about = {"reason": reason, "domain": domain, "metadata": {"requestId": request_id}}
     data = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **about}]
-    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": refusal.message, "data": data}}
+    return json_rpc_error(refusal, data, code=code, call_id=call_id)
 
 
 def message_of(said: Mapping[str, Any]) -> Message:

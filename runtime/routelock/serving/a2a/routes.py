@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import anyio
@@ -27,19 +27,12 @@ from routelock.serving.a2a.agent_executor import TaskExecutor
 from routelock.serving.a2a.messages import card_body, refusal_body
 from routelock.serving.a2a.tasks import Tasks
 from routelock.serving.auth import AccessControl
+from routelock.serving.bounded_store import bounds_of
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal
-from routelock.serving.http import (
-    AsciiJSON,
-    Endpoint,
-    EventStream,
-    Incoming,
-    event_text,
-    read_body,
-    received_again,
-)
-from routelock.serving.requests import check_size, read_json
+from routelock.serving.http import AsciiJSON, Endpoint, EventStream, Incoming, event_text, read_call
+from routelock.serving.json_rpc import INVALID_PARAMS, INVALID_REQUEST
 
 if TYPE_CHECKING:
     from a2a.server.context import ServerCallContext
@@ -57,8 +50,6 @@ _PATH = "/a2a/"
 
 _ABOUT = "routelock.about"
 """The key of the `ServedRequest` in the ASGI scope."""
-
-_INVALID_REQUEST, _INVALID_PARAMS, _INTERNAL_ERROR = -32600, -32602, -32603
 
 _PARTING_SECONDS = 2.0
 
@@ -118,26 +109,24 @@ class A2ARoutes:
 
     async def _answer(self, incoming: Incoming) -> None:
         """Answer a request of the protocol."""
-        self._access.check_content_type(incoming.request.headers.get("content-type", ""))
         served = self._named(incoming)
-        body = await read_body(incoming.request, self._config.max_body, self._config.body_timeout)
         try:  # the SDK reports an internal error for a body that it cannot read, or write again
-            said = read_json(body)
-        except Refusal as refusal:  # with the status of the SDK's own errors of this kind
-            log_refusal(incoming.id, refusal)
+            call = await read_call(incoming, self._access, self._config)
+        except Refusal as refusal:
+            if refusal.code != "invalid_json":
+                raise
+            log_refusal(incoming.id, refusal)  # with the status of the SDK's own errors of this kind
             return await incoming.respond(AsciiJSON(refusal_body(refusal, incoming.id)))
-        check_size(said)
         scope = {**incoming.request.scope, _ABOUT: incoming.about(served.agent.name)}
         dispatcher, _ = self._dispatchers[served.agent.name]
-        asked = Request(scope, received_again(body, incoming.request.receive))
-        response: Any = await dispatcher.handle_requests(asked)
+        response: Any = await dispatcher.handle_requests(Request(scope, call.receive))
         if (events := getattr(response, "body_iterator", None)) is not None:
             # the SDK's own response breaks off as soon as the server is to end
-            last = partial(_error_event, incoming.id, cast("Mapping[str, object]", said).get("id"))
+            last = partial(_error_event, incoming.id, call.head.get("id"))
             response = EventStream(partial(self._pass_on, events), ping=self._config.ping, last=last)
         else:
             _pass_cancellation_on()  # the SDK may answer with an unfinished task, which is not the result
-            response = _with_invalid_params(said, response)
+            response = _with_invalid_params(call.head, response)
         await incoming.respond(response)
 
     def _named(self, incoming: Incoming) -> ServedAgent:
@@ -183,9 +172,7 @@ class A2ARoutes:
         from google.protobuf.json_format import ParseDict  # noqa: PLC0415
 
         executor: Any = TaskExecutor(served, self._settings, self._config, self._access)
-        tasks: Any = Tasks(
-            most=self._config.max_pending, size=self._config.pending_bytes, ttl=self._config.pending_ttl
-        )
+        tasks: Any = Tasks(bounds_of(self._config))
         handler = DefaultRequestHandler(
             executor,
             tasks,
@@ -223,22 +210,19 @@ def _is_known(headers: Headers, digest: str, since: datetime) -> bool:
         return False
 
 
-def _with_invalid_params(said: object, response: Response) -> Response:
+def _with_invalid_params(head: Mapping[str, object], response: Response) -> Response:
     """Return the response with the code of invalid parameters where nothing else is wrong.
 
     For version 0.3, whose methods have names such as ``message/send``, the SDK answers invalid parameters
     with the code of an invalid request.
     """
-    if not isinstance(said, dict):
-        return response
-    call = cast("Mapping[str, object]", said)
-    is_request = call.get("jsonrpc") == "2.0" and isinstance(call.get("id"), str | int | None)
-    if not is_request or "/" not in str(call.get("method")):
+    is_request = head.get("jsonrpc") == "2.0" and isinstance(head.get("id"), str | int | None)
+    if not is_request or "/" not in str(head.get("method")):
         return response
     body = json.loads(bytes(response.body))
-    if body.get("error", {}).get("code") != _INVALID_REQUEST:
+    if body.get("error", {}).get("code") != INVALID_REQUEST:
         return response
-    error = {**body["error"], "code": _INVALID_PARAMS, "message": "Invalid params"}
+    error = {**body["error"], "code": INVALID_PARAMS, "message": "Invalid params"}
     return AsciiJSON({**body, "error": error})
 
 
@@ -264,5 +248,4 @@ def _address(incoming: Incoming, *, trusted: bool) -> str:
 
 def _error_event(request_id: str, call_id: object, refusal: Refusal) -> str:
     log_refusal(request_id, refusal)
-    error = {"code": _INTERNAL_ERROR, "message": refusal.message}
-    return event_text({"jsonrpc": "2.0", "id": call_id, "error": error}, "error")
+    return event_text(refusal_body(refusal, request_id, call_id), "error")

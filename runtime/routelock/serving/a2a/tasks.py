@@ -7,15 +7,14 @@ run sees the result of the first.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
 
-from routelock.serving.bounded_store import BoundedStore
+from routelock.serving.bounded_store import BoundedStore, Bounds
 from routelock.sessions.session import Session
 from routelock.sessions.stores import InMemorySessions, SessionStore
 from routelock.state.document import write_document
@@ -58,27 +57,13 @@ class Contexts:
     Args:
         agent: the name of the agent.
         sessions: the store of the conversations; None keeps them in memory, within the bounds.
-        most: the largest number of conversations.
-        size: most bytes of all conversations in memory.
-        ttl: seconds that a conversation is kept after its last message.
-        clock: returns the time in seconds; replace it for tests.
+        bounds: the bounds of the conversations. Their time begins with the last message.
     """
 
-    def __init__(
-        self,
-        agent: str,
-        sessions: SessionStore | None,
-        *,
-        most: int,
-        size: int,
-        ttl: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, agent: str, sessions: SessionStore | None, bounds: Bounds) -> None:
         self._agent, self._sessions = agent, sessions
         self._conversations: BoundedStore[tuple[str, str], OpenContext]
-        self._conversations = BoundedStore(
-            most=most, size=size, ttl=ttl, clock=clock, is_used=lambda conversation: conversation.users > 0
-        )
+        self._conversations = BoundedStore(bounds, is_used=lambda conversation: conversation.users > 0)
 
     def __len__(self) -> int:
         return len(self._conversations)
@@ -123,20 +108,14 @@ class Tasks:
     """A task store for the protocol's SDK, in memory and bounded. A user finds only its own tasks.
 
     Args:
-        most: the largest number of tasks.
-        size: most bytes of all tasks.
-        ttl: seconds that a task is kept after its last change.
-        clock: returns the time in seconds; replace it for tests.
+        bounds: the bounds of the tasks. Their time begins with the last change.
     """
 
-    def __init__(
-        self, *, most: int, size: int, ttl: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, bounds: Bounds) -> None:
         from a2a.server.tasks import InMemoryTaskStore  # noqa: PLC0415 - an extra
 
         self._store = InMemoryTaskStore()
-        self._kept: BoundedStore[tuple[str, str], User]
-        self._kept = BoundedStore(most=most, size=size, ttl=ttl, clock=clock)
+        self._kept = BoundedStore[tuple[str, str], "User"](bounds)
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -11,6 +11,7 @@ from routelock.serving.ag_ui.requests import parse_run_request
 from routelock.serving.ag_ui.run import UserRun, user_run
 from routelock.serving.ag_ui.threads import Threads
 from routelock.serving.auth import AccessControl
+from routelock.serving.bounded_store import bounds_of
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import AGUI, ServeConfig
 from routelock.serving.errors import Refusal, log_refusal
@@ -36,7 +37,7 @@ class AGUIRoutes:
 
     def __init__(self, catalog: Catalog, settings: AGUI, config: ServeConfig, access: AccessControl) -> None:
         self._catalog, self._settings, self._config, self._access = catalog, settings, config, access
-        self._threads = Threads(most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl)
+        self._threads = Threads(bounds_of(config))
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes: one for the first agent, and one for each by its name."""

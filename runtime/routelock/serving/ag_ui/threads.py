@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.serving.ag_ui.interrupts import Interrupt
 from routelock.serving.ag_ui.requests import RunRequest
-from routelock.serving.bounded_store import BoundedStore
+from routelock.serving.bounded_store import BoundedStore, Bounds
 from routelock.serving.requests import bad_request
 from routelock.state.document import write_document
 from routelock.state.run_state import RunState
@@ -115,19 +114,12 @@ class Threads:
     """What is kept of the conversations of one app. A caller finds only its own.
 
     Args:
-        most: the largest number of conversations.
-        size: most bytes of all runs, counted as JSON.
-        ttl: seconds that a run is kept.
-        clock: returns the time in seconds; replace it for tests.
+        bounds: the bounds of the runs, whose bytes are counted as JSON.
     """
 
-    def __init__(
-        self, *, most: int, size: int, ttl: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._runs: BoundedStore[_Thread, WaitingRun]
-        self._runs = BoundedStore(most=most, size=size, ttl=ttl, clock=clock)
-        self._agents: BoundedStore[_Thread, Agent[Any]]
-        self._agents = BoundedStore(most=most, size=most, ttl=ttl, clock=clock)
+    def __init__(self, bounds: Bounds) -> None:
+        self._runs = BoundedStore[_Thread, WaitingRun](bounds)
+        self._agents = BoundedStore[_Thread, Agent[Any]](bounds)
 
     def __len__(self) -> int:
         return len(self._runs)

@@ -68,4 +68,4 @@ def refused_line(line: str, refusal: Refusal, request_id: str) -> dict[str, Any]
         said: object = json.loads(line)
     except (ValueError, RecursionError):
         said = None
-    return {**json_rpc_refusal(refusal, request_id), "id": request_id_of(said)}
+    return json_rpc_refusal(refusal, request_id, request_id_of(said))

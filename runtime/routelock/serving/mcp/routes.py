@@ -5,26 +5,32 @@ Access, bodies and runs are those of the app. Imported when an app is made, beca
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
-from routelock.serving.auth import AccessControl, Principal
+from routelock.serving.auth import AccessControl
+from routelock.serving.bounded_store import BoundedStore, bounds_of
 from routelock.serving.catalog import Catalog
 from routelock.serving.config import MCP, ServeConfig
 from routelock.serving.errors import closing, log_refusal
-from routelock.serving.http import Endpoint, Incoming, event_text, read_body, received_again
+from routelock.serving.http import Call, Endpoint, Incoming, event_text, read_call
 from routelock.serving.mcp.messages import check_id, request_id_of
 from routelock.serving.mcp.tool_calls import CALLER, Caller, ToolCalls
 from routelock.serving.mcp.tools import json_rpc_refusal
-from routelock.serving.requests import bad_request, check_size, read_json
+from routelock.serving.requests import bad_request
 from routelock_skills.mcp.connection import running_loop, start_background_task
 
 if TYPE_CHECKING:
@@ -34,6 +40,11 @@ __all__ = ["MCPRoutes"]
 
 
 _PATH = "/mcp"
+
+_SESSION = "mcp-session-id"
+"""The header with the id of a session."""
+
+_logger = logging.getLogger("routelock.serving")
 
 
 class MCPRoutes:
@@ -72,23 +83,20 @@ class MCPRoutes:
         """Answer a request of the protocol."""
         request = incoming.request
         self._check_origin(request.headers.get("origin"))
-        receive, said = request.receive, None
+        call = Call(head={}, receive=request.receive)
         if request.method == "POST":
-            self._access.check_content_type(request.headers.get("content-type", ""))
-            body = await read_body(request, self._config.max_body, self._config.body_timeout)
-            check_size(said := read_json(body))
-            check_id(said)
-            receive = received_again(body, receive)
-        manager = await self._manager()
+            call = await read_call(incoming, self._access, self._config)
+            check_id(call.head)
+        sessions, call_id = await self._running_sessions(), request_id_of(call.head)
         caller = Caller(incoming.about)
         headers = request.scope["headers"]
         if request.method == "GET":  # nothing is kept to resume a stream from, and the SDK would not answer
             headers = [(name, value) for name, value in headers if name != b"last-event-id"]
-        scope = {**request.scope, "headers": headers, CALLER: caller, "user": _user(incoming.principal)}
-        with self._own_id(incoming, request_id_of(said)):
+        scope = {**request.scope, "headers": headers, CALLER: caller, "user": _user(incoming.principal.name)}
+        last = partial(_last_events, call_id, incoming.id)
+        with self._own_id(incoming, call_id):
             try:
-                answer = partial(manager.handle_request, scope)
-                await incoming.respond(_Passed(answer, receive, partial(_last_events, said, incoming.id)))
+                await incoming.respond(_Passed(partial(sessions.answer, scope), call.receive, last))
             finally:
                 # nothing keeps what a client has not read, so a run whose client has left is for nothing
                 caller.while_connected.cancel()
@@ -102,7 +110,7 @@ class MCPRoutes:
         Raises:
             Refusal: 400, an open request of the session has the id.
         """
-        session = incoming.request.headers.get("mcp-session-id")
+        session = incoming.request.headers.get(_SESSION)
         if session is None or call_id is None:
             yield
             return
@@ -130,10 +138,11 @@ class MCPRoutes:
                 origin = urlsplit(origin).netloc or origin
             self._access.check_host(origin)
 
-    async def _manager(self) -> StreamableHTTPSessionManager:
+    async def _running_sessions(self) -> _Sessions:
         if self._sessions is None or self._sessions.loop is not running_loop():
-            self._sessions = _Sessions(self._new_manager())
-        return await self._sessions.manager()
+            self._sessions = _Sessions(self._new_manager(), self._config)
+        await self._sessions.ready.wait()
+        return self._sessions
 
     def _new_manager(self) -> StreamableHTTPSessionManager:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415
@@ -142,25 +151,72 @@ class MCPRoutes:
             self._calls.server,
             max_request_body_size=self._config.max_body,
             session_idle_timeout=self._config.pending_ttl,
-            max_sessions=self._config.max_pending,
+            # `_Sessions` ends one for each that is opened beyond max_pending
+            max_sessions=self._config.max_pending + self._config.max_concurrent,
         )
 
 
 class _Sessions:
-    """The clients' sessions of one event loop. They are kept by a task of their own: they outlive requests,
-    and an app that is mounted in another app has no lifespan.
+    """The clients' sessions of one event loop, bounded so that no client takes the place of all others.
+
+    They are kept by a task of their own: they outlive requests, and an app that is mounted in another app has
+    no lifespan.
+
+    Args:
+        manager: the SDK's manager of sessions. It ends those that are idle for too long.
+        config: how many sessions are kept, and for how long.
     """
 
-    def __init__(self, manager: StreamableHTTPSessionManager) -> None:
+    def __init__(self, manager: StreamableHTTPSessionManager, config: ServeConfig) -> None:
         self.loop = running_loop()
+        self.ready = anyio.Event()
         self._manager = manager
-        self._ready, self._closing, self._closed = (anyio.Event() for _ in range(3))
+        self._open: BoundedStore[tuple[str, str], Counter[str]] = BoundedStore(
+            replace(bounds_of(config), size=config.max_pending),
+            # a stream by which a client only listens costs it nothing, and may keep out no other client
+            is_used=lambda requests: requests.total() > requests["GET"],
+            is_held=lambda requests: requests["GET"] > 0,
+        )
+        """The open requests of each session by their methods, by the session's caller and id."""
+        self._closing, self._closed = anyio.Event(), anyio.Event()
         self._task = start_background_task(self._run)
 
-    async def manager(self) -> StreamableHTTPSessionManager:
-        """Return the SDK's session manager when it runs."""
-        await self._ready.wait()
-        return self._manager
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request by the SDK, and end the sessions that are too many then."""
+        owner, method = scope["user"].username, scope["method"]
+        key = (owner, Headers(scope=scope).get(_SESSION, ""))
+        requests = self._open.get(key)
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == HTTPStatus.OK:
+                opened = Headers(raw=message["headers"]).get(_SESSION)
+                if method == "DELETE":
+                    self._open.remove(key)
+                elif opened is not None and not key[1]:
+                    await self._end(self._open.put((owner, opened), Counter(), 1))
+            await send(message)
+
+        if requests is None:
+            return await self._manager.handle_request(scope, receive, sent)
+        requests[method] += 1
+        try:
+            await self._manager.handle_request(scope, receive, sent)
+        finally:
+            requests[method] -= 1
+            await self._end(self._open.touch(key))
+
+    async def _end(self, sessions: Sequence[tuple[tuple[str, str], object]]) -> None:
+        """End sessions as their clients would. One that has ended already stays so."""
+
+        async def nothing(*_: object) -> Any:
+            return {"type": "http.disconnect"}
+
+        with anyio.CancelScope(shield=True):
+            for (owner, name), _ in sessions:
+                headers = [(_SESSION.encode(), name.encode())]
+                scope = {"type": "http", "method": "DELETE", "path": _PATH, "headers": headers}
+                _logger.info("a session of %s has ended, because of its age or for a newer one", owner)
+                await self._manager.handle_request({**scope, "user": _user(owner)}, nothing, nothing)
 
     async def close(self) -> None:
         """End the sessions."""
@@ -170,10 +226,10 @@ class _Sessions:
     async def _run(self) -> None:
         try:
             async with self._manager.run():
-                self._ready.set()
+                self.ready.set()
                 await self._closing.wait()
         finally:
-            self._ready.set()  # also if it could not start
+            self.ready.set()  # also if it could not start
             self._closed.set()
 
 
@@ -216,17 +272,17 @@ class _Passed(Response):
                 await send({"type": "http.response.body", "body": self._last().encode()})
 
 
-def _last_events(said: object, request_id: str) -> str:
+def _last_events(call_id: str | int | None, request_id: str) -> str:
     """Return the answer to a request that is cut off; nothing has to be answered but requests."""
-    if (call_id := request_id_of(said)) is None:
+    if call_id is None:
         return ""
     log_refusal(request_id, refusal := closing())
-    return event_text({**json_rpc_refusal(refusal, request_id), "id": call_id})
+    return event_text(json_rpc_refusal(refusal, request_id, call_id))
 
 
-def _user(principal: Principal) -> Any:
+def _user(caller: str) -> Any:
     """Return a caller as the SDK knows it: a session belongs to the caller that began it."""
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # noqa: PLC0415
     from mcp.server.auth.provider import AccessToken  # noqa: PLC0415
 
-    return AuthenticatedUser(AccessToken(token="", client_id=principal.name, scopes=[]))
+    return AuthenticatedUser(AccessToken(token="", client_id=caller, scopes=[]))

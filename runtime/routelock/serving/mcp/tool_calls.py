@@ -25,7 +25,7 @@ from routelock.run.events import RunEvent
 from routelock.run.result import RunResult
 from routelock.runner import Runner
 from routelock.serving.auth import AccessControl
-from routelock.serving.bounded_store import BoundedStore
+from routelock.serving.bounded_store import BoundedStore, bounds_of
 from routelock.serving.catalog import Catalog
 from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import MCP, ServeConfig, ServedRequest
@@ -189,9 +189,7 @@ class ToolCalls:
     ) -> None:
         self._settings, self._config, self._access, self._local = settings, config, access, local
         self._tools = served_tools(catalog, settings)
-        self._waiting: BoundedStore[tuple[str, str, str], _Waiting] = BoundedStore(
-            most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl
-        )
+        self._waiting = BoundedStore[tuple[str, str, str], _Waiting](bounds_of(config))
         self.server: Server[Any] = self._server(settings.name or catalog.names[0])
         """The SDK's server."""
 

@@ -20,14 +20,11 @@ from routelock.run.result import RunResult
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import MCP
 from routelock.serving.errors import Refusal
+from routelock.serving.json_rpc import json_rpc_error
 from routelock.serving.run_data import MadeFile, made_files, output_data, usage_data
 from routelock.tools.approvals import Interruption
 
 __all__ = ["ServedTool", "error_body", "json_rpc_refusal", "progress_text", "question", "served_tools"]
-
-
-_PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32700, -32600, -32603, -32000
-"""Error codes of JSON-RPC, see https://www.jsonrpc.org/specification#error_object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,17 +134,15 @@ def error_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
     }
 
 
-def json_rpc_refusal(refusal: Refusal, request_id: str) -> dict[str, Any]:
-    """Return the JSON-RPC error for a request that was refused before the SDK read it."""
-    code = _INVALID_REQUEST
-    if refusal.code == "invalid_json":
-        code = _PARSE_ERROR
-    elif refusal.status >= 500:
-        code = _INTERNAL_ERROR
-    elif refusal.status in (401, 403, 429):  # the request itself is valid
-        code = _SERVER_ERROR
-    about = {"code": refusal.code, "requestId": request_id}
-    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": refusal.message, "data": about}}
+def json_rpc_refusal(refusal: Refusal, request_id: str, call_id: object = None) -> dict[str, Any]:
+    """Return the JSON-RPC error for a request that was refused before the SDK read it, or cut off after it.
+
+    Args:
+        refusal: the refusal.
+        request_id: the id in the server's log.
+        call_id: the id of the request, if it is known.
+    """
+    return json_rpc_error(refusal, {"code": refusal.code, "requestId": request_id}, call_id=call_id)
 
 
 def question(call: Interruption) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from routelock.history.messages import Message, calls_of
-from routelock.serving.bounded_store import BoundedStore
+from routelock.serving.bounded_store import BoundedStore, Bounds
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.errors import Refusal
 from routelock.serving.pending_runs import HeldRun, Resumed
@@ -64,24 +63,12 @@ class KeptResponses:
 
     Args:
         sessions: the store of the responses; None keeps them in memory, within the bounds.
-        most: the largest number of responses.
-        size: most bytes of all responses, counted as JSON.
-        ttl: seconds that a response is kept.
-        clock: returns the time in seconds; replace it for tests.
+        bounds: the bounds of the responses, whose bytes are counted as JSON.
     """
 
-    def __init__(
-        self,
-        sessions: SessionStore | None = None,
-        *,
-        most: int,
-        size: int,
-        ttl: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, sessions: SessionStore | None, bounds: Bounds) -> None:
         self._sessions = sessions
-        self._kept: BoundedStore[tuple[str, str], KeptResponse]
-        self._kept = BoundedStore(most=most, size=size, ttl=ttl, clock=clock)
+        self._kept = BoundedStore[tuple[str, str], KeptResponse](bounds)
 
     async def keep(self, principal: str, body: Mapping[str, Any], run: HeldRun) -> None:
         """Keep a response under its id."""

@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from routelock.history.messages import Message
 from routelock.serving.auth import AccessControl
+from routelock.serving.bounded_store import bounds_of
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.http import AsciiJSON, Endpoint, Incoming
@@ -40,12 +41,7 @@ class ResponsesRoutes:
         self, catalog: Catalog, config: ServeConfig, access: AccessControl, pending: PendingRuns
     ) -> None:
         self._config, self._access, self._pending = config, access, pending
-        self._kept = KeptResponses(
-            config.response_sessions,
-            most=config.max_pending,
-            size=config.pending_bytes,
-            ttl=config.pending_ttl,
-        )
+        self._kept = KeptResponses(config.response_sessions, bounds_of(config))
         self._runs = RunRoute(
             access=access,
             catalog=catalog,
