@@ -15,7 +15,14 @@ from routelock.history.content import media_of
 from routelock.run.result import RunResult
 from routelock.usage import Usage
 
-__all__ = ["MadeFile", "delta_text", "made_files", "output_data", "usage_data"]
+__all__ = ["INCOMPLETE", "MadeFile", "delta_text", "made_files", "output_data", "run_data", "usage_data"]
+
+
+INCOMPLETE = {
+    "length": "The answer is incomplete, because the run or the model reached a limit.",
+    "content_filter": "The answer is incomplete, because the model's provider filtered its content.",
+}
+"""The finish reasons of answers that are incomplete, with sentences for a client's model."""
 
 
 def usage_data(usage: Usage) -> dict[str, int]:
@@ -27,6 +34,17 @@ def usage_data(usage: Usage) -> dict[str, int]:
         "cachedTokens": usage.cached_tokens,
         "reasoningTokens": usage.reasoning_tokens,
     }
+
+
+def run_data(result: RunResult[Any], finish: str) -> dict[str, Any]:
+    """Return the agent that answered, the usage, and why the answer is incomplete, if it is.
+
+    Args:
+        result: the result of the run.
+        finish: its finish reason, as chat completions have it.
+    """
+    cut = {"incomplete": finish} if finish in INCOMPLETE else {}
+    return {"agent": result.last_agent.name, "usage": usage_data(result.usage), **cut}
 
 
 def output_data(result: RunResult[Any]) -> dict[str, JsonValue] | None:

@@ -16,10 +16,10 @@ from clients.a2a_cast import parrot, payer
 from scripted_agents import agent, requests, shown
 from served_apps import listening
 
-from routelock import Agent, Request, RunResult, handler
+from routelock import Agent, Request, RunConfig, RunResult, handler
 from routelock.history.messages import text_of as text_of_message
 from routelock.serving import A2A, ServedRequest, create_app
-from routelock.testing import ScriptedReply
+from routelock.testing import ScriptedReply, call, reply
 
 pytest.importorskip("a2a")
 
@@ -277,3 +277,11 @@ def test_an_answer_has_the_files_of_its_own_run_only() -> None:
     sent = {"raw": "aGk=", "filename": "a.txt", "mediaType": "text/plain"}
     assert [each["parts"] for each in first["artifacts"]] == [[sent]]
     assert [each["parts"] for each in second["artifacts"]] == [[{"text": "That was it."}]]
+
+
+def test_a_task_that_a_limit_cut_says_so() -> None:
+    looks = agent("A", reply("Let me see.", calls=[call("noop")]))
+    settings = replace(SERVED, max_turns=1, run_config=RunConfig(on_limit="return"))
+    with listening(create_app(looks, settings)) as url:
+        done = task_of(ask(f"{url}/a2a/A"))
+    assert (told(done)[0], done["metadata"]["incomplete"]) == ("COMPLETED", "length")

@@ -293,3 +293,23 @@ def test_half_a_character_in_a_question_does_not_reach_the_client() -> None:
     [asked] = approvals_of(waiting)
     assert (asked["question"], asked["schema"]["properties"]["a"]["title"]) == ("Which\ufffd?", "\ufffd")
     assert told(done)[0] == "COMPLETED"
+
+
+def test_a_form_that_is_nested_too_deeply_for_data_is_asked_for_in_text() -> None:
+    """The SDKs of clients read messages of a hundred levels."""
+    field: dict[str, Any] = {"type": "string"}
+    for _ in range(30):
+        field = {"type": "object", "properties": {"in": field}}
+    form = {"type": "object", "properties": {"deep": field}}
+
+    @tool
+    async def lend(context: ToolContext[Any]) -> Any:
+        return ToolQuestion(message="Where?", schema=form) if context.answer is None else "lent"
+
+    with listening(create_app(agent("A", call("lend"), "Done.", tools=[lend]), ASKING)) as base:
+        waiting = task_of(ask(f"{base}/a2a/A"))
+        done = answered(f"{base}/a2a/A", waiting, {"deep": {"in": {}}})
+    question, data = waiting["status"]["message"]["parts"]
+    assert question["text"].startswith("Where?")
+    assert json.loads(data["text"])["approvals"][0]["schema"] == form
+    assert (data["mediaType"], text_of(done)) == ("application/json", "Done.")

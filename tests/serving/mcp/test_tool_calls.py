@@ -313,3 +313,14 @@ async def test_a_person_who_never_answers_has_not_decided(mode: str) -> None:
         result = await client.call_tool("payer", {"input": "Hi"})
     assert "the user did not decide" in said_in(result)
     assert paid == []
+
+
+async def test_a_result_that_a_limit_cut_says_so(mode: str) -> None:
+    looks = agent("A", reply("Let me see.", calls=[call("noop")]))
+    settings = ServeConfig(max_turns=1, run_config=RunConfig(on_limit="return"))
+    result = await asked(local_server(looks, settings), mode, "a")
+    assert [each.text.partition(",")[0] for each in result.content] == [
+        "Let me see.",
+        "The answer is incomplete",
+    ]
+    assert result.meta["routelock/incomplete"] == "length"

@@ -78,7 +78,7 @@ def test_the_schema_of_an_output_is_told_if_every_agent_has_it() -> None:
 
 
 async def answered(tool: ServedTool) -> dict[str, Any]:
-    return tool.answer(await Runner.run(tool.served.agent, "Hi"), "said")
+    return tool.answer(await Runner.run(tool.served.agent, "Hi"), "said", "stop")
 
 
 @pytest.mark.anyio

@@ -29,7 +29,7 @@ from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
 from routelock.serving.forms import Misfit
-from routelock.serving.run_data import delta_text, usage_data
+from routelock.serving.run_data import delta_text, run_data
 from routelock.serving.served_run import context_for, needs_approval
 from routelock.state.run_state import RunState
 
@@ -146,8 +146,8 @@ class TaskExecutor:
             turn = _Turn(asked=asked, conversation=conversation, number=number, updates=updates)
             await self._end(turn, *await self._run(turn, given))
 
-    async def _run(self, turn: _Turn, given: RunInput | RunState) -> tuple[RunResult[Any], str]:
-        """Run, and return the result and the whole text."""
+    async def _run(self, turn: _Turn, given: RunInput | RunState) -> tuple[RunResult[Any], str, str]:
+        """Run, and return the result, the whole text and the finish reason."""
         updates = turn.updates
         stream = Runner.run_streamed(
             self._served.agent,
@@ -170,10 +170,10 @@ class TaskExecutor:
                     pieces.add(said[-1])
 
         await pieces.send_during(show)
-        last, _ = writer.finish(stream.result)
-        return stream.result, "".join([*said, delta_text(last)])
+        last, finish = writer.finish(stream.result)
+        return stream.result, "".join([*said, delta_text(last)]), finish
 
-    async def _end(self, turn: _Turn, result: RunResult[Any], text: str) -> None:
+    async def _end(self, turn: _Turn, result: RunResult[Any], text: str, finish: str) -> None:
         task, conversation, updates = turn.asked.task, turn.conversation, turn.updates
         if result.interruptions or result.pending:
             if result.pending or not self._settings.approvals:
@@ -182,7 +182,7 @@ class TaskExecutor:
             await updates.settle()
             return await updates.send_state("INPUT_REQUIRED", question_parts(result.interruptions))
         parts = answer_parts(result, text)
-        about = {"agent": result.last_agent.name, "usage": usage_data(result.usage)}
+        about = run_data(result, finish)
         if self._settings.is_question is not None and self._settings.is_question(result):
             conversation.questions[task] = max(turn.number, 1) + 1
             await updates.settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,11 @@ __all__ = ["MessageReply", "TaskUpdates", "TextBatches", "Updates"]
 
 _PIECE_SECONDS = 0.05
 """Seconds between two pieces of text: the cost of each grows with the size of the task."""
+
+
+_DEEPEST = 80
+"""The most levels of a part. An object in JSON data takes four. The SDKs of clients read 100 levels, and the
+task around a part takes some of them."""
 
 
 class Updates(Protocol):
@@ -153,10 +159,21 @@ class MessageReply:
 
 
 def _parts(bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
-    from a2a.types import Part  # noqa: PLC0415 - an extra
-    from google.protobuf.json_format import ParseDict  # noqa: PLC0415 - an extra
+    return [_part(body) for body in sendable([dict(body) for body in bodies])]
 
-    return [ParseDict(body, Part()) for body in sendable([dict(body) for body in bodies])]
+
+def _part(body: Mapping[str, Any]) -> Any:
+    """Return a part; as text if it has data that is nested too deeply for the SDKs of clients."""
+    from a2a.types import Part  # noqa: PLC0415 - an extra
+    from google.protobuf.json_format import ParseDict, ParseError  # noqa: PLC0415 - an extra
+
+    try:
+        return ParseDict(body, Part(), max_recursion_depth=_DEEPEST)
+    except ParseError:
+        if "data" not in body:
+            raise
+        text = json.dumps(body["data"], ensure_ascii=False)
+        return ParseDict({"text": text, "mediaType": body["mediaType"]}, Part())
 
 
 class TextBatches:

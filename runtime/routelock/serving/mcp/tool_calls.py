@@ -292,11 +292,11 @@ class ToolCalls:
         seconds = self._config.timeout
         while True:
             before = anyio.current_time()
-            result, text = await self._run(asked, given, progress, seconds)
+            result, text, finish = await self._run(asked, given, progress, seconds)
             seconds -= anyio.current_time() - before  # what a person takes does not count
             if not (result.interruptions or result.pending):
                 whole = text if result.last_agent.output is not None else _joined(said, text)
-                return asked.tool.answer(result, whole)
+                return asked.tool.answer(result, whole, finish)
             waiting = _Waiting(self._state(asked, result), _joined(said, text))
             if not asked.context.session.can_send_request:
                 return self._keep(asked, waiting)
@@ -304,8 +304,8 @@ class ToolCalls:
 
     async def _run(
         self, asked: _Asked, given: str | RunState, progress: _Progress, seconds: float
-    ) -> tuple[RunResult[Any], str]:
-        """Run for so many seconds, and return the result and the text that the agents wrote."""
+    ) -> tuple[RunResult[Any], str, str]:
+        """Run for so many seconds; return the result, the text of the agents, and the finish reason."""
         served = asked.tool.served
         with anyio.move_on_after(seconds):
             stream = Runner.run_streamed(
@@ -324,7 +324,8 @@ class ToolCalls:
             result = stream.result
             writer = DeltaWriter(agents=served.graph.keys(), hold=served.has_output_type)
             deltas = [delta for reply in writer.replies(result) for delta in reply]
-            return result, delta_text([*deltas, *writer.finish(result)[0]])
+            last, finish = writer.finish(result)
+            return result, delta_text([*deltas, *last]), finish
         raise out_of_time(self._config.timeout)
 
     def _state(self, asked: _Asked, result: RunResult[Any]) -> RunState:

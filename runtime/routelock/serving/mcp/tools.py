@@ -21,7 +21,7 @@ from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import MCP
 from routelock.serving.errors import Refusal
 from routelock.serving.json_rpc import json_rpc_error
-from routelock.serving.run_data import MadeFile, made_files, output_data, usage_data
+from routelock.serving.run_data import INCOMPLETE, MadeFile, made_files, output_data, run_data
 from routelock.tools.approvals import Interruption
 
 __all__ = ["ServedTool", "error_body", "json_rpc_refusal", "progress_text", "question", "served_tools"]
@@ -62,15 +62,17 @@ class ServedTool:
             raise Refusal(400, str(error), "invalid_request", "arguments") from error
         return self.call.text_of(value)
 
-    def answer(self, result: RunResult[Any], text: str) -> dict[str, Any]:
+    def answer(self, result: RunResult[Any], text: str, finish: str) -> dict[str, Any]:
         """Return the result of a call.
 
         Args:
             result: the result of the run.
             text: the text that its agents wrote.
+            finish: the finish reason of the run, as chat completions have it.
         """
-        about = {"routelock/agent": result.last_agent.name, "routelock/usage": usage_data(result.usage)}
-        content: list[dict[str, Any]] = [{"type": "text", "text": text}]
+        about = {f"routelock/{name}": value for name, value in run_data(result, finish).items()}
+        texts = [text, *([INCOMPLETE[finish]] if finish in INCOMPLETE else [])]
+        content: list[dict[str, Any]] = [{"type": "text", "text": each} for each in texts]
         body: dict[str, Any] = {"content": content, "_meta": about}
         if (data := output_data(result)) is not None:
             body["structuredContent"] = data
