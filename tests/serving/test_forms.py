@@ -136,6 +136,7 @@ def test_a_field_of_the_name_of_the_verdict_is_a_field() -> None:
         ({"type": "object", "additionalProperties": False}, [{}], [{"n": 1}]),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, [{"n": 1}], [{"n": "1"}]),
         ({"type": "date"}, ["anything"], []),
+        ({"enum": []}, [], ["b"]),
         ({}, ["anything", None], []),
         (True, ["anything", None], []),
         ({"anyOf": [True]}, ["anything", None], []),
@@ -179,7 +180,6 @@ def test_schema_of_a_pydantic_model_is_checked_with_what_it_refers_to() -> None:
         {"type": "string", "minLength": -1},
         {"type": "string", "minLength": "x"},
         {"$ref": "#/elsewhere"},
-        {"enum": []},
         {"enum": 7},
     ],
 )
@@ -189,3 +189,30 @@ def test_schema_that_cannot_be_read_is_logged_and_not_checked(
     with caplog.at_level(logging.WARNING, "routelock.serving"):
         assert read(form(value=schema), {"value": "b"}).approved
     assert "is not checked" in caplog.text
+
+
+def test_an_answer_that_is_nested_too_deeply_is_a_misfit() -> None:
+    schema = {"$defs": {"n": {"type": "object", "properties": {"in": {"$ref": "#/$defs/n"}}}}}
+    one = waits({**schema, "type": "object", "properties": {"value": {"$ref": "#/$defs/n"}}})
+    deep: dict[str, Any] = {"in": 7}
+    for _ in range(400):
+        deep = {"in": deep}
+    with pytest.raises(Misfit, match=r"^payload\.value: is nested too deeply"):
+        read(one, {"value": deep})
+
+
+def test_a_pattern_takes_linear_time() -> None:
+    one = form(value={"type": "string", "pattern": "^(a+)+$"})
+    with pytest.raises(Misfit, match="does not match"):
+        read(one, {"value": "a" * 100 + "!"})
+
+
+def test_no_address_in_a_schema_is_followed(caplog: pytest.LogCaptureFixture) -> None:
+    assert read(form(value={"$ref": "http://127.0.0.1:9/schema"}), {"value": 1}).approved
+    assert "is not checked" in caplog.text
+
+
+def test_a_long_value_is_not_repeated_whole() -> None:
+    with pytest.raises(Misfit) as caught:
+        read(form(value={"type": "integer"}), {"value": "x" * 9_000})
+    assert len(str(caught.value)) < 300

@@ -1,18 +1,18 @@
 """Answers of clients to calls that wait: a yes or no, or the fields that a tool's question asks for.
 
-What a client sends is checked before the run goes on, so that a wrong answer decides nothing. The checks are
-those of pydantic, made of the question's JSON schema.
+An answer is checked by the question's JSON schema before the run goes on: a wrong one decides nothing.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import ValidationError
-from pydantic_core import CoreSchema, SchemaError, SchemaValidator, core_schema
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
@@ -124,127 +124,58 @@ def _check_fields(question: ToolQuestion, said: _Json, where: str) -> None:
         )
     if missing := [name for name in question.required if name not in said]:
         raise Misfit(_joined(where, missing[0]), "is missing.")
-    shared = (question.schema or {}).get("$defs")
     for name, value in said.items():
-        if (validator := _validator(question.fields[name], shared)) is not None:
-            try:
-                validator.validate_python(value)
-            except ValidationError as error:
-                first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-                raise Misfit(_joined(where, name + _path(first["loc"])), f"{first['msg']}.") from None
+        _check_value(question, name, value, where)
 
 
 def _joined(where: str, name: str) -> str:
     return f"{where}.{name}"[:_LONGEST_NAME] if where else name[:_LONGEST_NAME]
 
 
-def _path(steps: Sequence[int | str]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+def _path(steps: Iterable[int | str]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)[1:]
 
 
-# -- JSON schemas as pydantic's validators --
+def _check_value(question: ToolQuestion, name: str, value: object, where: str) -> None:
+    """Check the value of a field. A schema that cannot be read checks nothing, with a line in the log.
 
-
-def _validator(schema: object, shared: object) -> SchemaValidator | None:
-    """Return the validator of a field; None, with a line in the log, if its schema cannot be read.
-
-    Args:
-        schema: the JSON schema of the field.
-        shared: the schemas that it may refer to as ``#/$defs/NAME``.
+    Raises:
+        Misfit: the value does not fit the schema of the field.
     """
+    jsonschema: Any = importlib.import_module(
+        "jsonschema"
+    )  # only answers need it, and importing it takes time
+    referencing: Any = importlib.import_module("referencing")
+    unread = (jsonschema.SchemaError, referencing.exceptions.Unresolvable, SchemaError)
+    form = jsonschema.validators.extend(jsonschema.Draft202012Validator, _OWN_RULES)
+    # of an empty registry: to follow an address in a schema would be a request to another server
+    validator = form(dict(question.schema or {}), registry=referencing.Registry())
+    schema = question.fields[name]
     try:
-        named = {name: _core(each) for name, each in _mapping(shared).items()}
-        own = [{**each, "ref": f"#/$defs/{name}"} for name, each in named.items()]
-        core = _core(schema)
-        return SchemaValidator(core_schema.definitions_schema(core, cast("Any", own)) if own else core)
-    except (SchemaError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        form.check_schema(schema)
+        error = next(validator.descend(value, schema, path=name), None)
+    except unread as error:
         _logger.warning("a field of a question is not checked: %.300s", error)
-        return None
+        return
+    except RecursionError:
+        raise Misfit(_joined(where, name), "is nested too deeply.") from None
+    if error is not None:
+        raise Misfit(_joined(where, _path(error.path)), f"{error.message:.{_LONGEST_NAME}}.")
 
 
-def _mapping(value: object) -> _Json:
-    return cast("_Json", value) if isinstance(value, Mapping) else {}
+def _matches(validator: Any, pattern: str, value: object, schema: object) -> Iterator[Exception]:
+    """Check a pattern with pydantic's expressions: those of Python can take time without end."""
+    if isinstance(value, str):
+        try:
+            SchemaValidator(core_schema.str_schema(pattern=pattern)).validate_python(value)
+        except ValidationError:
+            jsonschema: Any = importlib.import_module("jsonschema")
+            yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
 
 
-def _core(given: object) -> CoreSchema:
-    """Return the form of pydantic that a JSON schema has. What it does not know is not checked."""
-    schema = _mapping(given)
-    found = [part for part in (_reference(schema), _typed(schema), _choice(schema)) if part is not None]
-    found += [_core(each) for each in schema.get("allOf") or ()]
-    return core_schema.chain_schema(found) if found else core_schema.any_schema()
+def _is_unchecked(*_: object) -> Iterator[Exception]:
+    return iter(())
 
 
-def _reference(schema: _Json) -> CoreSchema | None:
-    name = schema.get("$ref")
-    return core_schema.definition_reference_schema(name) if isinstance(name, str) else None
-
-
-def _choice(schema: _Json) -> CoreSchema | None:
-    if "const" in schema or "enum" in schema:
-        return core_schema.literal_schema([schema["const"]] if "const" in schema else [*schema["enum"]])
-    options: Sequence[Any] = schema.get("anyOf") or schema.get("oneOf") or ()
-    if not options:
-        return None
-    if all("const" in _mapping(each) for each in options):  # a value for each title
-        return core_schema.literal_schema([each["const"] for each in options])
-    return _one_of([_core(each) for each in options])
-
-
-def _one_of(options: list[CoreSchema]) -> CoreSchema:
-    why = "It fits none of the forms that it may have"
-    named: list[CoreSchema | tuple[CoreSchema, str]] = [*options]
-    return core_schema.union_schema(named, custom_error_type="misfit", custom_error_message=why)
-
-
-def _typed(schema: _Json) -> CoreSchema | None:
-    kinds: object = schema.get("type")
-    if isinstance(kinds, list):
-        return _one_of([_of_type(schema, kind) for kind in cast("list[object]", kinds)])
-    return None if kinds is None else _of_type(schema, kinds)
-
-
-def _of_type(schema: _Json, kind: object) -> CoreSchema:
-    match kind:
-        case "string":
-            low, high = schema.get("minLength"), schema.get("maxLength")
-            pattern = schema.get("pattern")  # pydantic's expressions take linear time
-            return core_schema.str_schema(strict=True, min_length=low, max_length=high, pattern=pattern)
-        case "integer":
-            return core_schema.chain_schema([core_schema.int_schema(strict=True), _number(schema)])
-        case "number":
-            return _number(schema)
-        case "boolean":
-            return core_schema.bool_schema(strict=True)
-        case "null":
-            return core_schema.none_schema()
-        case "array":
-            low, high = schema.get("minItems"), schema.get("maxItems")
-            items = _core(schema.get("items"))
-            return core_schema.list_schema(items, strict=True, min_length=low, max_length=high)
-        case "object":
-            return _object(schema)
-        case _:
-            return core_schema.any_schema()
-
-
-def _number(schema: _Json) -> CoreSchema:
-    return core_schema.float_schema(
-        strict=True,
-        ge=schema.get("minimum"),
-        gt=schema.get("exclusiveMinimum"),
-        le=schema.get("maximum"),
-        lt=schema.get("exclusiveMaximum"),
-        multiple_of=schema.get("multipleOf"),
-    )
-
-
-def _object(schema: _Json) -> CoreSchema:
-    required, more = schema.get("required") or (), schema.get("additionalProperties")
-    properties = {name: _core(each) for name, each in _mapping(schema.get("properties")).items()}
-    fields = {
-        name: core_schema.typed_dict_field(each, required=name in required)
-        for name, each in properties.items()
-    }
-    if more is False:
-        return core_schema.typed_dict_schema(fields, extra_behavior="forbid")
-    return core_schema.typed_dict_schema(fields, extra_behavior="allow", extras_schema=_core(more))
+_OWN_RULES: Mapping[str, Any] = {"pattern": _matches, "uniqueItems": _is_unchecked}
+"""Rules in place of the library's. Its check for equal items compares each with each."""

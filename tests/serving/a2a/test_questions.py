@@ -182,7 +182,7 @@ def test_a_yes_takes_the_defaults_of_a_form_that_needs_nothing() -> None:
 
 
 def test_wrong_data_names_the_field() -> None:
-    with pytest.raises(Misfit, match=r"^branch: Input should be 'north', 'south' or 'no'\.$"):
+    with pytest.raises(Misfit, match=r"^branch: 'west' is not one of \['north', 'south', 'no'\]\.$"):
         answers([asks(BRANCH)], {"branch": "west"})
 
 

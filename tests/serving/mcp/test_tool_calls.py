@@ -140,7 +140,7 @@ async def test_a_question_of_a_tool_is_the_clients_form(mode: str) -> None:
     assert [answer.content for answer in heard] == [{"branch": "East"}]
 
 
-MISFITS = {"branch: is missing.": {}, "branch: Input should be a valid string.": {"branch": 7}}
+MISFITS = {"branch: is missing.": {}, "branch: 7 is not of type 'string'.": {"branch": 7}}
 
 
 @pytest.mark.parametrize("why", MISFITS)
