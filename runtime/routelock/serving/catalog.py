@@ -13,6 +13,7 @@ from routelock.handlers.port import ToolSpec, tool_name
 from routelock.handoffs.handoff_problems import is_list
 from routelock.run.config import RunConfig
 from routelock.run.start import run_graph
+from routelock.serving.completions import DeltaWriter
 from routelock.serving.errors import Refusal
 
 __all__ = ["Catalog", "ServedAgent"]
@@ -32,6 +33,16 @@ class ServedAgent:
     """The names of the graph's tools and handoffs, including those that some callers are not offered."""
     transfers: frozenset[str]
     """The names of the handoffs among them."""
+
+    def writer(self, *, json_only: bool = False) -> DeltaWriter:
+        """Return what makes the deltas of a run.
+
+        Args:
+            json_only: whether the client asked for JSON, so that only the last reply is sent.
+        """
+        return DeltaWriter(
+            agents=self.graph.keys(), hold=self.has_output_type or json_only, json_only=json_only
+        )
 
     def check_tools(self, tools: Sequence[ToolSpec], *, allowed: bool) -> None:
         """Refuse tools of a client if none are allowed, or if one has the name of a tool of the server.
@@ -94,6 +105,16 @@ class Catalog:
         raise Refusal(
             404, f"There is no model {model[:100]!r} here. Available: {known}.", "model_not_found", "model"
         )
+
+    def at(self, path: str) -> ServedAgent:
+        """Return the agent at the end of a URL's path, where some clients add a slash.
+
+        Raises:
+            Refusal: 404.
+        """
+        while path.endswith("/") and path not in self._served:
+            path = path[:-1]
+        return self.find(path)
 
 
 def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:

@@ -29,10 +29,10 @@ from routelock.serving.requests import check_size, read_json
 
 __all__ = [
     "AsciiJSON",
-    "Call",
     "Endpoint",
     "EventStream",
     "Incoming",
+    "RpcCall",
     "attended",
     "event_text",
     "events_text",
@@ -385,7 +385,7 @@ class Incoming:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class RpcCall:
     """A request that the SDK of its protocol reads after the app."""
 
     head: Mapping[str, object]
@@ -394,7 +394,7 @@ class Call:
     """Receives the body once more. Nothing else keeps it: the answer may take long."""
 
 
-async def read_call(incoming: Incoming, access: AccessControl, config: ServeConfig) -> Call:
+async def read_call(incoming: Incoming, access: AccessControl, config: ServeConfig) -> RpcCall:
     """Read the body of a request of a protocol on JSON-RPC.
 
     Raises:
@@ -406,9 +406,9 @@ async def read_call(incoming: Incoming, access: AccessControl, config: ServeConf
     with access.body_slot():
         body = await read_body(request, config.max_body, config.body_timeout)
         check_size(said := read_json(body))
-    fields = cast("Mapping[str, object]", said) if isinstance(said, dict) else {}
+    fields = cast("dict[str, object]", said) if isinstance(said, dict) else dict[str, object]()
     head = {name: fields[name] for name in ("jsonrpc", "id", "method") if name in fields}
-    return Call(head=head, receive=_received_again(body, request.receive))
+    return RpcCall(head=head, receive=_received_again(body, request.receive))
 
 
 class Endpoint:

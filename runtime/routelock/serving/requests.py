@@ -26,15 +26,18 @@ __all__ = [
     "ChatRequest",
     "ClientContext",
     "ClientRequest",
+    "ToolFunction",
+    "ToolName",
     "bad_request",
     "check_known",
-    "check_names",
     "check_size",
     "checked_context",
     "checked_messages",
     "parse",
     "read_json",
     "refuse_settings",
+    "tool_choice",
+    "tool_specs",
     "validated",
 ]
 
@@ -71,12 +74,21 @@ class _StreamOptions(pydantic.BaseModel):
     include_usage: bool | None = None
 
 
-class _Function(pydantic.BaseModel):
-    # other keys of a function, such as `strict`, are sent to the model
-    model_config = pydantic.ConfigDict(extra="allow")
-    name: Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+ToolName = Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+"""A name that all vendors accept."""
+
+
+class ToolFunction(pydantic.BaseModel):
+    """A tool of a client."""
+
+    name: ToolName
     description: str | None = None
     parameters: dict[str, Any] | None = None
+
+
+class _Function(ToolFunction):
+    # other keys of a function, such as `strict`, are sent to the model
+    model_config = pydantic.ConfigDict(extra="allow")
 
 
 class _Tool(pydantic.BaseModel):
@@ -118,7 +130,7 @@ class _Settings(pydantic.BaseModel):
 
 class _Schema(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="allow")
-    name: Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    name: ToolName
     schema_: Annotated[dict[str, Any], pydantic.Field(alias="schema")]
 
 
@@ -193,14 +205,15 @@ def parse(body: bytes, client_settings: ClientSettings | None = None) -> ChatReq
     read = validated(_Body, said)
     if read.n is not None and read.n != 1:
         raise bad_request("n must be 1: an agent gives one answer.", "n")
-    tools = _tools(read)
+    tools = () if read.tool_choice == "none" else tool_specs([each.function for each in read.tools or ()])
+    chosen = read.tool_choice.function.name if isinstance(read.tool_choice, _NamedTool) else None
     return ChatRequest(
         messages=_messages(read.messages),
         model=read.model or "",
         stream=bool(read.stream),
         include_usage=bool(read.stream_options and read.stream_options.include_usage),
         tools=tools,
-        tool_choice=_choice(read, tools),
+        tool_choice=tool_choice(read.tool_choice, chosen, tools),
         user=read.user,
         handoff_context=checked_context(read.handoff_context),
         settings=_settings(cast("Mapping[str, Any]", said), client_settings),
@@ -373,30 +386,36 @@ def _cleaned(message: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in kept.items() if not key.startswith(("_", "x_"))}
 
 
-def _tools(read: _Body) -> Sequence[ToolSpec]:
-    if read.tool_choice == "none" or not read.tools:
-        return ()
-    check_names([tool.function.name for tool in read.tools])
-    return tuple(tool.model_dump(exclude_none=True) for tool in read.tools)
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Refuse tools of which two have the same name.
+def tool_specs(given: Sequence[ToolFunction]) -> Sequence[ToolSpec]:
+    """Return the tools of a client as a model is sent them.
 
     Raises:
-        Refusal: 400.
+        Refusal: 400, two have the same name.
     """
     known: set[str] = set()
-    for place, name in enumerate(names):
-        if name in known:
-            raise bad_request(f"Two tools are named {name!r}; give each its own name.", f"tools[{place}]")
-        known.add(name)
+    for place, tool in enumerate(given):
+        if tool.name in known:
+            raise bad_request(
+                f"Two tools are named {tool.name!r}; give each its own name.", f"tools[{place}]"
+            )
+        known.add(tool.name)
+    return tuple(
+        {"type": "function", "function": tool.model_dump(exclude_none=True, exclude={"type"})}
+        for tool in given
+    )
 
 
-def _choice(read: _Body, tools: Sequence[ToolSpec]) -> str | None:
-    if isinstance(read.tool_choice, _NamedTool):
-        name = read.tool_choice.function.name
-        if name not in [tool["function"]["name"] for tool in tools]:
-            raise bad_request(f"tool_choice names {name!r}, which is not among tools.", "tool_choice")
-        return name
-    return "required" if read.tool_choice == "required" and tools else None
+def tool_choice(choice: object, name: str | None, tools: Sequence[ToolSpec]) -> str | None:
+    """Return the tool choice of a client for the model: ``"required"``, a name, or None.
+
+    Args:
+        choice: the choice that the client sent.
+        name: the name of the tool in it, if it has one.
+        tools: the tools of the client.
+
+    Raises:
+        Refusal: 400, the tool is not one of them.
+    """
+    if name is not None and name not in [tool["function"]["name"] for tool in tools]:
+        raise bad_request(f"tool_choice names {name!r:.80}, which is not among tools.", "tool_choice")
+    return name or ("required" if choice == "required" and tools else None)

@@ -6,7 +6,7 @@ Imported when an app is made, because Starlette is an extra.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -17,7 +17,7 @@ from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal
 from routelock.serving.http import AsciiJSON, EventStream, Incoming, attended, events_text, read_body
 from routelock.serving.requests import ClientRequest
-from routelock.serving.served_run import ReplyForm, ServedRun
+from routelock.serving.served_run import Reply
 
 __all__ = ["RunRoute"]
 
@@ -36,22 +36,27 @@ class RunRoute(Generic[_Asked]):
     config: ServeConfig
     parse: Callable[[bytes], _Asked]
     """Returns the request of a body."""
-    start: Callable[[ServedAgent, _Asked, ServedRequest], Awaitable[tuple[ServedRun, ReplyForm]]]
-    """Returns the run of a request, and what makes its reply."""
+    start: Callable[[ServedAgent, _Asked, ServedRequest], Awaitable[Reply]]
+    """Returns the ways to answer a request of an agent."""
     named_by: str = ""
     """The key of an event that has its name."""
 
     async def respond(self, incoming: Incoming) -> None:
-        """Answer one request."""
+        """Answer one request. Until its response begins, an error has a status."""
         self.access.check_content_type(incoming.request.headers.get("content-type", ""))
+        path: str | None = incoming.request.path_params.get("agent")
+        served = None if path is None else self.catalog.at(path)
         with self.access.slot():
             body = await read_body(incoming.request, self.config.max_body, self.config.body_timeout)
             asked = self.parse(body)
-            run, reply = await self._started(incoming, asked)
-            _logger.info("%s: model %r for %s", incoming.id, run.about.model, run.about.principal)
-            await self._responder(asked)(incoming, run, reply)
+            reply = await self._started(incoming, served, asked)
+            if asked.stream or reply.whole is None:
+                await incoming.respond(self._stream(incoming.id, reply))
+            else:
+                answered = partial(self._answer, incoming, reply.whole)
+                await attended(incoming.request, answered, self.config.timeout)
 
-    async def _started(self, incoming: Incoming, asked: _Asked) -> tuple[ServedRun, ReplyForm]:
+    async def _started(self, incoming: Incoming, served: ServedAgent | None, asked: _Asked) -> Reply:
         if asked.hops > self.config.max_hops:
             raise Refusal(
                 508,
@@ -61,30 +66,22 @@ class RunRoute(Generic[_Asked]):
                 "handoff_context.hops",
                 headers={"x-should-retry": "false"},
             )
-        served = self.catalog.find(asked.model)
+        served = served or self.catalog.find(asked.model)
         served.check_tools(asked.tools, allowed=self.config.client_tools)
         about = incoming.about(served.agent.name, user=asked.user, handoff_context=asked.handoff_context)
-        return await self.start(served, asked, about)
+        reply = await self.start(served, asked, about)
+        _logger.info("%s: model %r for %s", incoming.id, about.model, about.principal)
+        return reply
 
-    def _responder(self, asked: _Asked) -> Callable[[Incoming, ServedRun, ReplyForm], Awaitable[None]]:
-        return self._stream if asked.stream else self._answer
+    async def _answer(self, incoming: Incoming, whole: Callable[[], Awaitable[Mapping[str, object]]]) -> None:
+        await incoming.respond(AsciiJSON(await whole()))
 
-    async def _answer(self, incoming: Incoming, run: ServedRun, reply: ReplyForm) -> None:
-        async def answered() -> None:
-            await incoming.respond(AsciiJSON(await run.whole(reply)))
+    def _stream(self, request_id: str, reply: Reply) -> EventStream:
+        def last(refusal: Refusal) -> str:
+            log_refusal(request_id, refusal)
+            return events_text(reply.fail(refusal, request_id), self.named_by)
 
-        await attended(incoming.request, answered, self.config.timeout)
-
-    async def _stream(self, incoming: Incoming, run: ServedRun, reply: ReplyForm) -> None:
-        stream = EventStream(
-            partial(run.stream, reply),
-            ping=self.config.ping,
-            timeout=self.config.timeout,
-            last=partial(self._failure, incoming.id, reply),
-            named_by=self.named_by,
+        config = self.config
+        return EventStream(
+            reply.stream, ping=config.ping, timeout=config.timeout, last=last, named_by=self.named_by
         )
-        await incoming.respond(stream)
-
-    def _failure(self, request_id: str, reply: ReplyForm, refusal: Refusal) -> str:
-        log_refusal(request_id, refusal)
-        return events_text(reply.fail(refusal, request_id), self.named_by)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from routelock._callables import call_user_code
@@ -11,10 +12,11 @@ from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import ModelSettings
-from routelock.history.messages import Message
+from routelock.history.messages import Message, RunInput
 from routelock.run.config import RunConfig
 from routelock.run.handler_selection import named
 from routelock.run.result import RunResult
+from routelock.run.stream import RunStream
 from routelock.runner import Runner
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.completions import Delta, DeltaWriter
@@ -22,11 +24,22 @@ from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal
 from routelock.serving.pending_runs import HeldRun, PendingRuns, Resumed, held
 from routelock.serving.requests import ClientRequest, bad_request
+from routelock.sessions.session import Session
+from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:
     from routelock.serving.http import EventStream
 
-__all__ = ["ReplyForm", "RunEnd", "ServedRun", "context_for", "needs_approval", "run_settings", "served_run"]
+__all__ = [
+    "Reply",
+    "ReplyForm",
+    "RunEnd",
+    "ServedRun",
+    "needs_approval",
+    "run_settings",
+    "run_stream",
+    "served_run",
+]
 
 
 _NEEDS_APPROVAL = (
@@ -86,6 +99,18 @@ class ReplyForm(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The ways to answer a request."""
+
+    stream: Callable[[EventStream], Awaitable[None]]
+    """Runs, and sends the events as they come."""
+    fail: Callable[[Refusal, str], Sequence[Mapping[str, Any] | str]]
+    """Returns the events that end a stream that failed, of the refusal and the request's id."""
+    whole: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
+    """Runs, and returns the body of the response; None in a protocol that always streams."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRun:
     """The run that answers a request."""
 
@@ -101,17 +126,21 @@ class ServedRun:
     own: Sequence[Message] = ()
     """The first messages, if they are for this request alone."""
 
+    def reply(self, form: ReplyForm) -> Reply:
+        """Return the ways to answer the request in the form of a protocol."""
+        return Reply(stream=partial(self.stream, form), fail=form.fail, whole=partial(self.whole, form))
+
     async def whole(self, reply: ReplyForm) -> Mapping[str, Any]:
         """Run, and return the body of the response."""
         result = await Runner.run(
             self.agent,
             self.messages,
-            context=await context_for(self.config, self.about),
+            context=await _context_for(self.config, self.about),
             max_turns=self.config.max_turns,
             hooks=self.config.hooks,
             run_config=self.run_config,
         )
-        writer = self._writer()
+        writer = self.served.writer(json_only=self.json_only)
         replies = list(writer.replies(result))
         body = reply.whole(replies, self._end(writer, result))
         await reply.keep()
@@ -122,16 +151,9 @@ class ServedRun:
 
         Nothing is sent before there is content, so an error before that has a status.
         """
-        writer = self._writer()
+        writer = self.served.writer(json_only=self.json_only)
         early: list[Mapping[str, Any] | str] = [*reply.begin()]
-        stream = Runner.run_streamed(
-            self.agent,
-            self.messages,
-            context=await context_for(self.config, self.about),
-            max_turns=self.config.max_turns,
-            hooks=self.config.hooks,
-            run_config=self.run_config,
-        )
+        stream = await run_stream(self.config, self.about, self.agent, self.messages, self.run_config)
         has_content = False
         async with stream:
             async for event in stream:
@@ -148,10 +170,6 @@ class ServedRun:
             early.clear()
         await reply.keep()
         await to.send(*early, *reply.close())
-
-    def _writer(self) -> DeltaWriter:
-        hold = self.served.has_output_type or self.json_only
-        return DeltaWriter(agents=self.served.graph.keys(), hold=hold, json_only=self.json_only)
 
     def _end(self, writer: DeltaWriter, result: RunResult[Any]) -> RunEnd:
         if result.interruptions:
@@ -170,7 +188,39 @@ def needs_approval(result: RunResult[Any], why: str = _NEEDS_APPROVAL) -> Refusa
     return Refusal(403, why, "approval_required", for_log=f"calls that wait: {', '.join(calls)}")
 
 
-async def context_for(config: ServeConfig, about: ServedRequest) -> Any:
+async def run_stream(
+    config: ServeConfig,
+    about: ServedRequest,
+    agent: Agent[Any],
+    given: RunInput | RunState,
+    settings: RunConfig,
+    *,
+    session: Session | None = None,
+    earlier_turns: int = 0,
+) -> RunStream[Any]:
+    """Begin the run of a request, with the context and the limits of the app.
+
+    Args:
+        config: the settings of the app.
+        about: the request.
+        agent: the agent.
+        given: the input of a new run, or the state of one that goes on.
+        settings: the settings of the run.
+        session: the conversation, if it is stored.
+        earlier_turns: the model calls of earlier requests, which do not count.
+    """
+    return Runner.run_streamed(
+        agent,
+        given,
+        context=await _context_for(config, about),
+        max_turns=None if config.max_turns is None else config.max_turns + earlier_turns,
+        hooks=config.hooks,
+        run_config=settings,
+        session=session,
+    )
+
+
+async def _context_for(config: ServeConfig, about: ServedRequest) -> Any:
     """Return the object that is passed as ``context=`` to the run of a request."""
     if config.context is None:
         return None

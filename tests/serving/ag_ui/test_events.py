@@ -127,7 +127,7 @@ def test_an_interrupt_of_a_call_that_was_not_shown_is_a_confirmation() -> None:
 
 
 def test_a_refusal_is_an_error_with_its_code() -> None:
-    error = events().fail(Refusal(504, "Too late.", "timeout"))
+    [error] = events().fail(Refusal(504, "Too late.", "timeout"), "req_1")
     assert error == {"type": "RUN_ERROR", "message": "Too late.", "code": "timeout"}
 
 

@@ -17,7 +17,6 @@ from routelock.history.messages import RunInput
 from routelock.run.config import RunConfig
 from routelock.run.events import AgentUpdated
 from routelock.run.result import RunResult
-from routelock.runner import Runner
 from routelock.serving.a2a.messages import answer_parts, message_of
 from routelock.serving.a2a.questions import question_parts, read_answers
 from routelock.serving.a2a.tasks import Contexts, OpenContext
@@ -25,12 +24,11 @@ from routelock.serving.a2a.updates import MessageReply, TaskUpdates, TextBatches
 from routelock.serving.auth import AccessControl
 from routelock.serving.bounded_store import bounds_of
 from routelock.serving.catalog import ServedAgent
-from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
 from routelock.serving.forms import Misfit
 from routelock.serving.run_data import delta_text, run_data
-from routelock.serving.served_run import context_for, needs_approval
+from routelock.serving.served_run import needs_approval, run_stream
 from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:
@@ -149,16 +147,12 @@ class TaskExecutor:
     async def _run(self, turn: _Turn, given: RunInput | RunState) -> tuple[RunResult[Any], str, str]:
         """Run, and return the result, the whole text and the finish reason."""
         updates = turn.updates
-        stream = Runner.run_streamed(
-            self._served.agent,
-            given,
-            context=await context_for(self._config, turn.asked.about),
-            max_turns=self._config.max_turns,
-            hooks=self._config.hooks,
-            run_config=_settings(turn, self._config.run_config),
-            session=turn.conversation.session,
+        config, session = self._config, turn.conversation.session
+        settings = _settings(turn, config.run_config)
+        stream = await run_stream(
+            config, turn.asked.about, self._served.agent, given, settings, session=session
         )
-        writer = DeltaWriter(agents=self._served.graph.keys(), hold=self._served.has_output_type)
+        writer = self._served.writer()
         pieces, said = TextBatches(updates.piece), list[str]()
 
         async def show() -> None:

@@ -93,7 +93,7 @@ class A2ARoutes:
         from a2a.types import AgentCard  # noqa: PLC0415
         from google.protobuf.json_format import ParseDict  # noqa: PLC0415
 
-        served = self._named(incoming)
+        served = self._catalog.at(incoming.request.path_params.get("agent", ""))
         base = self._settings.url or _address(incoming, trusted=self._access.knows_its_hosts)
         card = self._card(served, base.rstrip("/") + _PATH + quote(served.agent.name, safe=""))
         body = agent_card_to_dict(ParseDict(card, AgentCard()))
@@ -109,7 +109,7 @@ class A2ARoutes:
 
     async def _answer(self, incoming: Incoming) -> None:
         """Answer a request of the protocol."""
-        served = self._named(incoming)
+        served = self._catalog.at(incoming.request.path_params["agent"])
         try:  # the SDK reports an internal error for a body that it cannot read, or write again
             call = await read_call(incoming, self._access, self._config)
         except Refusal as refusal:
@@ -128,13 +128,6 @@ class A2ARoutes:
             _pass_cancellation_on()  # the SDK may answer with an unfinished task, which is not the result
             response = _with_invalid_params(call.head, response)
         await incoming.respond(response)
-
-    def _named(self, incoming: Incoming) -> ServedAgent:
-        """Return the agent of a request's path. Some clients add a slash to the path."""
-        name: str = incoming.request.path_params.get("agent", "")
-        while name.endswith("/") and name not in self._dispatchers:
-            name = name[:-1]
-        return self._catalog.find(name)
 
     async def _pass_on(self, events: AsyncGenerator[Mapping[str, str]], stream: EventStream) -> None:
         try:

@@ -162,7 +162,7 @@ def _parts(bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
     return [_part(body) for body in sendable([dict(body) for body in bodies])]
 
 
-def _part(body: Mapping[str, Any]) -> Any:
+def _part(body: dict[str, Any]) -> Any:
     """Return a part; as text if it has data that is nested too deeply for the SDKs of clients."""
     from a2a.types import Part  # noqa: PLC0415 - an extra
     from google.protobuf.json_format import ParseDict, ParseError  # noqa: PLC0415 - an extra

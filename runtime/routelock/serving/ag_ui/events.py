@@ -288,9 +288,9 @@ class RunEvents:
         outcome = {"type": "interrupt", "interrupts": _bodies(interrupts)}
         return [*self.begin(), {"type": "RUN_FINISHED", **self._ids, "outcome": outcome}]
 
-    def fail(self, refusal: Refusal) -> _Event:
-        """Return the event that ends a run that failed."""
-        return {"type": "RUN_ERROR", "message": refusal.message, "code": refusal.code}
+    def fail(self, refusal: Refusal, request_id: str) -> list[_Event]:
+        """Return the event that ends a run that failed. The protocol has no place for the request's id."""
+        return [{"type": "RUN_ERROR", "message": refusal.message, "code": refusal.code}]
 
     def _reply_events(self, event: RunEvent) -> list[_Event]:
         events = self._messages.add(self._deltas.take(event), self._agent)

@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 from routelock.history.messages import Message
 from routelock.serving.requests import MOST_CALLS, bad_request, checked_messages, validated
 
-__all__ = ["chat_messages"]
+__all__ = ["Wire", "chat_messages"]
 
 
 _logger = logging.getLogger("routelock.serving")
@@ -26,31 +26,31 @@ _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio
 """The formats of sound that chat messages can have, by their media types."""
 
 
-class _Wire(pydantic.BaseModel, alias_generator=to_camel):
+class Wire(pydantic.BaseModel, alias_generator=to_camel):
     """Has the names of the protocol on the wire."""
 
 
-class _Function(_Wire):
+class _Function(Wire):
     name: str
     arguments: str
 
 
-class _Call(_Wire):
+class _Call(Wire):
     id: str
     function: _Function
 
 
-class _TextPart(_Wire):
+class _TextPart(Wire):
     text: str
 
 
-class _Source(_Wire):
+class _Source(Wire):
     type: str
     value: str
     mime_type: str | None = None
 
 
-class _MediaPart(_Wire):
+class _MediaPart(Wire):
     """A part that is no text. Before version 1.0 a part of the type ``binary`` had its data in itself."""
 
     type: str
@@ -60,20 +60,20 @@ class _MediaPart(_Wire):
     url: str | None = None
 
 
-class _Text(_Wire):
+class _Text(Wire):
     content: str
 
 
-class _User(_Wire):
+class _User(Wire):
     content: Any
 
 
-class _Assistant(_Wire):
+class _Assistant(Wire):
     content: str | None = None
     tool_calls: Annotated[list[_Call], pydantic.Field(max_length=MOST_CALLS)] | None = None
 
 
-class _Tool(_Wire):
+class _Tool(Wire):
     content: Any
     tool_call_id: str
     error: str | None = None

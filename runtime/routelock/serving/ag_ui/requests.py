@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic.alias_generators import to_camel
 
-from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message
-from routelock.serving.ag_ui.messages import chat_messages
+from routelock.serving.ag_ui.messages import Wire, chat_messages
 from routelock.serving.requests import (
     MOST_MESSAGES,
     MOST_TOOLS,
     ClientRequest,
+    ToolFunction,
     bad_request,
-    check_names,
     read_json,
+    tool_specs,
     validated,
 )
 
@@ -32,35 +31,25 @@ _MOST_ENTRIES = 1024
 _CONTEXT = "Context from the application:"
 
 
-class _Wire(pydantic.BaseModel, alias_generator=to_camel):
-    """Has the names of the protocol on the wire."""
-
-
-class _Tool(_Wire):
-    name: Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-
-
-class _Context(_Wire):
+class _Context(Wire):
     description: str
     value: str
 
 
-class _ResumeEntry(_Wire):
+class _ResumeEntry(Wire):
     interrupt_id: str
     status: Literal["resolved", "cancelled"]
     payload: Any = None
 
 
-class _Body(_Wire):
+class _Body(Wire):
     """The fields that are used; all others are ignored, as the protocol says."""
 
     thread_id: _Id
     run_id: _Id
     protocol_version: str | None = None
     messages: Annotated[list[dict[str, Any]], pydantic.Field(max_length=MOST_MESSAGES), pydantic.FailFast()]
-    tools: Annotated[list[_Tool], pydantic.Field(max_length=MOST_TOOLS)] | None = None
+    tools: Annotated[list[ToolFunction], pydantic.Field(max_length=MOST_TOOLS)] | None = None
     context: Annotated[list[_Context], pydantic.Field(max_length=MOST_TOOLS)] | None = None
     state: Any = None
     forwarded_props: Any = None
@@ -107,7 +96,7 @@ def parse_run_request(body: bytes) -> RunRequest:
         messages=[*_context(read), *chat_messages(read.messages)],
         model="",
         stream=True,
-        tools=_tools(read),
+        tools=tool_specs(read.tools or ()),
         tool_choice=None,
         user=None,
         handoff_context={},
@@ -126,13 +115,6 @@ def _context(read: _Body) -> list[Message]:
         return []
     entries = [f"{entry.description}:\n{entry.value}" for entry in read.context]
     return [{"role": "system", "content": "\n\n".join((_CONTEXT, *entries))}]
-
-
-def _tools(read: _Body) -> Sequence[ToolSpec]:
-    check_names([tool.name for tool in read.tools or ()])
-    return tuple(
-        {"type": "function", "function": tool.model_dump(exclude_none=True)} for tool in read.tools or ()
-    )
 
 
 def _entries(given: Sequence[_ResumeEntry]) -> Mapping[str, ResumeEntry]:

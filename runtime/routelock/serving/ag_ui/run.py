@@ -14,7 +14,6 @@ from routelock.run.config import RunConfig
 from routelock.run.events import RunDone, RunEvent, ToolOutput
 from routelock.run.result import RunResult
 from routelock.run.stream import RunStream
-from routelock.runner import Runner
 from routelock.serving.ag_ui.events import RunEvents
 from routelock.serving.ag_ui.interrupts import Interrupt
 from routelock.serving.ag_ui.requests import RunRequest
@@ -23,7 +22,7 @@ from routelock.serving.ag_ui.threads import Threads, WaitingRun, waiting_run, wi
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.config import AGUI, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal
-from routelock.serving.served_run import context_for, needs_approval, run_settings
+from routelock.serving.served_run import needs_approval, run_settings, run_stream
 from routelock.state.run_state import RunState
 from routelock.usage import Usage
 
@@ -65,24 +64,16 @@ class UserRun:
         """Run, and send the events as they come."""
         if isinstance(self.given, WaitingRun):
             return await to.send(*self.events.ask_again(self.given.interrupts))
-        stream = Runner.run_streamed(
-            self.agent,
-            self.given,
-            context=await context_for(self.config, self.about),
-            max_turns=self._max_turns(),
-            hooks=self.config.hooks,
-            run_config=self.run_config,
+        state = self.given if isinstance(self.given, RunState) else None
+        turns = 0 if state is None else state.turn
+        stream = await run_stream(
+            self.config, self.about, self.agent, self.given, self.run_config, earlier_turns=turns
         )
-        await to.send(*self.events.begin(self.given.agent if isinstance(self.given, RunState) else None))
+        await to.send(*self.events.begin(None if state is None else state.agent))
         async with stream:
             async for event in stream:
                 await to.send(*self.events.take(event), *self._changes(event, stream))
         await to.send(*self._end(stream.result))
-
-    def _max_turns(self) -> int | None:
-        """Return the most model calls. Those before a run that goes on belong to earlier requests."""
-        most = self.config.max_turns
-        return most + self.given.turn if most is not None and isinstance(self.given, RunState) else most
 
     def _changes(self, event: RunEvent, stream: RunStream[Any]) -> list[dict[str, Any]]:
         """Return the event of a change of the shared state. Tools make them, and hooks before the end."""

@@ -26,7 +26,7 @@ from routelock.serving.bounded_store import BoundedStore, bounds_of
 from routelock.serving.catalog import Catalog
 from routelock.serving.config import MCP, ServeConfig
 from routelock.serving.errors import closing, log_refusal
-from routelock.serving.http import Call, Endpoint, Incoming, event_text, read_call
+from routelock.serving.http import Endpoint, Incoming, RpcCall, event_text, read_call
 from routelock.serving.mcp.messages import check_id, request_id_of
 from routelock.serving.mcp.tool_calls import CALLER, Caller, ToolCalls
 from routelock.serving.mcp.tools import json_rpc_refusal
@@ -83,7 +83,7 @@ class MCPRoutes:
         """Answer a request of the protocol."""
         request = incoming.request
         self._check_origin(request.headers.get("origin"))
-        call = Call(head={}, receive=request.receive)
+        call = RpcCall(head={}, receive=request.receive)
         if request.method == "POST":
             call = await read_call(incoming, self._access, self._config)
             check_id(call.head)

@@ -23,17 +23,15 @@ from routelock._text import one_line
 from routelock.errors import MissingExtra
 from routelock.run.events import RunEvent
 from routelock.run.result import RunResult
-from routelock.runner import Runner
 from routelock.serving.auth import AccessControl
 from routelock.serving.bounded_store import BoundedStore, bounds_of
 from routelock.serving.catalog import Catalog
-from routelock.serving.completions import DeltaWriter
 from routelock.serving.config import MCP, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
 from routelock.serving.forms import Misfit, asked_fields, read_answer
 from routelock.serving.mcp.tools import ServedTool, error_body, progress_text, question, served_tools
 from routelock.serving.run_data import delta_text
-from routelock.serving.served_run import context_for, needs_approval
+from routelock.serving.served_run import needs_approval, run_stream
 from routelock.state.document import write_document
 from routelock.state.run_state import RunState
 
@@ -306,23 +304,15 @@ class ToolCalls:
         self, asked: _Asked, given: str | RunState, progress: _Progress, seconds: float
     ) -> tuple[RunResult[Any], str, str]:
         """Run for so many seconds; return the result, the text of the agents, and the finish reason."""
-        served = asked.tool.served
+        config, served = self._config, asked.tool.served
+        settings = replace(config.run_config, run_id=None, executor=None, scopes=asked.about.scopes)
         with anyio.move_on_after(seconds):
-            stream = Runner.run_streamed(
-                served.agent,
-                given,
-                context=await context_for(self._config, asked.about),
-                max_turns=self._config.max_turns,
-                hooks=self._config.hooks,
-                run_config=replace(
-                    self._config.run_config, run_id=None, executor=None, scopes=asked.about.scopes
-                ),
-            )
+            stream = await run_stream(config, asked.about, served.agent, given, settings)
             async with stream:
                 async for event in stream:
                     await progress.tell(event)
             result = stream.result
-            writer = DeltaWriter(agents=served.graph.keys(), hold=served.has_output_type)
+            writer = served.writer()
             deltas = [delta for reply in writer.replies(result) for delta in reply]
             last, finish = writer.finish(result)
             return result, delta_text([*deltas, *last]), finish

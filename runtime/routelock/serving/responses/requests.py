@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
 import pydantic
 
-from routelock.handlers.port import ToolSpec
 from routelock.serving.config import ClientSettings
 from routelock.serving.requests import (
     MOST_TOOLS,
     ClientContext,
     ClientRequest,
+    ToolFunction,
+    ToolName,
     bad_request,
     check_known,
-    check_names,
     checked_context,
     read_json,
     refuse_settings,
+    tool_choice,
+    tool_specs,
     validated,
 )
 from routelock.serving.responses.items import input_messages
@@ -38,11 +40,8 @@ _SETTINGS = {
 """The parameters of settings that have another name here."""
 
 
-class _Tool(pydantic.BaseModel):
+class _Tool(ToolFunction):
     type: Literal["function"]
-    name: Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
@@ -53,7 +52,7 @@ class _NamedTool(pydantic.BaseModel):
 
 class _Format(pydantic.BaseModel):
     type: Literal["text", "json_object", "json_schema"] = "text"
-    name: Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")] | None = None
+    name: ToolName | None = None
     description: str | None = None
     schema_: Annotated[dict[str, Any] | None, pydantic.Field(alias="schema")] = None
     strict: bool | None = None
@@ -125,7 +124,9 @@ def parse_response_request(body: bytes, client_settings: ClientSettings | None =
     _check_supported(cast("Mapping[str, Any]", said))
     if not read.input and not read.previous_response_id:
         raise bad_request("input: Field required.", "input")
-    tools = _tools(read)
+    tools = tool_specs(
+        [validated(_Tool, tool, f"tools[{place}]") for place, tool in enumerate(read.tools or ())]
+    )
     settings = _settings(read)
     if client_settings == "refuse":
         refuse_settings([_SETTINGS.get(name, name) for name in settings])
@@ -134,7 +135,7 @@ def parse_response_request(body: bytes, client_settings: ClientSettings | None =
         model=read.model or "",
         stream=bool(read.stream),
         tools=() if read.tool_choice == "none" else tools,
-        tool_choice=_choice(read, tools),
+        tool_choice=tool_choice(read.tool_choice, _chosen(read.tool_choice), tools),
         user=read.user or read.safety_identifier,
         handoff_context=checked_context(read.handoff_context),
         settings=settings,
@@ -166,25 +167,11 @@ def _check_supported(said: Mapping[str, Any]) -> None:
         check_known(tool, _Tool.model_fields, f"tools[{place}].")
 
 
-def _tools(read: _Body) -> Sequence[ToolSpec]:
-    tools = [validated(_Tool, tool, f"tools[{place}]") for place, tool in enumerate(read.tools or ())]
-    check_names([tool.name for tool in tools])
-    return tuple(
-        {"type": "function", "function": tool.model_dump(exclude_none=True, exclude={"type"})}
-        for tool in tools
-    )
-
-
-def _choice(read: _Body, tools: Sequence[ToolSpec]) -> str | None:
-    choice = read.tool_choice
-    if choice in (None, "auto", "none"):
+def _chosen(choice: object) -> str | None:
+    """Return the name of the tool that a client chose, if it chose one."""
+    if choice in (None, "auto", "none", "required"):
         return None
-    if choice == "required":
-        return "required" if tools else None
-    name = validated(_NamedTool, choice, "tool_choice").name
-    if name not in [tool["function"]["name"] for tool in tools]:
-        raise bad_request(f"tool_choice names {name!r:.80}, which is not among tools.", "tool_choice")
-    return name
+    return validated(_NamedTool, choice, "tool_choice").name
 
 
 def _settings(read: _Body) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from routelock.serving.responses.kept_responses import KeptResponses
 from routelock.serving.responses.reply import ResponseReply
 from routelock.serving.responses.requests import ResponseRequest, parse_response_request
 from routelock.serving.run_route import RunRoute
-from routelock.serving.served_run import ReplyForm, RunEnd, ServedRun, served_run
+from routelock.serving.served_run import Reply, RunEnd, ServedRun, served_run
 
 __all__ = ["ResponsesRoutes"]
 
@@ -73,9 +73,7 @@ class ResponsesRoutes:
         await self._kept.remove(incoming.principal.name, name)
         await incoming.respond(AsciiJSON({"id": name, "object": "response", "deleted": True}))
 
-    async def _start(
-        self, served: ServedAgent, asked: ResponseRequest, about: ServedRequest
-    ) -> tuple[ServedRun, ReplyForm]:
+    async def _start(self, served: ServedAgent, asked: ResponseRequest, about: ServedRequest) -> Reply:
         found = None
         if asked.previous is not None:
             kept = await self._kept.previous(about.principal, asked.previous, served)
@@ -83,7 +81,7 @@ class ResponsesRoutes:
         own = _instructions(asked)
         run = served_run(served, asked, about, self._config, self._pending, found, own)
         keep = partial(self._keep, run) if asked.store else None
-        return run, ResponseReply(_head(asked, about), keep)
+        return run.reply(ResponseReply(_head(asked, about), keep))
 
     async def _keep(self, run: ServedRun, body: Mapping[str, Any], end: RunEnd) -> None:
         await self._kept.keep(run.about.principal, body, end.waiting or _ended(run, end))
