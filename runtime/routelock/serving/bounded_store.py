@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from routelock.serving.config import ServeConfig
+from routelock.state.document import write_document
+from routelock.state.run_state import RunState
 
-__all__ = ["BoundedStore", "Bounds", "bounds_of"]
+__all__ = ["BoundedStore", "Bounds", "bounds_of", "state_size"]
 
 
 K = TypeVar("K", bound=tuple[Any, ...])
@@ -35,6 +38,11 @@ class Bounds:
 def bounds_of(config: ServeConfig) -> Bounds:
     """Return the bounds of the stores of an app."""
     return Bounds(most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl)
+
+
+def state_size(state: RunState) -> int:
+    """Return the bytes of the state of a run that waits, as JSON."""
+    return len(json.dumps(write_document(state.document)))
 
 
 @dataclass(slots=True)

@@ -118,11 +118,11 @@ class ServedRequest:
     """The caller: the first 16 hex digits of the SHA-256 of the bearer token, never the token itself;
     ``"anonymous"`` without keys."""
     scopes: frozenset[str]
-    user: str | None
+    user: str | None = None
     """The ``user`` of the body, as the client sent it: it is not verified."""
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(default_factory=lambda: {})
     """Names in lower case; ``authorization`` and ``cookie`` are left out."""
-    handoff_context: Mapping[str, Any]
+    handoff_context: Mapping[str, Any] = field(default_factory=lambda: {})
     """The ``handoff_context`` of the body, see `create_app`. It is untrusted, and bounded in size."""
 
 

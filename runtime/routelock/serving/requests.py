@@ -33,6 +33,8 @@ __all__ = [
     "check_size",
     "checked_context",
     "checked_messages",
+    "content_of",
+    "file_part",
     "parse",
     "read_json",
     "refuse_settings",
@@ -384,6 +386,21 @@ def _cleaned(message: dict[str, Any]) -> dict[str, Any]:
     if kept.get("role") == "assistant":
         kept.pop("reasoning_content", None)
     return {key: value for key, value in kept.items() if not key.startswith(("_", "x_"))}
+
+
+def file_part(media_type: str, data: str, name: str = "file") -> dict[str, Any]:
+    """Return the part of a chat message for a file in Base64: an image, or a file of any other type."""
+    url = f"data:{media_type or 'application/octet-stream'};base64,{data}"
+    if media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": name, "file_data": url}}
+
+
+def content_of(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return the content of a chat message; as text if it has no other parts."""
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts
 
 
 def tool_specs(given: Sequence[ToolFunction]) -> Sequence[ToolSpec]:

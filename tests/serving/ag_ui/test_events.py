@@ -12,12 +12,15 @@ from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta, Too
 from routelock.run.events import AgentUpdated, HandoffFailed, ToolOutput
 from routelock.serving.ag_ui.events import RunEvents
 from routelock.serving.ag_ui.interrupts import Interrupt
+from routelock.serving.completions import DeltaWriter
 from routelock.serving.errors import Refusal
 from routelock.tools.approvals import Interruption
 
 
 def events(*, is_hidden: Callable[[str], bool] = lambda _: False, **shown: str) -> RunEvents:
-    made = RunEvents("t", "r", agents=["A"], hold=False, is_hidden=is_hidden, is_current=True, shown=shown)
+    made = RunEvents(
+        "t", "r", writer=DeltaWriter(agents=["A"]), is_hidden=is_hidden, is_current=True, shown=shown
+    )
     made.take(AgentUpdated("A"))
     return made
 

@@ -11,7 +11,7 @@ from scripted_agents import agent
 from routelock import RunConfig, Runner, tool
 from routelock.serving.ag_ui.requests import RunRequest, parse_run_request
 from routelock.serving.ag_ui.threads import Threads, WaitingRun, waiting_run, with_memory
-from routelock.serving.bounded_store import Bounds
+from routelock.serving.bounded_store import Bounds, state_size
 from routelock.serving.errors import Refusal
 from routelock.testing import call, reply
 
@@ -103,7 +103,7 @@ async def test_a_run_goes_on_once() -> None:
 async def test_the_bounds_hold() -> None:
     now = [0.0]
     run = await waiting("pay")
-    kept = threads(most=2, size=3 * run.size, ttl=10, clock=lambda: now[0])
+    kept = threads(most=2, size=3 * state_size(run.state), ttl=10, clock=lambda: now[0])
     for thread in "abc":
         kept.keep(("me", "A", thread), run)
     assert [kept.waiting(("me", "A", thread)) is not None for thread in "abc"] == [False, True, True]

@@ -20,7 +20,7 @@ from routelock.run.result import RunResult
 from routelock.serving.a2a.messages import answer_parts, message_of
 from routelock.serving.a2a.questions import question_parts, read_answers
 from routelock.serving.a2a.tasks import Contexts, OpenContext
-from routelock.serving.a2a.updates import MessageReply, TaskUpdates, TextBatches, Updates
+from routelock.serving.a2a.updates import MessageReply, TaskUpdates, TextBatches
 from routelock.serving.auth import AccessControl
 from routelock.serving.bounded_store import bounds_of
 from routelock.serving.catalog import ServedAgent
@@ -64,7 +64,7 @@ class _Turn:
     conversation: OpenContext
     number: int
     """Which run of its task it is, from 1; 0 if it goes on with a run that waited for approval."""
-    updates: Updates
+    updates: TaskUpdates
 
 
 class TaskExecutor:
@@ -91,12 +91,11 @@ class TaskExecutor:
         """
         _check_goes_on(context)
         asked = _asked(context)
-        updates: Updates = TaskUpdates(queue, context)
+        updates = MessageReply(queue, context) if asked.first else TaskUpdates(queue, context)
         try:
-            if asked.first and context.message is not None:
-                updates = reply = MessageReply(TaskUpdates(queue, context), context.message)
-                if self._begins_task(asked.about):
-                    updates = await reply.begin()
+            if asked.first and self._begins_task(asked.about):
+                updates = TaskUpdates(queue, context)
+                await updates.begin(context.message)
             with self._access.slot(), anyio.move_on_after(self._config.timeout):
                 await self._answer(asked, updates)
                 return
@@ -126,7 +125,7 @@ class TaskExecutor:
             return [{"text": refusal.message}]
         return question_parts(waiting.interruptions, refusal.message)
 
-    async def _answer(self, asked: _Asked, updates: Updates) -> None:
+    async def _answer(self, asked: _Asked, updates: TaskUpdates) -> None:
         if len(asked.context) > _LONGEST_ID:
             raise Refusal(400, f"A contextId has at most {_LONGEST_ID} characters.", "invalid_request")
         async with self._contexts.turn(asked.about.principal, asked.context) as conversation:

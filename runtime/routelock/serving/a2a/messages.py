@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 from routelock._sendable import integral
 from routelock.agents.agent import Agent
@@ -16,6 +16,7 @@ from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.serving.errors import Refusal
 from routelock.serving.json_rpc import json_rpc_error
+from routelock.serving.requests import content_of, file_part
 from routelock.serving.run_data import MadeFile, made_files, output_data
 
 __all__ = [
@@ -89,9 +90,7 @@ def message_of(said: Mapping[str, Any]) -> Message:
     parts = [_content(part) for part in said.get("parts", ())]
     if not parts:
         raise Refusal(400, "The message has no parts.", "invalid_request", "message.parts")
-    if all(part["type"] == "text" for part in parts):
-        return {"role": "user", "content": "\n".join(part["text"] for part in parts)}
-    return {"role": "user", "content": parts}
+    return cast(Message, {"role": "user", "content": content_of(parts)})
 
 
 def _content(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,11 +101,7 @@ def _content(part: Mapping[str, Any]) -> dict[str, Any]:
     if "raw" not in part:
         # to fetch it would let a stranger choose an address for the server to call
         raise Refusal(400, "Send files as bytes, not by their URL.", "content_not_supported", "message.parts")
-    kind = part.get("mediaType") or "application/octet-stream"
-    url = f"data:{kind};base64,{part['raw']}"
-    if kind.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": url}}
-    return {"type": "file", "file": {"filename": part.get("filename") or "file", "file_data": url}}
+    return file_part(part.get("mediaType") or "", part["raw"], part.get("filename") or "file")
 
 
 def answer_parts(result: RunResult[Any], text: str) -> list[dict[str, Any]]:

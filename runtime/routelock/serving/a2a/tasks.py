@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from routelock.serving.bounded_store import BoundedStore, Bounds
+from routelock.serving.bounded_store import BoundedStore, Bounds, state_size
 from routelock.sessions.session import Session
 from routelock.sessions.stores import InMemorySessions, SessionStore
-from routelock.state.document import write_document
 from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:
@@ -99,9 +98,8 @@ class Contexts:
 
 async def _measured(conversation: OpenContext) -> int:
     kept = await conversation.memory.load(conversation.session.name) if conversation.memory else ()
-    states = (json.dumps(write_document(state.document)) for state in conversation.waiting.values())
     asking = sum(map(len, (*conversation.questions, *conversation.taken)))
-    return sum(len(text) for _, text in kept) + sum(map(len, states)) + asking
+    return sum(len(text) for _, text in kept) + sum(map(state_size, conversation.waiting.values())) + asking
 
 
 class Tasks:

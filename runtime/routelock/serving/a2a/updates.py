@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from a2a.server.events import EventQueue
     from a2a.types import Message as A2AMessage
 
-__all__ = ["MessageReply", "TaskUpdates", "TextBatches", "Updates"]
+__all__ = ["MessageReply", "TaskUpdates", "TextBatches"]
 
 
 _PIECE_SECONDS = 0.05
@@ -25,28 +25,6 @@ _PIECE_SECONDS = 0.05
 _DEEPEST = 80
 """The most levels of a part. An object in JSON data takes four. The SDKs of clients read 100 levels, and the
 task around a part takes some of them."""
-
-
-class Updates(Protocol):
-    """Tells the clients of a request how its run goes on."""
-
-    async def piece(self, text: str) -> None:
-        """Take a piece of the answer."""
-        ...
-
-    async def answer(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """Take the whole answer, which replaces its pieces."""
-        ...
-
-    async def settle(self) -> None:
-        """Take the pieces as the answer, if no whole answer follows."""
-        ...
-
-    async def send_state(
-        self, state: str, parts: Sequence[Mapping[str, Any]] = (), about: Mapping[str, Any] | None = None
-    ) -> None:
-        """Take a state, such as ``"WORKING"``, with the parts of a message and metadata."""
-        ...
 
 
 class TaskUpdates:
@@ -68,13 +46,13 @@ class TaskUpdates:
         self._artifact = f"answer-{earlier + 1}" if earlier else "answer"
         self._pieces: list[str] = []
 
-    async def begin(self, message: A2AMessage) -> None:
-        """Send the new task."""
+    async def begin(self, message: A2AMessage | None) -> None:
+        """Send the new task, which a message begins."""
         from a2a.helpers import new_task  # noqa: PLC0415 - an extra
         from a2a.types import TaskState  # noqa: PLC0415 - an extra
 
         state = TaskState.TASK_STATE_SUBMITTED
-        await self._queue.enqueue_event(new_task(*self._ids, state, history=[message]))
+        await self._queue.enqueue_event(new_task(*self._ids, state, history=[message] if message else None))
 
     async def piece(self, text: str) -> None:
         """Send a piece of the answer."""
@@ -120,23 +98,19 @@ class TaskUpdates:
         )
 
 
-class MessageReply:
+class MessageReply(TaskUpdates):
     """Answers with a message, and begins the task only when the run does not just complete.
 
     Args:
-        updates: those of the task.
-        message: the message of the client.
+        queue: the SDK's queue of events.
+        context: the message of the client.
     """
 
-    def __init__(self, updates: TaskUpdates, message: A2AMessage) -> None:
-        self._updates, self._message = updates, message
+    def __init__(self, queue: EventQueue, context: RequestContext) -> None:
+        super().__init__(queue, context)
+        self._message = context.message
         self._answer: Sequence[Mapping[str, Any]] = ({"text": ""},)
         """A message has at least one part."""
-
-    async def begin(self) -> TaskUpdates:
-        """Begin the task after all, and return its updates."""
-        await self._updates.begin(self._message)
-        return self._updates
 
     async def piece(self, text: str) -> None:
         """Leave a piece out: a message is whole."""
@@ -145,17 +119,15 @@ class MessageReply:
         """Take the answer for the message."""
         self._answer = parts
 
-    async def settle(self) -> None:
-        """Do nothing: no piece was sent."""
-
     async def send_state(
         self, state: str, parts: Sequence[Mapping[str, Any]] = (), about: Mapping[str, Any] | None = None
     ) -> None:
         """Send the message if the run is completed. Any other end is the state of a task."""
         if state == "COMPLETED":
-            await self._updates.send_message(self._answer, about)
-        elif state != "WORKING":
-            await (await self.begin()).send_state(state, parts, about)
+            return await self.send_message(self._answer, about)
+        if state != "WORKING":
+            await self.begin(self._message)
+            await super().send_state(state, parts, about)
 
 
 def _parts(bodies: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -204,8 +204,7 @@ class RunEvents:
     Args:
         thread: the client's id of the conversation.
         run: the client's id of the run.
-        agents: the names of the agents in the graph.
-        hold: whether text is held until the end of the run, see `DeltaWriter`.
+        writer: makes the deltas of the run.
         is_hidden: whether the client is not shown the calls of a tool.
         is_current: whether the client knows what version 1.0 has added; an older one fails on it.
         shown: ids of calls that the client knows, by the ids of the run.
@@ -216,15 +215,14 @@ class RunEvents:
         thread: str,
         run: str,
         *,
-        agents: Iterable[str],
-        hold: bool,
+        writer: DeltaWriter,
         is_hidden: Callable[[str], bool],
         is_current: bool,
         shown: Mapping[str, str],
     ) -> None:
         self._ids = {"threadId": thread, "runId": run}
         self._is_current = is_current
-        self._deltas = DeltaWriter(agents=frozenset(agents), hold=hold)
+        self._deltas = writer
         self._messages, self._calls, self._subagents = _Messages(), _Calls(is_hidden, shown), Subagents()
         self._agent = ""
 

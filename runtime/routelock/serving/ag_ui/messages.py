@@ -10,7 +10,14 @@ import pydantic
 from pydantic.alias_generators import to_camel
 
 from routelock.history.messages import Message
-from routelock.serving.requests import MOST_CALLS, bad_request, checked_messages, validated
+from routelock.serving.requests import (
+    MOST_CALLS,
+    bad_request,
+    checked_messages,
+    content_of,
+    file_part,
+    validated,
+)
 
 __all__ = ["Wire", "chat_messages"]
 
@@ -141,9 +148,7 @@ def _content(content: object, where: str) -> str | list[dict[str, Any]]:
         raise bad_request(f"{path}: must be text or a list of parts.", path)
     given = cast("list[object]", content)
     parts = [chat for place, part in enumerate(given) for chat in _part(part, f"{path}[{place}]")]
-    if all(part["type"] == "text" for part in parts):
-        return "\n".join(part["text"] for part in parts)
-    return parts
+    return content_of(parts)
 
 
 def _part(given: object, where: str) -> list[dict[str, Any]]:
@@ -165,12 +170,12 @@ def _media(part: _MediaPart) -> dict[str, Any] | None:
     media_type = (part.mime_type if source is None else source.mime_type) or ""
     data = part.data if source is None else source.value if source.type == "data" else None
     url = part.url if source is None else source.value if source.type == "url" else None
-    inline = f"data:{media_type or 'application/octet-stream'};base64,{data}"
     if kind == "image" or media_type.startswith("image/"):
+        inline = f"data:{media_type or 'application/octet-stream'};base64,{data}"
         return {"type": "image_url", "image_url": {"url": inline if data else url}} if data or url else None
     if not data or kind == "video":  # nothing that a client names is fetched
         return None
     if kind != "audio" and not media_type.startswith("audio/"):
-        return {"type": "file", "file": {"filename": "file", "file_data": inline}}
+        return file_part(media_type, data)
     sound = _SOUNDS.get(media_type)
     return {"type": "input_audio", "input_audio": {"data": data, "format": sound}} if sound else None

@@ -182,8 +182,7 @@ def _events(served: ServedAgent, asked: RunRequest, settings: AGUI, shown: Mappi
     return RunEvents(
         asked.thread,
         asked.run,
-        agents=served.graph.keys(),
-        hold=served.has_output_type,
+        writer=served.writer(),
         is_hidden=is_hidden,
         is_current=asked.is_current,
         shown=shown,

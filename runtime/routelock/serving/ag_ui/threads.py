@@ -7,7 +7,6 @@ process, a request begins at the first agent, with the messages that the client 
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,9 +17,8 @@ from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.serving.ag_ui.interrupts import Interrupt
 from routelock.serving.ag_ui.requests import RunRequest
-from routelock.serving.bounded_store import BoundedStore, Bounds
+from routelock.serving.bounded_store import BoundedStore, Bounds, state_size
 from routelock.serving.requests import bad_request
-from routelock.state.document import write_document
 from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
 
@@ -36,11 +34,6 @@ class WaitingRun:
     """The ids of calls that the client knows, by those of the run."""
     interrupts: Mapping[str, Interrupt]
     """What the client is asked, by ids that cannot be guessed."""
-
-    @property
-    def size(self) -> int:
-        """The size of the state in bytes of JSON."""
-        return len(json.dumps(write_document(self.state.document)))
 
     def asks_again(self, asked: RunRequest) -> bool:
         """Whether a request leaves an approval open. Then nothing is decided."""
@@ -126,7 +119,7 @@ class Threads:
 
     def keep(self, thread: _Thread, run: WaitingRun) -> None:
         """Keep the run that waits in a thread, in place of an earlier one."""
-        self._runs.put(thread, run, run.size)
+        self._runs.put(thread, run, state_size(run.state))
 
     def waiting(self, thread: _Thread) -> WaitingRun | None:
         """Return the run that waits in a thread, or None."""

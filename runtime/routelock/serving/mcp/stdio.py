@@ -163,14 +163,11 @@ def local_server(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig)
 
 def _local(access: AccessControl) -> Caller:
     """Return the caller of a call without an HTTP request."""
-    return Caller(
-        lambda agent: ServedRequest(
-            request_id=new_request_id(),
-            model=agent,
-            principal=access.anonymous.name,
-            scopes=access.anonymous.scopes,
-            user=None,
-            headers={},
-            handoff_context={},
+
+    def about(agent: str) -> ServedRequest:
+        caller = access.anonymous
+        return ServedRequest(
+            request_id=new_request_id(), model=agent, principal=caller.name, scopes=caller.scopes
         )
-    )
+
+    return Caller(about)

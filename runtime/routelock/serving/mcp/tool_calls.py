@@ -9,10 +9,11 @@ the run is kept in memory.
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,18 +22,17 @@ import pydantic
 
 from routelock._text import one_line
 from routelock.errors import MissingExtra
-from routelock.run.events import RunEvent
 from routelock.run.result import RunResult
 from routelock.serving.auth import AccessControl
-from routelock.serving.bounded_store import BoundedStore, bounds_of
+from routelock.serving.bounded_store import BoundedStore, bounds_of, state_size
 from routelock.serving.catalog import Catalog
 from routelock.serving.config import MCP, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
 from routelock.serving.forms import Misfit, asked_fields, read_answer
+from routelock.serving.json_rpc import INVALID_PARAMS
 from routelock.serving.mcp.tools import ServedTool, error_body, progress_text, question, served_tools
 from routelock.serving.run_data import delta_text
 from routelock.serving.served_run import needs_approval, run_stream
-from routelock.state.document import write_document
 from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:
@@ -53,6 +53,11 @@ _NO_ELICITATION = "this client cannot ask its user, because it does not support 
 _NOT_ALLOWED = "clients of this server may not approve calls"
 
 _NO_DECISION = "the user did not decide"
+
+_CAPABILITY_MISSING = -32021
+"""An error code of MCP."""
+
+_ELICITATION = {"requiredCapabilities": {"elicitation": {"form": {}}}}
 
 _logger = logging.getLogger("routelock.serving")
 
@@ -142,24 +147,6 @@ class _Begun:
     """Returns what to run. It raises a `Refusal` if the client's arguments or decisions do not do."""
     said: str = ""
     """What the agents wrote before."""
-
-
-class _Progress:
-    """Tells the client what happens, if it asked for that.
-
-    Args:
-        context: the request.
-    """
-
-    def __init__(self, context: ServerRequestContext[Any, Any]) -> None:
-        self._context = context
-        self._steps = 0
-
-    async def tell(self, event: RunEvent) -> None:
-        """Send a notification of an event; most have none."""
-        if text := progress_text(event):
-            self._steps += 1
-            await self._context.session.report_progress(self._steps, message=text)
 
 
 class ToolCalls:
@@ -286,11 +273,11 @@ class ToolCalls:
 
     async def _answer(self, asked: _Asked, begun: _Begun) -> dict[str, Any]:
         """Run until the agent has answered, or until the client has to call again with decisions."""
-        given, said, progress = begun.given(), begun.said, _Progress(asked.context)
+        given, said, steps = begun.given(), begun.said, itertools.count(1)
         seconds = self._config.timeout
         while True:
             before = anyio.current_time()
-            result, text, finish = await self._run(asked, given, progress, seconds)
+            result, text, finish = await self._run(asked, given, steps, seconds)
             seconds -= anyio.current_time() - before  # what a person takes does not count
             if not (result.interruptions or result.pending):
                 whole = text if result.last_agent.output is not None else _joined(said, text)
@@ -301,7 +288,7 @@ class ToolCalls:
             given, said = waiting.decided(await self._answers(asked, waiting)), waiting.text
 
     async def _run(
-        self, asked: _Asked, given: str | RunState, progress: _Progress, seconds: float
+        self, asked: _Asked, given: str | RunState, steps: Iterator[int], seconds: float
     ) -> tuple[RunResult[Any], str, str]:
         """Run for so many seconds; return the result, the text of the agents, and the finish reason."""
         config, served = self._config, asked.tool.served
@@ -310,7 +297,8 @@ class ToolCalls:
             stream = await run_stream(config, asked.about, served.agent, given, settings)
             async with stream:
                 async for event in stream:
-                    await progress.tell(event)
+                    if step := progress_text(event):  # most events have none
+                        await asked.context.session.report_progress(next(steps), message=step)
             result = stream.result
             writer = served.writer()
             deltas = [delta for reply in writer.replies(result) for delta in reply]
@@ -335,12 +323,12 @@ class ToolCalls:
         if asked.context.session.can_send_request:
             raise refusal
         log_refusal(asked.about.request_id, refusal)
-        raise _capability_missing(refusal.message)
+        raise _protocol_error(refusal.message, _CAPABILITY_MISSING, _ELICITATION)
 
     def _keep(self, asked: _Asked, waiting: _Waiting) -> dict[str, Any]:
         token = secrets.token_urlsafe(24)
-        size = len(json.dumps(write_document(waiting.state.document)))
-        self._waiting.put((asked.about.principal, asked.digest, token), waiting, size)
+        key = (asked.about.principal, asked.digest, token)
+        self._waiting.put(key, waiting, state_size(waiting.state))
         return _input_required(waiting, token)
 
     async def _answers(self, asked: _Asked, waiting: _Waiting) -> Sequence[object]:
@@ -372,18 +360,8 @@ def _joined(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-def _capability_missing(message: str) -> Exception:
-    """Return the error for a client that does not support what the call needs."""
+def _protocol_error(message: str, code: int = INVALID_PARAMS, data: object = None) -> Exception:
+    """Return the error for a call that cannot be answered by a result."""
     from mcp import MCPError  # noqa: PLC0415 - an extra
-    from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY  # noqa: PLC0415 - an extra
 
-    needed: dict[str, Any] = {"requiredCapabilities": {"elicitation": {"form": {}}}}
-    return MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, needed)
-
-
-def _protocol_error(message: str) -> Exception:
-    """Return the error for a call that cannot be a call of any tool here."""
-    from mcp import MCPError  # noqa: PLC0415 - an extra
-    from mcp_types import INVALID_PARAMS  # noqa: PLC0415 - an extra
-
-    return MCPError(INVALID_PARAMS, message)
+    return MCPError(code, message, data)

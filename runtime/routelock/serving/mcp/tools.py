@@ -20,6 +20,7 @@ from routelock.run.result import RunResult
 from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import MCP
 from routelock.serving.errors import Refusal
+from routelock.serving.forms import question_text
 from routelock.serving.json_rpc import json_rpc_error
 from routelock.serving.run_data import INCOMPLETE, MadeFile, made_files, output_data, run_data
 from routelock.tools.approvals import Interruption
@@ -158,7 +159,7 @@ def question(call: Interruption) -> dict[str, Any]:
     message = f"May the agent {call.agent} call {call.name} with these arguments? {arguments}"
     if (asked := call.question) is not None:
         schema = asked.schema or schema
-        message = asked.message if asked.url is None else f"{asked.message} {asked.url}"
+        message = question_text(asked)
     return {"mode": "form", "message": message, "requestedSchema": schema}
 
 
