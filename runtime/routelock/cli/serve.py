@@ -28,7 +28,7 @@ CONTEXT = (
 )
 
 _SETTINGS = (
-    "what is done with temperature, max_tokens and other settings of clients (default: responses use them, "
+    "the treatment of temperature, max_tokens and other settings of clients (default: responses use them, "
     "chat completions ignore them)"
 )
 

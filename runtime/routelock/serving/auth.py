@@ -88,7 +88,7 @@ class AccessControl:
         for (
             digest,
             principal,
-        ) in self._keys.items():  # always all of them, so that the time does not tell which one matched
+        ) in self._keys.items():  # always all of them, so that the time does not show which one matched
             if hmac.compare_digest(digest, given):
                 found = principal
         if found is None or scheme.lower() != "bearer":
@@ -136,7 +136,7 @@ class AccessControl:
 
 
 class _Slots:
-    """Counts what happens at the same time.
+    """Slots for work that goes on at the same time.
 
     Args:
         most: the largest number.

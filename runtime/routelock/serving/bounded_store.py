@@ -90,7 +90,7 @@ class BoundedStore(Generic[K, V]):
         return self._entries[key].value
 
     def put(self, key: K, value: V, size: int) -> list[tuple[K, V]]:
-        """Keep a value of so many bytes, and return what is dropped for it."""
+        """Keep a value of so many bytes, and return the values that are dropped for it."""
         self.remove(key)
         self._entries[key] = _Entry(value, size)
         self._ends[key] = self._bounds.clock() + self._bounds.ttl
@@ -99,7 +99,7 @@ class BoundedStore(Generic[K, V]):
         return self.drop(new=key)
 
     def touch(self, key: K) -> list[tuple[K, V]]:
-        """Keep a value, if it is there, as if it were put now, and return what is dropped then."""
+        """Keep a value, if it is there, as if it were put now, and return the values that are dropped."""
         entry = self._entries.get(key)
         return self.drop() if entry is None else self.put(key, entry.value, entry.size)
 
@@ -130,7 +130,7 @@ class BoundedStore(Generic[K, V]):
         return self._is_used(value) or self._is_held(value)
 
     def _exceeded(self) -> Counter[Any] | None:
-        """Return what each owner has of that of which there is too much; None if all bounds hold."""
+        """Return the count or the bytes of each owner, whichever exceeds its bound; None if neither does."""
         if len(self._entries) > self._bounds.most:
             return self._counts
         return self._sizes if self._sizes.total() > self._bounds.size else None

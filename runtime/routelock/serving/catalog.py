@@ -35,7 +35,7 @@ class ServedAgent:
     """The names of the handoffs among them."""
 
     def writer(self, *, json_only: bool = False) -> DeltaWriter:
-        """Return what makes the deltas of a run.
+        """Return a writer for the deltas of a run.
 
         Args:
             json_only: whether the client asked for JSON, so that only the last reply is sent.
@@ -122,7 +122,7 @@ def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
     handoffs = {edge.tool_name for member in graph.values() for edge in member.edges}
     tools = {tool_name(tool) for member in graph.values() for tool in member.all_tools}
     tools |= {tool_name(tool) for tool in config.external_tools}
-    # the tools of a client may be what makes an agent have many
+    # an agent may have many tools only with those of a client
     searches = [each.tool_search or config.tool_search for each in graph.values()]
     tools |= {each.name for each in searches if each is not None}
     own = [each.deferrals.own for each in graph.values()]

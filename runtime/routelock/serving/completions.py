@@ -47,7 +47,7 @@ __all__ = ["ChatReply", "Completion", "Delta", "DeltaWriter", "usage_body"]
 
 
 Delta = dict[str, Any]
-"""What one piece of a reply adds, with the keys of a chat-completions message."""
+"""An addition to a reply, with the keys of a chat-completions message."""
 
 _HALF, _LAST_HALF = "\ud800", "\udbff"
 """The first halves of characters that UTF-16 writes as two."""
@@ -69,10 +69,10 @@ class _Texts:
     length: int = 0
     """How many characters were returned."""
     start: int = 0
-    """Where the current text begins among them, white space that was left out included."""
+    """The place where the current text begins among them, with the white space that was left out."""
 
     def add(self, piece: str) -> str:
-        """Return what a piece of the current text adds."""
+        """Return the addition of a piece of the current text."""
         if self.half or not is_utf8(piece):
             piece = join_surrogates((self.half, piece))
             self.half = piece[-1] if _HALF <= piece[-1:] <= _LAST_HALF else ""
@@ -94,14 +94,14 @@ class _Texts:
         return said
 
     def flush(self) -> str:
-        """Return what was held: half of a character whose other half does not come any more."""
+        """Return the held half of a character. Its other half does not come any more."""
         if not self.half:
             return ""
         half, self.half = self.half, ""
         return self._added(sendable(half))
 
     def close(self) -> str:
-        """End the current text, and return what was held."""
+        """End the current text, and return the text that was held."""
         rest = self.flush()
         self.open = False
         self.blank.clear()
@@ -114,7 +114,7 @@ class DeltaWriter:
     Args:
         agents: the names of the agents in the graph. The target of any other handoff is a handler.
         hold: whether to hold text until the end of the run, see the module.
-        json_only: whether only the text of the last reply is told, as the JSON that the client asked for.
+        json_only: whether only the text of the last reply is sent, as the JSON that the client asked for.
             This needs ``hold``.
     """
 
@@ -129,7 +129,7 @@ class DeltaWriter:
         """The pieces of the current reply's text."""
         self._has_reasoning = False
         self._refusals: list[str] = []
-        """What models refused with; the app may have put an output in place of the last one."""
+        """The refusals of models; the app may have put an output in place of the last one."""
         self._agent = ""
         self._handler = ""
         """The handler of the agent, if it is known."""
@@ -162,7 +162,7 @@ class DeltaWriter:
         handler = self._handler
         match event:
             case AgentUpdated(agent=agent):
-                broken = self._next_reply()  # nothing else tells of one that failed its agent
+                broken = self._next_reply()  # no other event ends a reply that failed its agent
                 self._agent, self._handler = agent, "" if now is None else now().last_handler
                 return [*broken, {"content": "", "x_agent": {"agent": agent}}]
             case HandoffOccurred(target=target) if target not in self._agents:
@@ -261,8 +261,8 @@ def _reasoning_of(message: Message) -> str:
     texts = [said for key in ("reasoning_content", "reasoning") if isinstance(said := fields.get(key), str)]
     texts += [_text_in(fields.get(key), inside) for key, inside in _BLOCKS]
     # the same reasoning often comes under two keys; it is shown once
-    told = next((text for text in texts if text), "")
-    return told + _text_in(fields.get("content"), "thinking")
+    first = next((text for text in texts if text), "")
+    return first + _text_in(fields.get("content"), "thinking")
 
 
 def _text_in(blocks: object, key: str) -> str:

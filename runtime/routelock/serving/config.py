@@ -19,7 +19,7 @@ __all__ = ["A2A", "AGUI", "MCP", "ClientSettings", "ServeConfig", "ServedRequest
 
 
 ClientSettings = Literal["use", "refuse"]
-"""What is done with the settings of a client, see `ServeConfig`."""
+"""The treatment of a client's settings, see `ServeConfig`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class MCP:
     version: str = "1"
     """The version of the server, for people."""
     instructions: str | None = None
-    """What a host's model should know of all the tools."""
+    """Instructions for a host's model about all the tools."""
     input_types: Mapping[str, type[Any]] = field(default_factory=lambda: {})
     """By the name of an agent, a pydantic model, dataclass or TypedDict that its callers pass. The agent gets
     it as JSON. The callers of other agents pass one text, ``input``."""
@@ -170,7 +170,7 @@ class ServeConfig:
     """Whether clients may send tools, which they run themselves. A tool with the name of a tool or handoff of
     the agents is always refused."""
     client_settings: ClientSettings | None = None
-    """What is done with ``temperature``, ``max_tokens``, ``response_format`` and other settings that a client
+    """The treatment of ``temperature``, ``max_tokens``, ``response_format`` and other settings that a client
     sends for its run. ``"use"``: all model calls of the run have them; one that the agents or ``run_config``
     set themselves is refused (400). ``"refuse"``: all are refused. With both, a parameter that is not
     supported is refused as well. None: responses use them, and chat completions ignore them."""
@@ -212,7 +212,7 @@ class ServeConfig:
             raise ConfigError(f"ServeConfig: {'; '.join(wrong)}.")
 
     def _rules(self) -> Sequence[tuple[bool, str]]:
-        """Return what must hold, each with the words for when it does not."""
+        """Return the rules of the settings: whether each holds, and the error if it does not."""
         return (
             (
                 not isinstance(self.api_keys, str | bytes),

@@ -30,11 +30,11 @@ _Json = Mapping[str, Any]
 
 
 class Misfit(ValueError):
-    """An answer that does not fit what is asked.
+    """An answer that does not fit its question.
 
     Args:
         where: the path of the wrong value; empty for the whole answer.
-        why: what is wrong there, for the client.
+        why: the problem with that value, for the client.
     """
 
     def __init__(self, where: str, why: str) -> None:
@@ -73,16 +73,16 @@ def read_answer(one: Interruption, given: object, *, key: str, where: str = "") 
     """Return a client's answer to a call.
 
     It is a bool, an object with a bool under the key and perhaps a ``message``, or, if the call asks for
-    fields, an object with these. A field of that name is no verdict.
+    fields, an object with these. A field of that name is not a verdict.
 
     Args:
         one: the call.
-        given: what the client sent, as JSON data.
+        given: the answer of the client, as JSON data.
         key: the name that the protocol has for a verdict.
         where: the path of the answer, for errors.
 
     Raises:
-        Misfit: it is no answer to this call.
+        Misfit: it does not answer this call.
     """
     if given is False:
         return Answer(False)

@@ -62,7 +62,7 @@ _PING = ": ping\n\n"
 
 
 class AsciiJSON(JSONResponse):
-    """A JSON response in ASCII: what a client sent, and gets back, may hold half of a character."""
+    """A JSON response in ASCII: it may repeat text of a client that has half of a character."""
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
@@ -109,7 +109,7 @@ async def _all_of(request: Request, limit: int) -> bytes:
 
 
 async def _drain(body: AsyncIterator[bytes], most: int) -> None:
-    """Read a little more: a client that is cut off while it writes does not see the refusal."""
+    """Read some of the rest: a client that is cut off while it writes does not see the refusal."""
     with anyio.move_on_after(_DRAIN_SECONDS):
         async for piece in body:
             most -= len(piece)
@@ -134,7 +134,7 @@ async def attended(request: Request, work: Callable[[], Awaitable[T]], seconds: 
 
     Args:
         request: the request, its body read to the end.
-        work: what to do. What it raises is raised.
+        work: the work. Its errors are raised.
         seconds: how long it may take.
 
     Raises:
@@ -142,7 +142,9 @@ async def attended(request: Request, work: Callable[[], Awaitable[T]], seconds: 
         Refusal: 504, it took longer.
     """
     until = anyio.current_time() + seconds
-    with anyio.CancelScope(deadline=until) as connected:  # for both ends: a second scope would cost as much
+    with anyio.CancelScope(
+        deadline=until
+    ) as connected:  # one scope for both: a second one costs as much again
         async with _beside(partial(_cancel_on_disconnect, request.receive, connected)):
             return await work()
     if anyio.current_time() >= until:
@@ -202,7 +204,7 @@ class EventStream(StreamingResponse):
 
     The response begins with the first event, or with a comment after ``ping`` seconds. Until then an error of
     the function is raised as a `Refusal`, which has a status; later it is the last event. The function is
-    cancelled when the client leaves, and when the server ends, of which the client is told.
+    cancelled when the client leaves, and when the server ends; then the client gets an error.
 
     Args:
         work: the function. It is given this response, and sends the events.
@@ -227,10 +229,10 @@ class EventStream(StreamingResponse):
         self._work, self._ping, self._timeout, self._last = work, ping, timeout, last
         self._refusal: Refusal | None = None
         self._pending: list[str] = []
-        """What was not given to the server yet."""
+        """The events that the server does not have yet."""
         self._wake, self._over = anyio.Event(), anyio.Event()
         self._room: anyio.Event | None = None
-        """For work that waits for a slow client."""
+        """Set when a slow client has taken events; None if no work waits for that."""
         self._events, self._is_done = 0, False
         self.has_begun: bool = False
         # nginx would collect the events otherwise
@@ -269,7 +271,9 @@ class EventStream(StreamingResponse):
                 until = anyio.current_time() + self._timeout
                 await self._worked(connected)
                 await self._end(until)
-                has_ended = True  # servers tell of the end of a response as of a client that leaves
+                has_ended = (
+                    True  # servers report the end of a response in the same way as a client that leaves
+                )
         if not has_ended:
             raise ClientDisconnect
 
@@ -303,7 +307,7 @@ class EventStream(StreamingResponse):
             await self._over.wait()
 
     async def _deliver(self, send: Send, connected: anyio.CancelScope) -> None:
-        """Give the server what is pending, until there will be no more.
+        """Give the server the pending events, until there will be no more.
 
         It runs when the work waits, so events that come together are one message, and one call of the system.
         """
@@ -325,7 +329,7 @@ class EventStream(StreamingResponse):
                     self._room = None
                 is_done = self._is_done and not self._pending
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except OSError:  # so some servers say that a client has left
+        except OSError:  # some servers report in this way that a client has left
             connected.cancel()
         finally:
             self._over.set()
@@ -359,7 +363,7 @@ class Incoming:
     def about(
         self, model: str, *, user: str | None = None, handoff_context: Mapping[str, Any] | None = None
     ) -> ServedRequest:
-        """Return the request as the app's own code is given it."""
+        """Return the request in the form for the app's own code."""
         headers = dict(self.request.headers)
         context = dict(handoff_context or {})
         if trace := headers.get("traceparent", "")[:_LONGEST_TRACEPARENT]:

@@ -1,7 +1,7 @@
 """Runs that wait for their client to run its own tools.
 
-A client sends back only what it was shown: not the server's tool calls of that turn and not the handoffs. So
-the app keeps the transcript and the active agent. The limits of this are:
+A client sends back only the messages that it got, without the server's tool calls of that turn and without
+the handoffs. So the app keeps the transcript and the active agent. The limits of this are:
 
 * It is in memory. After a restart, or in another worker process, the run begins at the first agent with the
   messages that the client sent. Use one process, or sticky sessions.

@@ -1,4 +1,4 @@
-"""The bodies of requests, parsed by pydantic: what all protocols share, and those of chat completions."""
+"""The bodies of requests, parsed by pydantic: the shared parts of all protocols, and chat completions."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class ClientRequest:
     user: str | None
     handoff_context: Mapping[str, Any]
     settings: Mapping[str, Any] = field(default_factory=lambda: {})
-    """What the client sets for all model calls of the run, by the names of `ModelSettings`."""
+    """The client's settings for all model calls of the run, by the names of `ModelSettings`."""
     setting_names: Mapping[str, str] = field(default_factory=lambda: {})
     """The parameters of the client by those names, where they differ."""
 
@@ -198,10 +198,10 @@ def parse(body: bytes, client_settings: ClientSettings | None = None) -> ChatReq
 
     Args:
         body: the body.
-        client_settings: what is done with the client's settings, see `ServeConfig`.
+        client_settings: the treatment of the client's settings, see `ServeConfig`.
 
     Raises:
-        Refusal: 400. The message says what is wrong and where.
+        Refusal: 400. The message names the problem and its place.
     """
     said = read_json(body)
     read = validated(_Body, said)
@@ -231,7 +231,7 @@ def validated(model: type[T], said: object, where: str = "") -> T:
         where: the path of the value in the body.
 
     Raises:
-        Refusal: 400. The message says what is wrong and where.
+        Refusal: 400. The message names the problem and its place.
     """
     try:
         return model.model_validate(said)
@@ -255,7 +255,7 @@ _HINTS = ("metadata", "prompt_cache_key", "prompt_cache_retention", "safety_iden
 """Parameters that change no answer, so that a strict server accepts them."""
 
 _USUAL = {"truncation": ("disabled",), "service_tier": ("auto", "default")}
-"""Values that ask for what the server does anyway."""
+"""Values that ask for the usual behaviour of the server."""
 
 
 def check_known(said: Mapping[str, Any], known: Collection[str], where: str = "") -> None:

@@ -93,7 +93,7 @@ class ServedRoutes:
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncGenerator[None]:
-        """Let the requests that the server has cancelled tell their clients before the process ends."""
+        """Wait until cancelled requests have sent their errors, before the process ends."""
         yield
         with anyio.move_on_after(_PARTING_SECONDS):
             if self._a2a:
@@ -129,7 +129,7 @@ async def _show_health(request: Request) -> Response:
 
 
 async def _refuse_stray(request: Request, error: Exception) -> Response:
-    """Refuse what no route takes, and answer a failure that no route has answered."""
+    """Refuse a request that has no route, and answer an error that no route has answered."""
     if isinstance(error, HTTPException):
         messages = {
             404: f"There is nothing at {request.url.path[:200]}. There are /v1/chat/completions, "

@@ -1,4 +1,4 @@
-"""What a run has brought, as the data of protocols with tasks and tools. No input or output."""
+"""The result of a run, as the data of protocols with tasks and tools. No input or output."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def output_data(result: RunResult[Any]) -> dict[str, JsonValue] | None:
 
 
 def delta_text(deltas: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the deltas of `routelock.serving.completions` say."""
+    """Return the text of deltas of `routelock.serving.completions`."""
     return "".join(delta.get("content") or delta.get("refusal") or "" for delta in deltas)
 
 

@@ -1,4 +1,4 @@
-"""The run that answers a request, and what a protocol makes of it. This module does no input or output."""
+"""The run that answers a request, and its reply in a protocol. This module does no input or output."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NEEDS_APPROVAL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """The end of a run, as a protocol tells it."""
+    """The end of a run, for the last part of a reply."""
 
     deltas: Sequence[Delta]
     """The last deltas."""
@@ -72,7 +72,7 @@ class ReplyForm(Protocol):
         """Return the events of some deltas.
 
         Args:
-            deltas: what the agents say.
+            deltas: the text of the agents.
             ends: whether a model's reply ends with them.
         """
         ...
@@ -90,7 +90,7 @@ class ReplyForm(Protocol):
         ...
 
     async def keep(self) -> None:
-        """Keep what later requests need of a finished reply. The client is sent its end after that."""
+        """Keep a finished reply for later requests. The client is sent its end after that."""
         ...
 
     def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any] | str]:
@@ -165,7 +165,7 @@ class ServedRun:
                     await to.send(*early)
                     early.clear()
         early += reply.finish(self._end(writer, stream.result))
-        if has_content or to.has_begun:  # to keep it may fail, and what was said before is no part of that
+        if has_content or to.has_begun:  # to keep it may fail, which does not change the text before
             await to.send(*early)
             early.clear()
         await reply.keep()

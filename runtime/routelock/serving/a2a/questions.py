@@ -1,6 +1,6 @@
-"""What a task asks its client, and how the client's message answers. This module does no input or output.
+"""The questions of a task to its client, and the answers in its message. No input or output.
 
-A task asks about all calls of its run that wait: whether they may be made, or what their tools ask.
+A task asks about all calls of its run that wait: whether they may be made, or the questions of their tools.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def question_parts(calls: Sequence[Interruption], problem: str = "") -> list[dic
 
     Args:
         calls: the calls that wait.
-        problem: what was wrong with an answer, if the client is asked again.
+        problem: the problem with an answer, if the client is asked again.
     """
     asked = [_asked(one) for one in calls]
     text = "\n".join(filter(None, (problem, _text(calls))))
@@ -65,7 +65,7 @@ def _id(one: Interruption) -> str:
 
 
 def _asked(one: Interruption) -> dict[str, Any]:
-    """Return a call for a program, without what its tool keeps with the question."""
+    """Return a call for a program, without the data that its tool keeps with the question."""
     asked: dict[str, Any] = {
         "id": _id(one),
         "agent": one.agent,
@@ -151,7 +151,7 @@ def _of_text(text: str, calls: Sequence[Interruption]) -> Sequence[Answer]:
     if field is not None and text:
         return [read_answer(calls[0], {field: text}, key=_KEY)]
     if word == "yes":
-        return _agreed(calls)  # which says what is missing
+        return _agreed(calls)  # which names the missing field
     raise Misfit("", "it has no answer.")
 
 

@@ -69,7 +69,7 @@ class A2ARoutes:
 
     def __init__(self, catalog: Catalog, settings: A2A, config: ServeConfig, access: AccessControl) -> None:
         self._catalog, self._settings, self._config, self._access = catalog, settings, config, access
-        self._since = datetime.now(UTC).replace(microsecond=0)  # HTTP tells whole seconds
+        self._since = datetime.now(UTC).replace(microsecond=0)  # HTTP has whole seconds
         try:
             self._dispatchers = {name: self._dispatcher(catalog.find(name)) for name in catalog.names}
         except ModuleNotFoundError as error:
@@ -193,13 +193,13 @@ class _CallContexts:
 
 
 def _is_known(headers: Headers, digest: str, since: datetime) -> bool:
-    """Whether a client says that it has this card, see https://www.rfc-editor.org/rfc/rfc9110#section-13."""
+    """Return whether a client has this card, see https://www.rfc-editor.org/rfc/rfc9110#section-13."""
     if (tags := headers.get("if-none-match")) is not None:
         known = {tag.strip().removeprefix("W/").strip('"') for tag in tags.split(",")}
         return not known.isdisjoint((digest, "*"))
     try:
         return parsedate_to_datetime(headers.get("if-modified-since", "")) >= since
-    except (ValueError, TypeError):  # it is no date, or one without a zone: RFC 9110 says to ignore it
+    except (ValueError, TypeError):  # not a date, or one without a zone: RFC 9110 says to ignore it
         return False
 
 

@@ -44,7 +44,7 @@ class OpenContext:
     users: int = 0
 
     def clear_waiting(self, task: str) -> None:
-        """Forget the run that waits, and also what was answered if another task begins."""
+        """Forget the run that waits, and also the answered messages if another task begins."""
         if task not in self.waiting:
             self.taken.clear()
         self.waiting.clear()

@@ -1,4 +1,4 @@
-"""What the clients of a task are sent: its states, its artifact, or a message in place of a task."""
+"""Updates for the clients of a task: its states, its artifact, or a message in place of a task."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class TaskUpdates:
         """Send a message in place of the task, which must not have begun."""
         metadata = dict(about) if about else None
         message = self._updater.new_agent_message(_parts(parts), metadata)
-        message.ClearField("task_id")  # there is no task by which a client could come back
+        message.ClearField("task_id")  # a client cannot come back to it, because there is no task
         await self._queue.enqueue_event(message)
 
     async def _send_artifact(self, parts: Sequence[Mapping[str, Any]], *, append: bool, last: bool) -> None:

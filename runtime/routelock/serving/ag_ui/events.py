@@ -1,7 +1,7 @@
 """The events of one run. This module does no input or output.
 
-Each reply of a model is a message of its own, and its calls belong to that message. Transfers are no calls
-here: a step ends and another begins, and an event of the application's own kind says why.
+Each reply of a model is a message of its own, and its calls belong to that message. Transfers are not
+calls here: a step ends and another begins, and an event of the application's own kind has the reason.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Messages:
         self._texts = 0
         """How many replies had text before."""
         self._open: tuple[str, str] | None = None
-        """The kind and the id of what is open."""
+        """The kind and the id of the open message."""
 
     @property
     def reply(self) -> str:
@@ -80,7 +80,7 @@ class _Messages:
         return events
 
     def close(self) -> list[_Event]:
-        """End what is open."""
+        """End the open message."""
         if self._open is None:
             return []
         (kind, name), self._open = self._open, None
@@ -88,7 +88,7 @@ class _Messages:
         return [{"type": each, "messageId": name} for each in ends]
 
     def end_reply(self) -> list[_Event]:
-        """End the current reply. What follows is another message."""
+        """End the current reply. The next text is another message."""
         self._texts += self._has_text
         self._reply, self._has_text = "", False
         return self.close()
@@ -192,7 +192,7 @@ class _Calls:
         return [{"type": "TOOL_CALL_START", **begun}]
 
     def _sent(self, piece: _Piece, arguments: str) -> list[_Event]:
-        """Return the event of what is new in the arguments so far."""
+        """Return the event of the new part of the arguments so far."""
         more = arguments.removeprefix(piece.sent) if arguments.startswith(piece.sent) else ""
         piece.sent += more
         return [{"type": "TOOL_CALL_ARGS", "toolCallId": piece.shown, "delta": more}] if more else []
@@ -206,7 +206,7 @@ class RunEvents:
         run: the client's id of the run.
         writer: makes the deltas of the run.
         is_hidden: whether the client is not shown the calls of a tool.
-        is_current: whether the client knows what version 1.0 has added; an older one fails on it.
+        is_current: whether the client knows the additions of version 1.0; an older one fails on them.
         shown: ids of calls that the client knows, by the ids of the run.
     """
 
@@ -265,8 +265,8 @@ class RunEvents:
 
         Args:
             result: the result of the run.
-            interrupts: what the client is asked, by id.
-            usage: what this run has used, without the run that it continues.
+            interrupts: the questions to the client, by id.
+            usage: the usage of this run, without the run that it continues.
         """
         last, _ = self._deltas.finish(result)
         events = [*self._messages.add(last, self._agent), *self._messages.end_reply()]
@@ -282,7 +282,7 @@ class RunEvents:
         return [*events, ended]
 
     def ask_again(self, interrupts: Mapping[str, Interrupt]) -> list[_Event]:
-        """Return the events of a run that only asks once more what an earlier run has asked."""
+        """Return the events of a run that only repeats the questions of an earlier run."""
         outcome = {"type": "interrupt", "interrupts": _bodies(interrupts)}
         return [*self.begin(), {"type": "RUN_FINISHED", **self._ids, "outcome": outcome}]
 

@@ -1,4 +1,4 @@
-"""Interrupts: what a run asks its client, and how the client's answers decide. No input or output."""
+"""Interrupts: the questions of a run to its client, and the client's decisions. No input or output."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Interrupt:
     """The tool, if the client may edit the arguments of the call."""
 
     def body(self, name: str) -> dict[str, Any]:
-        """Return the interrupt with this id. Without its call, the message alone says what is asked.
+        """Return the interrupt with this id. Without its call, the message alone has the question.
 
-        What a tool keeps with its question is not shown.
+        The data that a tool keeps with its question is not shown.
         """
         one, schema = self.call, _VERDICT
         reason = "confirmation" if self.shown is None else "tool_call"
@@ -73,7 +73,7 @@ class Interrupt:
         """Return the state with the client's answer.
 
         Raises:
-            Refusal: 400, the payload is no answer to this interrupt; the message names the field.
+            Refusal: 400, the payload does not answer this interrupt; the message names the field.
         """
         if entry.status == "cancelled":
             return state.reject(self.call)

@@ -58,7 +58,7 @@ class _Source(Wire):
 
 
 class _MediaPart(Wire):
-    """A part that is no text. Before version 1.0 a part of the type ``binary`` had its data in itself."""
+    """A part with media. Before version 1.0 a part of the type ``binary`` had its data in itself."""
 
     type: str
     source: _Source | None = None
@@ -89,8 +89,9 @@ class _Tool(Wire):
 def chat_messages(given: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Return the messages of a request as the input of a run.
 
-    What the client alone shows is left out: activities, reasoning, and what agents wrote that were called as
-    tools. So are names of authors, because some vendors refuse them, and parts that no chat message can have.
+    Messages that only the client shows are left out: activities, reasoning, and texts of agents that were
+    called as tools. So are names of authors, which some vendors refuse, and parts that chat messages do not
+    have.
 
     Raises:
         Refusal: 400, a message is wrong.
@@ -116,7 +117,7 @@ def _message(each: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
             content = _with_error(_content(said.content, where), said.error)
             return [{"role": "tool", "tool_call_id": said.tool_call_id, "content": content}]
         case _:
-            raise bad_request(f"{where}.role: {role!r:.80} is no role of a message.", f"{where}.role")
+            raise bad_request(f"{where}.role: {role!r:.80} is not a role of a message.", f"{where}.role")
 
 
 def _assistant_message(said: _Assistant) -> list[dict[str, Any]]:

@@ -73,8 +73,8 @@ class RunRequest(ClientRequest):
     thread: str
     run: str
     is_current: bool
-    """Whether the client says which version of the protocol it speaks. One from before 1.0 does not, and
-    would fail on what 1.0 has added."""
+    """Whether the client names its version of the protocol. A client from before 1.0 does not, and would fail
+    on the additions of 1.0."""
     state: Any
     """The state that client and agents share, see `AGUI`; an empty object if there is none."""
     forwarded: Any
@@ -87,7 +87,7 @@ def parse_run_request(body: bytes) -> RunRequest:
     """Parse the body of a request.
 
     Raises:
-        Refusal: 400. The message says what is wrong and where.
+        Refusal: 400. The message names the problem and its place.
     """
     read = validated(_Body, read_json(body))
     if not read.messages and not read.resume:

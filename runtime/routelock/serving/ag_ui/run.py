@@ -33,7 +33,7 @@ __all__ = ["UserRun", "user_run"]
 
 
 _MEMORY = "ag_ui"
-"""The key of the shared memory that has what the client sent."""
+"""The key of the client's state and properties in the shared memory."""
 
 _logger = logging.getLogger("routelock.serving")
 
@@ -153,7 +153,7 @@ def user_run(
 def _given(
     asked: RunRequest, about: ServedRequest, threads: Threads, key: tuple[str, str, str]
 ) -> tuple[list[Message] | RunState | WaitingRun, Mapping[str, str]]:
-    """Return what the run is given, and the ids of calls that the client knows, by those of the run.
+    """Return the input of the run, and the ids of calls that the client knows, by those of the run.
 
     Raises:
         Refusal: 400, the request does not answer all calls that wait for it; 409, it only has answers, and no

@@ -26,7 +26,7 @@ class _NoPatchError(Exception):
 class SharedState:
     """The state as the client of one run knows it.
 
-    The first change in a run is sent as the whole state, the later ones as what has changed, unless that is
+    The first change in a run is sent as the whole state, the later ones as a patch, unless that is
     longer than the state.
 
     Args:

@@ -1,6 +1,6 @@
 """The events of agents that are called as tools. This module does no input or output.
 
-The client learns that such an agent works, and for which call. What it writes is not sent: its answer is the
+The client learns that such an agent works, and for which call. Its text is not sent: its answer is the
 result of the call.
 """
 

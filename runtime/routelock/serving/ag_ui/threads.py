@@ -33,7 +33,7 @@ class WaitingRun:
     shown: Mapping[str, str]
     """The ids of calls that the client knows, by those of the run."""
     interrupts: Mapping[str, Interrupt]
-    """What the client is asked, by ids that cannot be guessed."""
+    """The questions to the client, by ids that cannot be guessed."""
 
     def asks_again(self, asked: RunRequest) -> bool:
         """Whether a request leaves an approval open. Then nothing is decided."""
@@ -104,7 +104,7 @@ _Thread = tuple[str, str, str]
 
 
 class Threads:
-    """What is kept of the conversations of one app. A caller finds only its own.
+    """The waiting runs and next agents of an app's conversations. A caller finds only its own.
 
     Args:
         bounds: the bounds of the runs, whose bytes are counted as JSON.

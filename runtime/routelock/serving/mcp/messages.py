@@ -42,7 +42,7 @@ def check_id(said: object) -> None:
 
 
 def line_problem(line: str) -> Refusal | None:
-    """Return the refusal of a line that is no message of the protocol; None if it is one."""
+    """Return the refusal of a line that is not a message of the protocol; None for a message."""
     from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - an extra
 
     try:
@@ -52,7 +52,7 @@ def line_problem(line: str) -> Refusal | None:
     except Refusal as refusal:
         return refusal
     except pydantic.ValidationError:
-        return bad_request("The line is no message of JSON-RPC 2.0.", None)
+        return bad_request("The line is not a message of JSON-RPC 2.0.", None)
     return None
 
 
@@ -61,10 +61,10 @@ def refused_line(line: str, refusal: Refusal, request_id: str) -> dict[str, Any]
 
     Args:
         line: the line.
-        refusal: what is wrong with it.
+        refusal: the reason why it is refused.
         request_id: the id in the log.
     """
-    try:  # other than `read_json`, this reads half of a character and numbers that are none
+    try:  # unlike `read_json`, this reads half of a character, NaN and Infinity
         said: object = json.loads(line)
     except (ValueError, RecursionError):
         said = None

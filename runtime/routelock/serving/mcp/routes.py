@@ -98,7 +98,7 @@ class MCPRoutes:
             try:
                 await incoming.respond(_Passed(partial(sessions.answer, scope), call.receive, last))
             finally:
-                # nothing keeps what a client has not read, so a run whose client has left is for nothing
+                # unread answers are not kept, so a run whose client has left is of no use
                 caller.while_connected.cancel()
 
     @contextmanager
@@ -267,7 +267,7 @@ class _Passed(Response):
         try:
             await self._answer(received, sent)
         finally:
-            # the SDK breaks off when the server ends, and servers cancel what still runs
+            # the SDK breaks off when the server ends, and servers cancel running requests
             if self._is_open and not self._has_left:
                 await send({"type": "http.response.body", "body": self._last().encode()})
 

@@ -33,15 +33,15 @@ _PIECE = 2**16
 """Bytes that are read at once."""
 
 ProtocolStreams = tuple[io.TextIOWrapper, io.TextIOWrapper]
-"""Where messages of the protocol come from, and where they go."""
+"""The input and the output of the protocol."""
 
 
 @contextmanager
 def protocol_streams() -> Generator[ProtocolStreams]:
     """Keep standard input and output for the protocol while the block lasts.
 
-    What anything else in the process prints, or a program that it starts, goes to stderr: one line of
-    another kind would break the connection. What they read is empty.
+    Other output of the process, and of programs that it starts, goes to stderr: one line of another kind
+    would break the connection. Their input is empty.
     """
     source, target = os.dup(_STDIN), os.dup(_STDOUT)
     sys.stdout.flush()
@@ -120,7 +120,7 @@ async def _piece(source: io.BufferedReader) -> bytes:
 
 
 class _Lines:
-    """The client's lines. One that is no message of the protocol is answered with an error, and left out.
+    """The client's lines. A line that is not a message is answered with an error, and left out.
 
     The SDK leaves it out in silence, and a client that sent a request would wait for ever: JavaScript writes
     half of a character as an escape, which is not JSON that can be read.

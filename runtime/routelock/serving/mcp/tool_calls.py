@@ -2,7 +2,7 @@
 
 The SDK is imported when an app is made, so that ``import routelock.serving`` needs no extra. It speaks two
 forms of the protocol. Up to version 2025-11-25 the server asks the client while the call runs. Later the
-call is answered with what the client has to ask, and the client calls again with the decisions; until then
+call is answered with the questions for the user, and the client calls again with the decisions; until then
 the run is kept in memory.
 """
 
@@ -64,7 +64,7 @@ _logger = logging.getLogger("routelock.serving")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Caller:
-    """What a call knows of its client."""
+    """The client of a call."""
 
     about: Callable[[str], ServedRequest]
     """Returns the request for an agent, as the app's own code is given it."""
@@ -144,9 +144,9 @@ class _Begun:
     """A run that may start."""
 
     given: Callable[[], str | RunState]
-    """Returns what to run. It raises a `Refusal` if the client's arguments or decisions do not do."""
+    """Returns the input of the run, or raises a `Refusal` of the client's arguments or decisions."""
     said: str = ""
-    """What the agents wrote before."""
+    """The text that the agents wrote before."""
 
 
 class ToolCalls:
@@ -228,7 +228,7 @@ class ToolCalls:
         return caller
 
     async def _result(self, asked: _Asked) -> dict[str, Any]:
-        """Return the result of a call; an error is a result that says so."""
+        """Return the result of a call; an error is a result, too."""
         from mcp import MCPError  # noqa: PLC0415 - an extra
 
         begun = self._begin(asked)
@@ -247,7 +247,7 @@ class ToolCalls:
         return error_body(refusal, request_id)
 
     def _begin(self, asked: _Asked) -> _Begun | dict[str, Any]:
-        """Return what to run; or the questions once more, if the client has not answered all of them.
+        """Return the run; or the questions once more, if the client has not answered all of them.
 
         Raises:
             MCPError: there is no such run.
@@ -278,7 +278,7 @@ class ToolCalls:
         while True:
             before = anyio.current_time()
             result, text, finish = await self._run(asked, given, steps, seconds)
-            seconds -= anyio.current_time() - before  # what a person takes does not count
+            seconds -= anyio.current_time() - before  # the time of a person does not count
             if not (result.interruptions or result.pending):
                 whole = text if result.last_agent.output is not None else _joined(said, text)
                 return asked.tool.answer(result, whole, finish)

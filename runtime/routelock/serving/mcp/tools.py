@@ -30,7 +30,7 @@ __all__ = ["ServedTool", "error_body", "json_rpc_refusal", "progress_text", "que
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedTool:
-    """A served agent as a tool: what clients are told of it, and how its calls are read and answered."""
+    """A served agent as a tool: its definition for clients, and its calls."""
 
     served: ServedAgent
     call: AgentCall
@@ -40,7 +40,7 @@ class ServedTool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What ``tools/list`` tells of the agent. Its instructions, tools and team are not in it."""
+        """The tool in ``tools/list``, without the agent's instructions, tools and team."""
         body: dict[str, Any] = {
             "name": self.call.tool_name,
             "title": self.served.agent.name,
@@ -52,7 +52,7 @@ class ServedTool:
         return body
 
     def read(self, arguments: Mapping[str, Any] | None) -> str:
-        """Return what the arguments of a call say to the agent: the text, or JSON.
+        """Return the arguments of a call as the agent's input: the text, or JSON.
 
         Raises:
             Refusal: 400, they do not match the schema. The message is for the client's model.
@@ -154,7 +154,7 @@ def question(call: Interruption) -> dict[str, Any]:
     To accept it is to approve the call.
     """
     schema: Mapping[str, Any] = {"type": "object", "properties": {}}
-    # a line end is no part of a value, and as an escape every other character is the same value
+    # JSON has no line ends within values, and an escaped character is the same value
     arguments = escape_control(call.arguments).replace("\n", " ")
     message = f"May the agent {call.agent} call {call.name} with these arguments? {arguments}"
     if (asked := call.question) is not None:
@@ -164,7 +164,7 @@ def question(call: Interruption) -> dict[str, Any]:
 
 
 def progress_text(event: RunEvent, path: Sequence[str] = ()) -> str:
-    """Return what a client is told of an event: agents, turns, tools and handoffs; empty for all others."""
+    """Return the progress text of an event of agents, turns, tools or handoffs; empty for all others."""
     match event:
         case NestedEvent(path=callers, event=inner):
             return progress_text(inner, callers)

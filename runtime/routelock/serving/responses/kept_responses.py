@@ -145,13 +145,13 @@ def _session(principal: str, response: str) -> str:
 async def _newest(
     sessions: SessionStore, principal: str, response: str
 ) -> tuple[int, Mapping[str, Any] | None]:
-    """Return the number and the value of what the store has of a response; None if it has none."""
+    """Return the number and the value of a response in the store; None if it is not there."""
     records = await sessions.load(_session(principal, response), newest=1)
     return (records[-1][0], json.loads(records[-1][1])) if records else (0, None)
 
 
 def _restored(stored: Mapping[str, Any], served: ServedAgent) -> KeptResponse:
-    """Return a stored response. An agent that is no longer there gives way to the one that was asked for."""
+    """Return a stored response. If its agent is not there any more, the requested agent goes on."""
     run: Mapping[str, Any] = stored["run"]
     held = HeldRun(
         agent=served.graph.get(run["agent"], served.agent),

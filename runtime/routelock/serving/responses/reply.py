@@ -85,7 +85,7 @@ class ResponseReply:
     """Makes the events or the body of one response; see `routelock.serving.served_run.ReplyForm`.
 
     Args:
-        head: what the response says of itself and repeats of its request.
+        head: the constant parameters of the response, and those that it repeats of its request.
         keep: is given the body of the response when its run has ended, and the end of the run; None keeps
             nothing.
     """
@@ -184,8 +184,8 @@ class ResponseReply:
                 continue
             span = {"start_index": first - item.start, "end_index": min(last - item.start, len(item.text))}
             item.annotations.append({**cited, **span, "type": "url_citation"})
-            told = {"annotation_index": len(item.annotations) - 1, "annotation": item.annotations[-1]}
-            events.append(self._part_event(item, "response.output_text.annotation.added", told))
+            about = {"annotation_index": len(item.annotations) - 1, "annotation": item.annotations[-1]}
+            events.append(self._part_event(item, "response.output_text.annotation.added", about))
             if item is not self._open:  # thoughts came after it in the same reply
                 self._output[item.place] = self._item(item, "completed")
         return events
@@ -258,12 +258,12 @@ class ResponseReply:
         open_ended = {"completed_at": None, "error": None, "incomplete_details": None, "usage": None}
         return {**self._head, **open_ended, "status": status, "output": [*self._output]}
 
-    def _part_event(self, item: _OpenItem, kind: str, told: Mapping[str, Any]) -> _Event:
-        return self._event(kind, {"item_id": item.id, "output_index": item.place, "content_index": 0, **told})
+    def _part_event(self, item: _OpenItem, kind: str, more: Mapping[str, Any]) -> _Event:
+        return self._event(kind, {"item_id": item.id, "output_index": item.place, "content_index": 0, **more})
 
-    def _event(self, kind: str, told: Mapping[str, Any]) -> _Event:
+    def _event(self, kind: str, more: Mapping[str, Any]) -> _Event:
         self._count += 1
-        return {"type": kind, "sequence_number": self._count - 1, **told}
+        return {"type": kind, "sequence_number": self._count - 1, **more}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

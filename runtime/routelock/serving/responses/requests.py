@@ -1,4 +1,4 @@
-"""The body of a request for a response, parsed or refused. What is not supported is refused by its name."""
+"""The body of a request for a response. A parameter that is not supported is refused by its name."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ResponseRequest(ClientRequest):
     store: bool
     """Whether a later request may continue this response."""
     echo: Mapping[str, Any]
-    """What the response repeats of the request."""
+    """The parameters of the request that the response repeats."""
 
 
 def parse_response_request(body: bytes, client_settings: ClientSettings | None = None) -> ResponseRequest:
@@ -114,10 +114,10 @@ def parse_response_request(body: bytes, client_settings: ClientSettings | None =
 
     Args:
         body: the body.
-        client_settings: what is done with the client's settings, see `ServeConfig`.
+        client_settings: the treatment of the client's settings, see `ServeConfig`.
 
     Raises:
-        Refusal: 400. The message says what is wrong and where.
+        Refusal: 400. The message names the problem and its place.
     """
     said = read_json(body)
     read = validated(_Body, said)
@@ -175,7 +175,7 @@ def _chosen(choice: object) -> str | None:
 
 
 def _settings(read: _Body) -> Mapping[str, Any]:
-    """Return what the client sets, by the names of a handler's settings."""
+    """Return the settings of the client, by the names of a handler's settings."""
     given = {
         "temperature": read.temperature,
         "top_p": read.top_p,
@@ -202,7 +202,7 @@ def _chat_format(form: _Format) -> Mapping[str, Any] | None:
 
 
 def _echo(read: _Body, said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a response repeats of its request, with the defaults of the protocol."""
+    """Return the parameters that a response repeats, with the defaults of the protocol."""
     text: Mapping[str, Any] = said.get("text") or {}
     tools = read.tools or ()
     return {

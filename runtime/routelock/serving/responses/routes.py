@@ -95,7 +95,7 @@ def _ended(run: ServedRun, end: RunEnd) -> HeldRun:
 
 
 def _head(asked: ResponseRequest, about: ServedRequest) -> Mapping[str, Any]:
-    """Return what does not change of a response."""
+    """Return the constant parameters of a response."""
     return {
         "id": f"resp_{uuid.uuid4().hex}",
         "object": "response",
