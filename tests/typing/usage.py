@@ -29,6 +29,8 @@ from routelock import (
 from routelock.guardrails import GuardrailRecord
 from routelock.run import NestedEvent
 from routelock.sessions import InMemorySessions, Session
+from routelock.tools import Tool, VendorTool
+from routelock_skills.mcp import MCPClient
 
 
 @dataclass
@@ -144,6 +146,44 @@ def wrong_agent_tool() -> None:
     text.as_tool(input_type=App, input=brief)  # type: ignore[arg-type]
     text.as_tool(input=lambda context: "Hi")  # type: ignore[arg-type,misc]
     text.as_tool(session="chats")  # type: ignore[arg-type]
+
+
+def shout(text: str) -> str:
+    """Say it loudly."""
+    return text.upper()
+
+
+def mixed_tools(library: MCPClient) -> None:
+    searches = {"type": "web_search"}
+    agent = Agent[Any](
+        "mixed",
+        tools=[
+            greet,
+            tenant,
+            add,
+            text.as_tool(),
+            searches,
+            VendorTool.code_execution(),
+            shout,
+            *library.tools,
+        ],
+    )
+    assert_type(agent, Agent[Any, str])
+    one: Agent[App] = Agent(
+        "one context", tools=[greet, add, text.as_tool(), searches, shout, *library.tools]
+    )
+    assert_type(Runner.run_sync(one, "Hi", context=App("Ann")).final_output, Any)
+    Agent[Any, Invoice]("typed", tools=(greet, tenant, searches, *library.tools), output_type=Invoice)
+
+
+def tools_in_a_variable(library: MCPClient) -> None:
+    tools: list[Tool] = [greet, tenant, add, text.as_tool(), *library.tools]
+    Agent("tools only", tools=tools)
+    Agent[App]("of one context", tools=[*tools, {"type": "web_search"}, shout])
+    mixed: list[Any] = [greet, tenant, text.as_tool(), {"type": "web_search"}, shout]
+    Agent("any tools", tools=mixed)
+    without_context = [add, *library.tools]
+    Agent[App]("no tool needs the context", tools=[greet, *without_context])
 
 
 async def wrong_context() -> None:
