@@ -442,6 +442,14 @@ def test_target_with_the_agents_own_name_is_an_error(edge: Any, kind: str) -> No
         Agent("A", handoffs=[edge])
 
 
+def test_tools_with_one_name_are_told_apart_by_their_origin() -> None:
+    tools = [
+        Tool(name="find", on_invoke_tool=lambda context, arguments: "", origin=each) for each in ("git", None)
+    ]
+    with pytest.raises(ConfigError, match="tool 'find' of 'git' and tool 'find' are all offered as 'find'"):
+        Agent("A", tools=tools)
+
+
 @given(st.lists(st.sampled_from(["b", "B", "b b", "b-b", "B.B", "東", "京", "x" * 60, "x" * 61]), max_size=4))
 def test_an_agent_is_refused_exactly_when_two_names_collide(names: list[str]) -> None:
     folded = [re.sub("[ .-]", "_", name.lower()) for name in names]

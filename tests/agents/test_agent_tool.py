@@ -52,6 +52,10 @@ async def test_the_tool_is_named_and_described_after_the_agent() -> None:
     assert list(made.params_json_schema["properties"]) == ["input"]
 
 
+async def test_the_tool_comes_from_its_agent() -> None:
+    assert Agent("Search-Bot 2", model="x").as_tool("look").origin == "Search-Bot 2"
+
+
 async def test_the_tool_can_be_named_as_in_openai_agents() -> None:
     made = agent("A").as_tool(tool_name="look", tool_description="Looks.")
     assert (made.name, made.description) == ("look", "Looks.")

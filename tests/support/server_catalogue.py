@@ -5,7 +5,9 @@ Some descriptions are long, some short, and some are missing. Some parameters ar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -282,24 +284,25 @@ def _name(style: str, server: str, verb: str, thing: str) -> str:
     return by_style[style]
 
 
-def _rows() -> Iterator[tuple[str, str, SearchedTool]]:
-    """Yield each tool with its server and the name that the server gives it."""
+def _rows(*, described: bool) -> Iterator[tuple[str, SearchedTool]]:
+    """Yield each tool with its server, with the name that the server gives it."""
     for line in _SERVERS.strip().replace("\n  ", " ").splitlines():
         head, *things = line.split(" | ")
-        server, style, described, about = head.split("; ")
+        server, style, length, about = head.split("; ")
         for each in things:
             thing, _, verbs = each.partition(": ")
             for verb in verbs.split():
-                texts = _DESCRIPTIONS[described]
+                texts = _DESCRIPTIONS[length]
                 template = texts.get(verb, texts.get("", ""))
-                description = template.format(V=_spaced(verb).capitalize(), o=_spaced(thing), s=about)
+                app = about if described else "it"
+                description = template.format(V=_spaced(verb).capitalize(), o=_spaced(thing), s=app)
                 yield (
                     server,
-                    verb,
                     SearchedTool(
                         name=_name(style, server, verb, thing),
                         description=description,
                         parameters=_schema(verb),
+                        origin=server,
                     ),
                 )
 
@@ -311,17 +314,16 @@ def _schema(verb: str) -> Mapping[str, Any]:
 
 
 @cache
-def server_catalogue() -> tuple[SearchedTool, ...]:
-    """Return the tools; those of two servers with the same name begin with the name of their server."""
-    rows = [*_rows()]
-    names = [tool.name for _, _, tool in rows]
+def server_catalogue(*, described: bool = True) -> tuple[SearchedTool, ...]:
+    """Return the tools; those of two servers with the same name begin with the name of their server.
+
+    Args:
+        described: whether descriptions name the app.
+    """
+    rows = [*_rows(described=described)]
+    names = Counter(tool.name for _, tool in rows)
     return tuple(
-        SearchedTool(
-            name=f"{server}_{tool.name}" if names.count(tool.name) > 1 else tool.name,
-            description=tool.description,
-            parameters=tool.parameters,
-        )
-        for server, _, tool in rows
+        replace(tool, name=f"{server}_{tool.name}") if names[tool.name] > 1 else tool for server, tool in rows
     )
 
 

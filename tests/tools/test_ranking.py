@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,16 @@ def test_a_tool_is_found_by_its_description() -> None:
 )
 def test_a_tool_is_found_by_its_parameters(parameters: dict[str, Any]) -> None:
     assert rank("by postcode", "x2", SearchedTool(name="x1", parameters=parameters)) == ["x1"]
+
+
+@pytest.mark.parametrize("origin", ["Notion", "notion-mcp-server", "mcp.notion.com"])
+def test_a_tool_is_found_by_the_server_that_it_comes_from(origin: str) -> None:
+    tool = SearchedTool(name="x1", origin=origin)
+    assert rank("in Notion", "x2", tool) == ["x1"]
+
+
+def test_words_that_all_servers_have_in_their_names_find_nothing() -> None:
+    assert rank("an MCP server", "x2", SearchedTool(name="x1", origin="notion-mcp-server")) == []
 
 
 @pytest.mark.parametrize("parameters", [{}, {"properties": []}, {"properties": {"a": True}}])
@@ -156,10 +167,21 @@ def test_models_find_the_right_tool_of_many_servers_within_the_first_five() -> N
     check_found(server_catalogue(), SERVER_QUESTIONS, 109)
 
 
+def test_origins_find_tools_whose_descriptions_do_not_name_the_app() -> None:
+    tools = server_catalogue(described=False)
+    check_found(tools, SERVER_QUESTIONS, 108)
+    assert len(missed([replace(each, origin=None) for each in tools], SERVER_QUESTIONS)) == 4
+
+
+def missed(tools: Sequence[SearchedTool], questions: Mapping[str, str]) -> list[str]:
+    """Return the questions that do not find their tool within the first five."""
+    index = ToolIndex(tools)
+    return [query for query, name in questions.items() if name not in index.rank(query)[:5]]
+
+
 def check_found(tools: Sequence[SearchedTool], questions: Mapping[str, str], found: int) -> None:
     """Check how many questions find their tool, and that the page on tool search says so."""
-    index = ToolIndex(tools)
-    missed = [query for query, name in questions.items() if name not in index.rank(query)[:5]]
-    assert len(questions) - len(missed) == found, missed
+    not_found = missed(tools, questions)
+    assert len(questions) - len(not_found) == found, not_found
     assert re.search(rf"^\| .*\| {len(questions)} of .*\| {found} \|$", PAGE, re.MULTILINE)
     assert f"{len(tools):,}" in PAGE

@@ -21,13 +21,13 @@ CONTEXT: ToolContext[Any] = ToolContext(context=None, tool_name="search_tools")
 
 
 def made(search: ToolSearch, *, closed: Collection[str] = (), disabled: Collection[str] = ()) -> Tool:
-    specs = [{"type": "function", "function": {"name": name, "description": "Rings."}} for name in NAMES]
+    tools = [SearchedTool(name=name, description="Rings.") for name in NAMES]
     names = [name for name in NAMES if name not in closed]
 
     async def enabled(context: ToolContext[Any], several: Sequence[str]) -> Sequence[bool]:
         return [name not in disabled for name in several]
 
-    return search_tool(search, Catalogue(specs), names, lambda context: names, enabled)
+    return search_tool(search, Catalogue(tools), names, lambda context: names, enabled)
 
 
 async def found(searching: Tool, query: str) -> list[str]:
@@ -135,6 +135,11 @@ def test_decorators_make_deferred_tools() -> None:
         return ""
 
     assert (one.deferred, two.deferred, tool(lambda: "", name="three").deferred) == (True, True, None)
+
+
+def test_origin_must_be_a_name_or_none() -> None:
+    with pytest.raises(ConfigError, match="origin must be a name or None, not 5"):
+        Tool(name="one", on_invoke_tool=lambda context, arguments: "", origin=5)  # type: ignore[arg-type]
 
 
 def test_deferred_must_be_a_bool_or_none() -> None:

@@ -190,13 +190,19 @@ def colliding_names(agent: str, tools: Sequence[Any], edges: Sequence[Any]) -> l
     """
     where = f"Agent {agent!r}"
     wrong = [f"{where} hands off to {what}" for edge in edges if (what := _same_name_target(agent, edge))]
-    owners = [(tool.name, f"tool {tool.name!r}") for tool in tools]
+    owners = [(tool.name, _tool_phrase(tool)) for tool in tools]
     owners += [(edge.tool_name, f"handoff to {edge.agent_name!r}") for edge in edges]
     for name, count in Counter(name for name, _ in owners).items():
         if count > 1:
             both = " and ".join(owner for tool_name, owner in owners if tool_name == name)
             wrong.append(f"{where}: {both} are all offered as {name!r}; rename one or use tool_name_override")
     return [ConfigError(f"{each}.") for each in wrong]
+
+
+def _tool_phrase(tool: Any) -> str:
+    """Return the name of a tool, and where it comes from; a vendor's own tool does not say."""
+    origin = getattr(tool, "origin", None)
+    return f"tool {tool.name!r}" if origin is None else f"tool {tool.name!r} of {origin!r}"
 
 
 def _same_name_target(agent: str, edge: Any) -> str:

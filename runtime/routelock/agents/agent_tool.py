@@ -208,6 +208,7 @@ class UsableAsTool(Generic[Output]):
             on_error=on_error,
             needs_approval=needs_approval,
             deferred=deferred,
+            origin=call.agent.name,
             input_guardrails=input_guardrails,
             output_guardrails=output_guardrails,
         )

@@ -13,7 +13,15 @@ from routelock.errors import ConfigError
 from routelock.handlers.port import ToolSpec, tool_name
 from routelock.history.messages import RunItem, calls_of, text_of
 from routelock.scopes import permits
-from routelock.tools.search import DEFAULT_SEARCH, Catalogue, ToolSearch, found_names, search_tool
+from routelock.tools.search import (
+    DEFAULT_SEARCH,
+    Catalogue,
+    SearchedTool,
+    ToolSearch,
+    found_names,
+    search_tool,
+    searched,
+)
 from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -82,10 +90,10 @@ class Deferrals:
                 "tool_search=ToolSearch(name='find_tools')."
             )
         if external:
-            catalogue = Catalogue(route.spec for route in routes.values())
+            catalogue = Catalogue(map(_searched, routes.values()))
         else:
             defers_all = settings.defers(None, len(agent.all_tools))
-            made = self._catalogues.get(defers_all) or Catalogue(route.spec for route in routes.values())
+            made = self._catalogues.get(defers_all) or Catalogue(map(_searched, routes.values()))
             catalogue = self._catalogues.setdefault(defers_all, made)
         by_vendor = settings.by == "vendor"
         tool = None if by_vendor else _search_tool(agent, settings, routes, catalogue)
@@ -106,6 +114,10 @@ def _deferred(
         if settings.defers(each.deferred if isinstance(each, Tool) else None, count):
             routes[name] = External(name, each.spec if isinstance(each, Tool) else sendable(each))
     return routes
+
+
+def _searched(route: Tool | External) -> SearchedTool:
+    return searched(route.spec, route.origin if isinstance(route, Tool) else None)
 
 
 def _search_tool(

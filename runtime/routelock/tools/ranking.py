@@ -1,4 +1,4 @@
-"""Ranks tools by a question in words: BM25 over names, descriptions and parameters, with synonyms.
+"""Ranks tools by a question in words: BM25 over names, descriptions, origins and parameters, with synonyms.
 
 It is Okapi BM25 (https://en.wikipedia.org/wiki/Okapi_BM25) with a weight for each field. Four additions
 find a tool by words that do not occur in it, or bring the right one of many similar tools to the front:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ToolIndex"]
 
 
-_NAME, _DESCRIPTION, _PARAMETERS = 2.5, 1.0, 0.3
+_NAME, _DESCRIPTION, _ORIGIN, _PARAMETERS = 2.5, 1.0, 1.0, 0.3
 """How much a word counts in each field."""
 
 _K1, _B = 1.2, 0.4
@@ -69,6 +69,9 @@ _MOST_VALUES = 50
 
 _WIDEST_GAP = 4
 """How many other words of a question may stand between the two words of a phrase: "take the page down"."""
+
+_OF_ANY_ORIGIN = frozenset(map(stem, "agent api com mcp server service".split()))
+"""Words in the names of servers and agents that tell none from another."""
 
 _STOP_WORDS = frozenset(
     """
@@ -233,15 +236,17 @@ class _Texts:
         name = [*_text_words(tool.name, re.findall(r"\d+", tool.name))]
         whole = (stem(each.lower()) for each in _CAMEL.findall(tool.description))
         description = [*_text_words(tool.description), *whole]
+        origin = [word for word in _text_words(tool.origin or "") if word not in _OF_ANY_ORIGIN]
         self.name = [*dict.fromkeys(word for word in name if "_" not in word)]
         """The words of the name."""
-        self.main = {*name, *description}
+        self.main = {*name, *description, *origin}
         """All but those of the parameters."""
         self.counts: dict[str, float] = defaultdict(float)
         """How much each word counts in all fields together."""
         fields = (
             (_NAME, name),
             (_DESCRIPTION, description),
+            (_ORIGIN, origin),
             (_PARAMETERS, _text_words(" ".join(_parameter_texts(tool.parameters)))),
         )
         for weight, words in fields:

@@ -36,6 +36,7 @@ __all__ = [
     "ToolSearch",
     "found_names",
     "search_tool",
+    "searched",
 ]
 
 
@@ -76,6 +77,8 @@ class SearchedTool:
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {})
     """The JSON schema of the arguments."""
+    origin: str | None = None
+    """The name of the MCP server or the agent that the tool comes from; None for a function of the app."""
 
 
 RankTools = Callable[[str, Sequence[SearchedTool]], MaybeAwaitable[Iterable[str]]]
@@ -143,10 +146,8 @@ DEFAULT_SEARCH = ToolSearch()
 class Catalogue:
     """The deferred tools of an agent, for searches. It never changes, so runs and threads share it."""
 
-    def __init__(self, specs: Iterable[ToolSpec]) -> None:
-        self.tools: Mapping[str, SearchedTool] = {
-            each.name: each for each in (_searched(spec["function"]) for spec in specs)
-        }
+    def __init__(self, tools: Iterable[SearchedTool]) -> None:
+        self.tools: Mapping[str, SearchedTool] = {each.name: each for each in tools}
 
     @cached_property
     def index(self) -> ToolIndex:
@@ -186,11 +187,14 @@ class Catalogue:
         return ", ".join(shown[:_MOST_KINDS]) or "other things"
 
 
-def _searched(function: Mapping[str, Any]) -> SearchedTool:
+def searched(spec: ToolSpec, origin: str | None = None) -> SearchedTool:
+    """Return a tool as a search sees it."""
+    function = spec["function"]
     return SearchedTool(
         name=function["name"],
         description=str(function.get("description") or ""),
         parameters=function.get("parameters") or {},
+        origin=origin,
     )
 
 

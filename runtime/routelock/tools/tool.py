@@ -92,6 +92,9 @@ class Tool(Generic[Context]):
     deferred: bool | None = None
     """Whether the tool is offered only after the model has found it in a search; None leaves that to the
     `routelock.tools.ToolSearch` of the agent or the run."""
+    origin: str | None = None
+    """Where the tool comes from: the name of an MCP server, or of the agent that answers; None for a function
+    of the app. Models are not shown it, but a search finds the tool by it."""
     spec: Mapping[str, Any] = field(init=False, repr=False)
     """The tool in chat-completions form. It is shared by all calls: do not change it."""
     wants_context: bool = field(init=False, repr=False)
@@ -218,6 +221,10 @@ def _check(made: Tool) -> None:
         (
             cast(object, made.deferred) in (True, False, None),
             f"deferred must be True, False or None, not {made.deferred!r}",
+        ),
+        (
+            isinstance(cast(object, made.origin), str | None),
+            f"origin must be a name or None, not {made.origin!r:.80}",
         ),
         (kind == "object", f"params_json_schema must describe an object with the arguments, not {kind!r}"),
     )

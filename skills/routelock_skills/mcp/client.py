@@ -13,6 +13,7 @@ import pydantic_core
 
 from routelock._redaction import redact_text
 from routelock._sendable import sendable
+from routelock._text import clip, one_line
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, RoutelockError, ToolError, ToolTimeout
 from routelock.tools.approvals import NeedsApproval
@@ -40,6 +41,9 @@ __all__ = ["MCPClient"]
 
 T = TypeVar("T")
 
+_LONGEST_NAME = 100
+"""Most characters of what a server calls itself."""
+
 _MOST_ROUNDS = 10
 """How many times in a row a server may leave a call unfinished, as in the package's own client."""
 
@@ -62,7 +66,8 @@ class MCPClient:
             ``headers`` (streamable HTTP); or a server object of the mcp package, in this process; or a
             function without arguments that opens a transport of the mcp package, such as ``lambda:
             sse_client(url)``.
-        name: its name in messages; default: its host, program or own name.
+        name: its name in messages, and the ``origin`` of its tools; default: its host, program or own name in
+            messages, and what it calls itself as the origin.
         prefix: the beginning of the names of its tools, such as ``"git_"``.
         only: the tools to offer: their names without the prefix, or a function of the name; default: all.
         needs_approval: whether a call needs an approval first: for all tools, for those with these names
@@ -98,6 +103,7 @@ class MCPClient:
         check_seconds(timeout=timeout)
         self._address = server_address(server)
         self.name: str = name or self._address.label
+        self._origin = name
         self._prefix = prefix
         self._only = only
         self._needs_approval = needs_approval
@@ -108,7 +114,7 @@ class MCPClient:
         self._where = f"MCP server {self.name!r}"
         self._listed: Sequence[Mapping[str, Any]] = ()
         self._tools: tuple[Tool, ...] = ()
-        self._instructions = ""
+        self._instructions = self._own_name = ""
         self._connection: ServerConnection | None = None
         self._loop: object = None
         self._lock: anyio.Lock
@@ -223,6 +229,7 @@ class MCPClient:
             on_error=_error_text,
             needs_approval=approval,
             deferred=self._deferred,
+            origin=self._origin or clip(one_line(self._own_name), _LONGEST_NAME) or self.name,
         )
 
     async def _invoke(self, tool: ListedTool, context: ToolContext[Any], arguments: str) -> ToolResult:
@@ -316,7 +323,8 @@ class MCPClient:
     async def _connect(self) -> ServerConnection:
         opened = functools.partial(connect, self._address, self._elicitations)
         connection = ServerConnection(opened, self._where)
-        self._instructions = (await connection.open(self._connect_timeout)).instructions
+        link = await connection.open(self._connect_timeout)
+        self._instructions, self._own_name = link.instructions, link.name
         try:
             # again after a lost connection, because the package reads results by the list of tools
             self._listed = await connection.ask(self._list)

@@ -71,6 +71,8 @@ class SessionExpired(Exception):
 class ServerLink:
     """An initialized connection to a server."""
 
+    name: str
+    """What the server calls itself; empty if it does not say."""
     instructions: str
     """The server's text on how to use it."""
     page: Callable[[str | None], Awaitable[Any]]
@@ -193,6 +195,7 @@ async def _connect_2(
     with _errors(_has_session(address)):
         async with library().Client(server, cache=None, elicitation_callback=callback) as client:
             yield ServerLink(
+                name=str(getattr(client.server_info, "name", "")),
                 instructions=client.instructions or "",
                 page=lambda cursor: client.list_tools(cursor=cursor),
                 ask=partial(_ask_2, client),
@@ -264,7 +267,9 @@ async def _connect_1(
                 raise
 
         instructions = hello.get("instructions") or ""
-        yield ServerLink(instructions=instructions, page=page, ask=ask, has_session=has_session)
+        info: Mapping[str, Any] = hello.get("serverInfo") or {}
+        name = str(info.get("name") or "")
+        yield ServerLink(name=name, instructions=instructions, page=page, ask=ask, has_session=has_session)
 
 
 async def _send_cancelled(session: Any, number: int) -> None:

@@ -69,6 +69,18 @@ async def test_name_and_instructions_of_the_server() -> None:
         assert (office.name, office.instructions) == ("bureau", "Ask the office.")
 
 
+@pytest.mark.parametrize(("name", "origin"), [(None, "bureau"), ("library", "library")])
+async def test_tools_come_from_their_server(name: str | None, origin: str) -> None:
+    async with MCPClient(Office("bureau").server, name=name) as office:
+        assert {each.origin for each in office.tools} == {origin}
+
+
+async def test_tools_of_a_program_come_from_the_server_that_it_says_it_is() -> None:
+    async with MCPClient(raw()) as client:
+        assert client.name != "raw"
+        assert {each.origin for each in client.tools} == {"raw"}
+
+
 async def test_arguments_without_what_is_required_do_not_reach_the_server() -> None:
     office = Office()
     async with MCPClient(office.server) as client:
