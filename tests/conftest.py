@@ -241,6 +241,15 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture(scope="module")
+def answers_of_respx() -> Iterator[None]:
+    """`answers.Answers` answer in the module; tests share the router, since each takes 2 ms."""
+    from answers import answering
+
+    with answering():
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _views_are_accepted() -> Iterator[None]:
     """What a run shows a model in any test is something that every vendor takes."""

@@ -10,7 +10,8 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from servers import JSON, SSE, USAGE, Reply, Server, chunk, event, streamed
+from answers import Answers
+from servers import JSON, SSE, USAGE, Reply, chunk, event, streamed
 from servers import said as completion
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_handler
@@ -26,7 +27,7 @@ from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 WAYS = pytest.mark.parametrize("watched", [False, True], ids=["plain", "streamed"])
 COUNTED = Usage(requests=1, input_tokens=5, output_tokens=7)
@@ -139,8 +140,8 @@ async def test_a_function_that_returns_an_emptied_completion(watched: bool) -> N
 
 
 @asynccontextmanager
-async def served(*replies: Reply) -> AsyncGenerator[Server]:
-    with Server(*replies) as server:
+async def served(*replies: Reply) -> AsyncGenerator[Answers]:
+    with Answers(*replies) as server:
         try:
             yield server
         finally:
@@ -297,7 +298,7 @@ DIRECT: dict[str, Callable[[str], Handler]] = {
 @pytest.mark.parametrize("reason", ["content_filter", "content_filter: PROHIBITED_CONTENT", "sensitive"])
 @pytest.mark.parametrize("name", DIRECT)
 async def test_direct_handlers_ask_once_and_count(name: str, reason: str, watched: bool) -> None:
-    with Server(chat(reason, content="")[watched]) as server:
+    with Answers(chat(reason, content="")[watched]) as server:
         error = await refused(DIRECT[name](server.url), watched)
         assert len(server.requests) == 1
     assert error.provider == "local"

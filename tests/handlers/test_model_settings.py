@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
-from servers import HELLO, Server
+from answers import Answers
+from servers import HELLO
 
 from routelock import Agent, RunConfig, Runner, function_tool
 from routelock.errors import ConfigError
@@ -15,7 +16,7 @@ from routelock_providers import OpenAICompatible, RemoteAgent
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_skills.specialist import SpecialistSkill
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 SEARCH = [{"type": "web_search"}]
 
@@ -79,7 +80,7 @@ def test_settings_are_a_dict(taker: str, settings: Any) -> None:
 
 @pytest.mark.asyncio_only
 async def test_a_litellm_handlers_own_tools_stand_beside_the_agents() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         model = LiteLLM("openai/m", api_base=server.url, settings={"tools": SEARCH})
         await Runner.run(Agent("a", model=model, tools=[look]), "Hi")
     assert [tool["type"] for tool in server.requests[0].body["tools"]] == ["function", "web_search"]
@@ -126,7 +127,7 @@ def test_settings_of_vendors_pass(taker: str) -> None:
 
 @pytest.mark.asyncio_only
 async def test_misspelt_setting_can_be_sent_in_extra_body() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         agent = Agent(
             "a",
             model=OpenAICompatible("m", base_url=server.url),

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import pydantic
 import pytest
+from answers import Answers
 from plain_and_streamed import both
-from servers import Reply, Server, chunk, said, streamed
+from servers import Reply, chunk, said, streamed
 from typing_extensions import TypedDict
 
 from routelock import Agent, RunConfig, Runner, function_tool
@@ -19,7 +20,7 @@ from routelock.handlers.structured_output import schema_prompt
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock_providers import OpenAICompatible
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 BOTH = pytest.mark.parametrize("watched", [False, True], ids=["plain", "streamed"])
 
 
@@ -157,7 +158,7 @@ async def run(agent: Agent[Any], model: OpenAICompatible, watched: bool) -> tupl
         await model.aclose()
 
 
-def asked(server: Server) -> Sequence[Any]:
+def asked(server: Answers) -> Sequence[Any]:
     """Return the messages of the last request, which any provider would take."""
     messages = server.requests[-1].body["messages"]
     assert_valid(messages)
@@ -169,7 +170,7 @@ def asked(server: Server) -> Sequence[Any]:
 async def test_an_answer_beside_a_tool_waits_for_it(watched: bool) -> None:
     early, late = '{"x": 1}', '{"x": 2}'
     first = reply(watched, ("final_answer", early), ("add", '{"a": 1, "b": 1}'))
-    with Server(first, reply(watched, ("final_answer", late))) as server:
+    with Answers(first, reply(watched, ("final_answer", late))) as server:
         model = OpenAICompatible("m", base_url=server.url)
         result, text = await run(Agent("A", model=model, tools=[add], output_type=Point), model, watched)
         assistant, answer = asked(server)[-2:]
@@ -185,7 +186,7 @@ async def test_an_answer_beside_a_tool_waits_for_it(watched: bool) -> None:
 @pytest.mark.asyncio_only
 async def test_handoff_beside_an_output_is_made(watched: bool) -> None:
     first = reply(watched, ("final_answer", '{"x": 1}'), ("transfer_to_b", "{}"))
-    with Server(first) as server:
+    with Answers(first) as server:
         model = OpenAICompatible("m", base_url=server.url)
         target = Agent("B", model=ScriptedHandler(["B here."]))
         result, _ = await run(Agent("A", model=model, handoffs=[target], output_type=Point), model, watched)
@@ -198,7 +199,7 @@ async def test_handoff_beside_an_output_is_made(watched: bool) -> None:
 async def test_two_answers_and_a_wrong_one_are_sent_back(watched: bool) -> None:
     two = reply(watched, ("final_answer", '{"x": 1}'), ("final_answer", '{"x": 2}'), content="Hm.")
     wrong, right = (reply(watched, ("final_answer", f'{{"x": {x}}}')) for x in ('"two"', "2"))
-    with Server(two, wrong, right) as server:
+    with Answers(two, wrong, right) as server:
         model = OpenAICompatible("m", base_url=server.url)
         result, text = await run(Agent("A", model=model, tools=[add], output_type=Point), model, watched)
         messages = asked(server)
@@ -220,7 +221,7 @@ async def test_two_answers_and_a_wrong_one_are_sent_back(watched: bool) -> None:
 )
 async def test_request_of_each_output_mode(mode: Any, native: bool, tools: list[str], system: bool) -> None:
     own = [add] if "add" in tools else []
-    with Server(said({"content": '{"x": 1}'})) as server:
+    with Answers(said({"content": '{"x": 1}'})) as server:
         model = OpenAICompatible("m", base_url=server.url)
         agent = Agent("A", model=model, tools=own, output_type=Point, output_mode=mode)
         result, _ = await run(agent, model, False)

@@ -12,12 +12,13 @@ from contextlib import aclosing, suppress
 from typing import Any, cast
 
 import pytest
+from answers import Answers
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 from pydantic_core import from_json
 from scripted_agents import agent, requests
-from servers import Server, failed
+from servers import failed
 from thoroughness import examples
 from view_checks import MODELS
 
@@ -34,7 +35,7 @@ from routelock_providers.litellm.library import close_litellm
 from routelock_providers.request_shape import prepare
 from routelock_providers.vendors import vendor_rules
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 HALF = "half \ud83d"
 ESCAPED = '{"x": "half \\ud83d"}'
@@ -136,14 +137,14 @@ def strictly(body: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-async def refusing() -> AsyncGenerator[Server]:
+async def refusing() -> AsyncGenerator[Answers]:
     """A server that records requests and refuses them."""
-    with Server(failed(400)) as server:
+    with Answers(failed(400)) as server:
         yield server
         await close_litellm()
 
 
-async def body_of(server: Server, handler: Handler, asked: Request) -> Any:
+async def body_of(server: Answers, handler: Handler, asked: Request) -> Any:
     """Return what leaves for a request."""
     server.requests.clear()
     with suppress(ProviderError):
@@ -166,7 +167,7 @@ STREAMING = ("stream", "stream_options")
 @examples(12)
 @given(messages=conversations(), stream=st.booleans())
 async def test_litellm_sends_strict_json(
-    refusing: Server, vendor: str, messages: list[Message], stream: bool
+    refusing: Answers, vendor: str, messages: list[Message], stream: bool
 ) -> None:
     settings: dict[str, Any] = {"api_version": "2024-10-21"} if vendor == "azure" else {}
     key = None if vendor == "bedrock" else "k"
@@ -181,7 +182,7 @@ async def test_litellm_sends_strict_json(
 @examples(15)
 @given(messages=conversations())
 async def test_direct_handlers_send_strict_json(
-    refusing: Server, kind: type[OpenAI], messages: list[Message]
+    refusing: Answers, kind: type[OpenAI], messages: list[Message]
 ) -> None:
     handler = kind("m", base_url=refusing.url)
     whole = await body_of(refusing, handler, asked(messages, False))
@@ -193,7 +194,7 @@ async def test_direct_handlers_send_strict_json(
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "gemini", "mistral"])
 @pytest.mark.parametrize("mode", ["native", "tool", "prompted"])
-async def test_output_schema_is_strict_json(refusing: Server, vendor: str, mode: Any) -> None:
+async def test_output_schema_is_strict_json(refusing: Answers, vendor: str, mode: Any) -> None:
     schema = OutputSchema(name="answer", schema=SCHEMA.schema, strict=False, mode=mode)
     messages: list[Message] = [{"role": "user", "content": "Hi"}]
     for handler in (
@@ -294,7 +295,7 @@ def test_sendable_text_is_unchanged_the_second_time(vendor: str, messages: list[
 
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("vendor", MODELS)
-async def test_a_conversation_goes_on_after_half_a_character(refusing: Server, vendor: str) -> None:
+async def test_a_conversation_goes_on_after_half_a_character(refusing: Answers, vendor: str) -> None:
     """Of a model, a tool, the user and a stored message."""
 
     async def cut(place: str) -> str:

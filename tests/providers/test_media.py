@@ -7,8 +7,9 @@ import json
 from typing import Any
 
 import pytest
+from answers import Answers
 from plain_and_streamed import both
-from servers import HELLO, Server
+from servers import HELLO
 
 from routelock import Agent, RunConfig, Runner, ToolContext, function_tool, handoff
 from routelock.handlers.port import Request
@@ -27,7 +28,7 @@ from routelock_providers.litellm.request import as_sent
 from routelock_providers.request_shape import prepare
 from routelock_providers.vendors import VendorRules
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PDF = base64.b64encode(b"%PDF-1.4").decode()
@@ -49,7 +50,7 @@ def user(*parts: Any) -> Message:
 
 async def sent(handler: Any, part: Any) -> str:
     """Return as JSON what a part has become on the wire, in its place behind the text."""
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         made = handler(server.url)
         try:
             async for _ in made.stream(Request(messages=[user(part)])):
@@ -277,7 +278,7 @@ async def test_each_provider_gets_the_image_in_its_place(model: str, arrives: An
     made = await Runner.run(
         Agent("A", model=ScriptedHandler([call("chart", id="abcDEF123"), "Up."]), tools=[chart]), "Hi"
     )
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         try:
             async for _ in litellm(model)(server.url).stream(Request(messages=made.messages[:-1])):
                 pass

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pytest
-from servers import SSE, Reply, Server, chunk, failed, refused_url, streamed
+from answers import Answers
+from servers import SSE, Reply, chunk, failed, refused_url, streamed
 
 from routelock import Agent, RunConfig, Runner
 from routelock.errors import ProviderError
@@ -17,7 +18,7 @@ from routelock_providers.http_errors import Answer, error_from_answer, vendor_la
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 ONCE = RunConfig(retry=Retry(attempts=1))
 HANDLERS: Mapping[str, Callable[[str], Handler]] = {
@@ -46,7 +47,7 @@ async def error_of(model: Handler) -> ProviderError:
 @pytest.mark.parametrize("what", REPLIES)
 @pytest.mark.parametrize("name", HANDLERS)
 async def test_a_failure_names_the_server(name: str, what: str) -> None:
-    with Server(REPLIES[what]) as server:
+    with Answers(REPLIES[what]) as server:
         error = await error_of(HANDLERS[name](server.url))
         place = server.url.removeprefix("http://").removesuffix("/v1")
     assert f"({place})" in str(error)

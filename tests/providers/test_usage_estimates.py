@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from servers import Reply, Server, chunk, said, streamed
+from answers import Answers
+from servers import Reply, chunk, said, streamed
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool
 from routelock.errors import BudgetExceeded
@@ -21,7 +22,7 @@ from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 from routelock_providers.usage_estimates import estimated_usage
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 BOTH = pytest.mark.parametrize("watched", [False, True], ids=["plain", "streamed"])
 HANDLERS: Mapping[str, Callable[[str], Handler]] = {
@@ -61,7 +62,7 @@ async def run(agent: Agent[Any], text: str, watched: bool, limits: Limits) -> Ru
 @EACH
 async def test_a_limit_of_tokens_holds(name: str, watched: bool) -> None:
     try:
-        with Server(*[looks(page, watched) for page in range(8)]) as server:
+        with Answers(*[looks(page, watched) for page in range(8)]) as server:
             agent = Agent("a", model=HANDLERS[name](server.url), tools=[look])
             with pytest.raises(BudgetExceeded) as caught:
                 await run(agent, QUESTION, watched, Limits(tokens=300))
@@ -80,7 +81,7 @@ async def test_cost_limit_without_prices_is_a_warning(name: str, watched: bool) 
         streamed(chunk({"content": "Hi"}), chunk({}, finish="stop")) if watched else said({"content": "Hi"})
     )
     try:
-        with Server(hello) as server:
+        with Answers(hello) as server:
             agent = Agent("a", model=HANDLERS[name](server.url))
             result = await run(agent, "Hi", watched, Limits(cost=1.0))
     finally:
@@ -157,7 +158,7 @@ async def test_estimated_usage_has_a_cost(watched: bool) -> None:
         streamed(chunk({"content": "Hi"}), chunk({}, finish="stop")) if watched else said({"content": "Hi"})
     )
     try:
-        with Server(hello) as server:
+        with Answers(hello) as server:
             agent = Agent("a", model=LiteLLM("openai/gpt-4o-mini", api_base=server.url))
             result = await run(agent, QUESTION, watched, Limits(cost=1.0))
     finally:

@@ -10,9 +10,10 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from answers import Answers
 from histories import handed_over
 from hypothesis import given
-from servers import Server, failed
+from servers import failed
 from thoroughness import examples
 from vendor_bodies import read_body
 from view_checks import MODELS
@@ -24,15 +25,15 @@ from routelock.testing import PROFILES, call, refusals
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 
 
 @pytest.fixture(scope="module")
-async def refusing() -> AsyncGenerator[Server]:
+async def refusing() -> AsyncGenerator[Answers]:
     """A server that records requests and refuses them."""
-    with Server(failed(400)) as server:
+    with Answers(failed(400)) as server:
         yield server
         await close_litellm()
 
@@ -46,7 +47,7 @@ async def ask(handler: LiteLLM, asked: Request) -> None:
 @pytest.mark.parametrize("vendor", MODELS)
 @examples(15)
 @given(messages=handed_over())
-async def test_requests_are_accepted(refusing: Server, vendor: str, messages: list[Message]) -> None:
+async def test_requests_are_accepted(refusing: Answers, vendor: str, messages: list[Message]) -> None:
     settings: dict[str, Any] = {"api_version": "2024-10-21"} if vendor == "azure" else {}
     handler = LiteLLM(MODELS[vendor], api_base=refusing.url, api_key=None if vendor == "bedrock" else "k")
     asked = Request(messages=messages, tools=[TOOL], settings=settings)
@@ -75,7 +76,7 @@ OWN_THOUGHTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("vendor", OWN_THOUGHTS)
 @pytest.mark.parametrize("blank", ["", " \n"])
 async def test_a_reply_of_thoughts_and_blanks_can_be_nudged(
-    refusing: Server, vendor: str, blank: str
+    refusing: Answers, vendor: str, blank: str
 ) -> None:
     calling = call("f", id="abcDEF123")
     messages: list[Any] = [

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from servers import USAGE, Reply, Server, chunk, event, streamed
+from answers import Answers
+from servers import USAGE, Reply, chunk, event, streamed
 from vendor_tool_replies import whole
 
 from routelock import Agent, Runner, RunResult
@@ -16,7 +17,7 @@ from routelock.history import Citation
 from routelock.testing import ScriptedHandler
 from routelock_providers import LiteLLM, OpenAI, OpenAICompatible, close_litellm
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 SEARCH: Any = {"type": "web_search", "search_context_size": "low"}
 MODEL = "gpt-4o-search-preview"
@@ -84,7 +85,7 @@ async def ask(handler: Any, tools: Any, *, stream: bool = False, **more: Any) ->
 async def test_openais_search_models_are_sent_options_and_answer_with_citations(
     make: Make, reply: Reply
 ) -> None:
-    with Server(reply) as server:
+    with Answers(reply) as server:
         result = await ask(make(server.url, MODEL), [SEARCH], stream=reply is STREAM)
     body = server.requests[0].body
     assert body["web_search_options"] == {"search_context_size": "low"}
@@ -104,14 +105,14 @@ BESIDE_STREAM = streamed(
 @pytest.mark.parametrize("reply", [BESIDE, BESIDE_STREAM], ids=["whole", "streamed"])
 async def test_pages_beside_the_message_are_its_citations(make: Make, reply: Reply) -> None:
     """Perplexity names them there."""
-    with Server(reply) as server:
+    with Answers(reply) as server:
         result = await ask(make(server.url, "sonar"), [SEARCH], stream=reply is BESIDE_STREAM)
     assert result.citations == [Citation(url="https://a.example", title="A")]
 
 
 @HANDLERS
 async def test_a_server_of_the_app_is_sent_the_tool_as_it_is(make: Make) -> None:
-    with Server(PLAIN) as server:
+    with Answers(PLAIN) as server:
         await ask(make(server.url, "m"), [SEARCH])
     assert server.requests[0].body["tools"] == [SEARCH]
 
@@ -137,14 +138,14 @@ async def test_functions_stand_before_the_vendors_tools() -> None:
         """Double a number."""
         return 2 * number
 
-    with Server(PLAIN) as server:
+    with Answers(PLAIN) as server:
         await ask(_compatible(server.url, "m"), [SEARCH, double])
     assert [tool["type"] for tool in server.requests[0].body["tools"]] == ["function", "web_search"]
 
 
 async def test_an_option_twice_is_an_error() -> None:
     settings: Any = {"web_search_options": {}}
-    with Server(PLAIN) as server:
+    with Answers(PLAIN) as server:
         with pytest.raises(ConfigError, match="ask for the same"):
             await ask(_compatible(server.url, MODEL), [SEARCH], model_settings=settings)
     assert server.requests == []
@@ -154,7 +155,7 @@ async def test_a_history_of_another_api_is_sent_without_its_keys() -> None:
     """Two handlers may have one family, such as Google's two APIs."""
     said: Any = {"role": "assistant", "content": "Yes.", "vendor_calls": [{"tool": "web_search"}]}
     said |= {"vendor_items": {"api": "gemini", "items": []}, "_origin": "local@127.0.0.1"}
-    with Server(PLAIN) as server:
+    with Answers(PLAIN) as server:
         handler = _compatible(server.url, "m")
         said["_origin"] = handler.family
         agent = Agent("A", model=handler)

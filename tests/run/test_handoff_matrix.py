@@ -13,7 +13,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
-from servers import Seen, Server
+from answers import Answers
+from servers import Seen
 from vendor_bodies import Asked, read_body
 from vendor_replies import answer
 from view_checks import MODELS
@@ -25,7 +26,7 @@ from routelock.testing import PROFILES, assert_valid
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 VENDORS = ["openai", "anthropic", "gemini", "mistral", "deepseek", "bedrock", "cohere"]
 THINKING: ModelSettings = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
@@ -54,7 +55,7 @@ class Played:
         for place, (thought, (text, calls)) in enumerate(zip(self.thoughts, turns, strict=True)):
             numbered = [(f"{name}{place}{index}_{vendor}_call_id", *each) for index, each in enumerate(calls)]
             replies.append(answer(vendor, thought, text, numbered))
-        self.server = Server(*replies)
+        self.server = Answers(*replies)
 
     def handler(self) -> LiteLLM:
         key = None if self.vendor == "bedrock" else "test-not-a-key"

@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from servers import HELLO, Reply, Server, said
+from answers import Answers
+from servers import HELLO, Reply, said
 
 from routelock import Agent, RunConfig, Runner, function_tool
 from routelock.handlers.function_handler import function_handler
@@ -19,7 +20,7 @@ from routelock_providers import OpenAICompatible
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 
 @function_tool
@@ -112,7 +113,7 @@ def calling(page: int, call_id: str) -> Reply:
 async def test_so_it_is_on_the_wire(provider: str) -> None:
     """Ids that are made anew for a vendor are the same in each request."""
     replies = (calling(1, "an id of another form"), calling(2, "c2"), said({"content": "Done."}, usage=USED))
-    with Server(*replies) as server:
+    with Answers(*replies) as server:
         model: Any = (
             OpenAICompatible("m", base_url=server.url)
             if provider == "compatible"
@@ -138,7 +139,7 @@ TOOL = {
 
 
 async def sent(model: str, settings: dict[str, Any]) -> dict[str, Any]:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         handler = LiteLLM(model, api_base=server.url, api_key="test-not-a-key")
         asked = Request(messages=[SYSTEM, {"role": "user", "content": "Hi"}], tools=[TOOL], settings=settings)
         try:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from servers import HELLO, HELLO_STREAM, Server, failed
+from answers import Answers
+from servers import HELLO, HELLO_STREAM, failed
 
 from routelock import Agent, Retry
 from routelock.errors import ConfigError
 from routelock_providers import LiteLLM
 from routelock_skills import LiteLLMSkill
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 MODEL = "openai/gpt-4o-mini"
 
 
-def at(server: Server, **options: Any) -> LiteLLMSkill:
+def at(server: Answers, **options: Any) -> LiteLLMSkill:
     return LiteLLMSkill(MODEL, api_base=server.url, api_key="none", **options)
 
 
@@ -71,14 +72,14 @@ def test_wrong_arguments_are_refused(model: str, options: dict[str, Any], messag
 
 
 async def test_it_answers(play: Any, hello: Any) -> None:
-    with Server(hello) as server:
+    with Answers(hello) as server:
         result = await play(Agent("A", "You are A.", skills=[at(server)]))
     assert (result.final_output, result.last_handler) == ("Hello", f"litellm_{MODEL.replace('/', '_')}")
     assert (result.usage.requests, result.usage.input_tokens) == (1, 5)
 
 
 async def test_its_settings_are_sent_and_the_agents_win(play: Any, hello: Any) -> None:
-    with Server(hello) as server:
+    with Answers(hello) as server:
         skill = at(server, settings={"temperature": 0.1, "seed": 7})
         await play(Agent("A", skills=[skill], model_settings={"temperature": 0.9}))
     body = server.requests[0].body
@@ -86,7 +87,7 @@ async def test_its_settings_are_sent_and_the_agents_win(play: Any, hello: Any) -
 
 
 async def test_one_skill_serves_two_agents(play: Any, hello: Any) -> None:
-    with Server(hello) as server:
+    with Answers(hello) as server:
         skill = at(server)
         for name in ("A", "B"):
             await play(Agent(name, f"You are {name}.", skills=[skill]))
@@ -95,7 +96,7 @@ async def test_one_skill_serves_two_agents(play: Any, hello: Any) -> None:
 
 async def test_several_are_a_chain_of_fallbacks(play: Any, hello: Any) -> None:
     """The next by priority answers for one that fails."""
-    with Server(failed(500)) as broken, Server(hello) as sound:
+    with Answers(failed(500)) as broken, Answers(hello) as sound:
         chain = [at(broken, name="first"), at(sound, name="second", priority=11)]
         result = await play(Agent("A", skills=chain), fallback=True, retry=Retry(attempts=1))
     assert (result.final_output, result.last_handler) == ("Hello", "second")

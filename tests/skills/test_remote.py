@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from answers import Answers, AnyServer
 from served_apps import served
 from servers import HELLO, HELLO_STREAM, Server, chunk, failed, refused_url, said, streamed
 
@@ -20,7 +21,7 @@ from routelock_providers import RemoteAgent
 from routelock_providers.remote.urls import UrlNotAllowed
 from routelock_skills import AgentHandoffSkill, Skill, SpecialistSkill, handler, tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 TO_REMOTE = call("transfer_to_agent_handoff")
 ONCE = Retry(attempts=1)
@@ -56,7 +57,7 @@ def to_url(url: str) -> Any:
     return call("hand_over_to_url", {"agent_url": url, "reason": "it knows"})
 
 
-def host_of(server: Server) -> str:
+def host_of(server: AnyServer) -> str:
     return server.url.removeprefix("http://").removesuffix("/v1")
 
 
@@ -75,7 +76,7 @@ def answers(result: Any) -> list[str]:
 
 
 async def test_the_model_hands_over_to_the_url(play: Any, hello: Any) -> None:
-    with Server(hello) as server:
+    with Answers(hello) as server:
         async with remote(server.url, prompt="Knows the weather.") as skill:
             asked = desk(TO_REMOTE, skills=[skill])
             result = await play(asked)
@@ -92,7 +93,7 @@ async def test_url_without_allow_adds_no_tool(play: Any) -> None:
 
 
 async def test_conversation_is_sent_without_instructions(play: Any, hello: Any) -> None:
-    with Server(hello) as server:
+    with Answers(hello) as server:
         async with remote(server.url) as skill:
             await play(desk(TO_REMOTE, skills=[skill]))
     body = server.requests[0].body
@@ -103,7 +104,7 @@ async def test_conversation_is_sent_without_instructions(play: Any, hello: Any) 
 
 async def test_the_run_streams_on_across_the_switch() -> None:
     """The handoff is an event, the deltas are the answer and nothing else."""
-    with Server(HELLO_STREAM) as server:
+    with Answers(HELLO_STREAM) as server:
         async with remote(server.url) as skill:
             async with Runner.run_streamed(desk(TO_REMOTE, skills=[skill]), "Hi") as stream:
                 seen = [each async for each in stream]
@@ -114,14 +115,14 @@ async def test_the_run_streams_on_across_the_switch() -> None:
 
 
 async def test_what_the_remote_run_consumed_is_counted(play: Any, hello: Any) -> None:
-    with Server(hello) as server:
+    with Answers(hello) as server:
         async with remote(server.url) as skill:
             result = await play(desk(TO_REMOTE, skills=[skill]))
     assert result.usage_by_handler["agent_handoff"].output_tokens == 7
 
 
 async def test_the_next_run_starts_at_the_default(play: Any, hello: Any) -> None:
-    with Server(hello) as server:
+    with Answers(hello) as server:
         async with remote(server.url) as skill:
             asked = desk(TO_REMOTE, "Hi.", skills=[skill])
             await play(asked)
@@ -129,7 +130,7 @@ async def test_the_next_run_starts_at_the_default(play: Any, hello: Any) -> None
 
 
 async def test_key_headers_and_settings_are_sent(play: Any, hello: Any) -> None:
-    with Server(hello) as server:
+    with Answers(hello) as server:
         options = {"api_key": "k", "headers": {"x-team": "red"}, "settings": {"seed": 7}, "model": "weather"}
         async with remote(server.url, **options) as skill:
             await play(desk(TO_REMOTE, skills=[skill]))
@@ -149,7 +150,7 @@ async def test_it_may_be_allowed_to_use_the_tools(play: Any, streamed_run: bool)
         first = streamed(chunk({"tool_calls": [{"index": 0, **made}]}), chunk({}, finish="tool_calls"))
     else:
         first = said({"content": None, "tool_calls": [made]}, finish="tool_calls")
-    with Server(first, HELLO_STREAM if streamed_run else HELLO) as server:
+    with Answers(first, HELLO_STREAM if streamed_run else HELLO) as server:
         async with remote(server.url, pass_tools=True) as skill:
             result = await play(desk(TO_REMOTE, skills=[skill], tools=[look]))
     assert (result.final_output, answers(result)[-1]) == ("Hello", "it rains")
@@ -158,7 +159,7 @@ async def test_it_may_be_allowed_to_use_the_tools(play: Any, streamed_run: bool)
 
 async def test_scope_is_enforced(play: Any, hello: Any) -> None:
     """Nothing is sent for a run without the scope."""
-    with Server(hello) as server:
+    with Answers(hello) as server:
         async with remote(server.url, allow=[host_of(server)], scope="owner", prompt="Knows.") as skill:
             asked = desk(TO_REMOTE, to_url(server.url), "No.", skills=[skill])
             result = await play(asked)
@@ -178,14 +179,14 @@ async def test_subclass_may_set_the_scope(play: Any) -> None:
 
 
 async def test_two_of_them_lead_to_their_own_servers(play: Any, hello: Any) -> None:
-    with Server(hello) as one, Server(hello) as two:
+    with Answers(hello) as one, Answers(hello) as two:
         async with remote(one.url, name="one") as first, remote(two.url, name="two") as second:
             await play(desk(call("transfer_to_two"), skills=[first, second]))
     assert (len(one.requests), len(two.requests)) == (0, 1)
 
 
 async def test_one_skill_serves_two_agents_at_the_same_time() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         async with remote(server.url) as skill, anyio.create_task_group() as tasks:
             for name in ("A", "B"):
                 made = Agent(name, model=ScriptedHandler([TO_REMOTE]), skills=[skill])
@@ -209,7 +210,7 @@ async def test_an_agent_that_routelock_serves_takes_over(play: Any) -> None:
 
 async def test_a_failure_is_an_error_and_never_text(play: Any) -> None:
     """Webagents made it an answer of the assistant."""
-    with Server(failed(500)) as server:
+    with Answers(failed(500)) as server:
         async with remote(server.url) as skill:
             with pytest.raises(ServerFailed) as caught:
                 await play(desk(TO_REMOTE, skills=[skill]), retry=ONCE)
@@ -218,7 +219,7 @@ async def test_a_failure_is_an_error_and_never_text(play: Any) -> None:
 
 
 async def test_a_cut_stream_is_an_error() -> None:
-    with Server(streamed(chunk({"content": "Hel"}), done=False)) as server:
+    with Answers(streamed(chunk({"content": "Hel"}), done=False)) as server:
         async with remote(server.url) as skill:
             with pytest.raises(IncompleteResponse):
                 async with Runner.run_streamed(desk(TO_REMOTE, skills=[skill]), "Hi") as stream:
@@ -243,7 +244,7 @@ async def test_the_next_handler_answers_for_a_server_that_is_down(play: Any) -> 
 
 
 async def test_the_model_names_a_url_that_is_allowed(play: Any, hello: Any) -> None:
-    with Server(hello) as server:
+    with Answers(hello) as server:
         async with remote(allow=[host_of(server)]) as skill:
             result = await play(desk(to_url(server.url), skills=[skill]))
     (record,) = result.handoffs
@@ -295,7 +296,7 @@ async def test_tool_lists_the_allowed_urls(play: Any) -> None:
 
 
 async def test_its_own_url_is_allowed_too(play: Any, hello: Any) -> None:
-    with Server(hello) as server:
+    with Answers(hello) as server:
         async with remote(server.url, allow=["agents.example.com"]) as skill:
             asked = desk(to_url(server.url + "/chat/completions"), skills=[skill])
             result = await play(asked)
@@ -305,7 +306,7 @@ async def test_its_own_url_is_allowed_too(play: Any, hello: Any) -> None:
 
 async def test_below_its_own_url_nothing_is_allowed(play: Any, hello: Any) -> None:
     """Only that very URL is trusted, and not the rest of its server."""
-    with Server(hello) as server:
+    with Answers(hello) as server:
         async with remote(server.url, allow=["agents.example.com"]) as skill:
             await play(desk(to_url(f"{server.url}/admin"), "No.", skills=[skill]))
     assert server.requests == []
@@ -321,7 +322,7 @@ async def test_the_tool_may_have_another_name(play: Any) -> None:
 
 
 async def test_a_key_stays_with_the_server_it_belongs_to(play: Any, hello: Any) -> None:
-    with Server(hello) as home, Server(hello) as other:
+    with Answers(hello) as home, Answers(hello) as other:
         async with remote(home.url, allow=[host_of(other)], api_key="k", headers={"x-team": "red"}) as skill:
             await play(desk(to_url(other.url), skills=[skill]))
     assert not {"authorization", "x-team"} & other.requests[0].headers.keys()
@@ -343,7 +344,7 @@ class Directory(Skill):
 
 
 async def test_a_tool_looks_the_url_up(play: Any, hello: Any) -> None:
-    with Server(hello) as weather, Server(hello) as maths:
+    with Answers(hello) as weather, Answers(hello) as maths:
         agents = {"weather": weather.url, "maths": maths.url}
         async with remote(allow=list(agents.values())) as skill:
             directory = Directory({"agents": agents}, dependencies=["agent_handoff"])
@@ -381,7 +382,7 @@ def asking_for(url: str | None) -> Any:
 async def test_the_url_passed_comes_before_its_own_and_that_before_the_contexts(
     passed: bool, own: bool, in_context: bool, expected: str, play: Any, hello: Any
 ) -> None:
-    with Server(hello) as one, Server(hello) as two, Server(hello) as three:
+    with Answers(hello) as one, Answers(hello) as two, Answers(hello) as three:
         servers = {"passed": one, "own": two, "in_context": three}
         ask = asking_for(one.url if passed else None)
         memory = {"handoff_agent_url": three.url} if in_context else {}
@@ -399,7 +400,7 @@ async def test_missing_url_is_an_error(play: Any) -> None:
 
 async def test_code_cannot_leave_the_list_either(play: Any, hello: Any) -> None:
     """A tool may pass on what a model said: the list holds for it as well."""
-    with Server(hello) as other:
+    with Answers(hello) as other:
         async with remote(allow=["agents.example.com"]) as skill:
             with pytest.raises(UrlNotAllowed, match="Nothing was sent"):
                 await play(desk(call("ask"), tools=[asking_for(other.url)], skills=[skill]), retry=ONCE)
@@ -411,7 +412,7 @@ async def test_other_input_reaches_the_remote_run(play: Any, hello: Any) -> None
     def ask() -> HandoffRequest:
         return HandoffRequest("agent_handoff", input={"agent_url": server.url, "case": 7})
 
-    with Server(hello) as server:
+    with Answers(hello) as server:
         async with remote(allow=[host_of(server)]) as skill:
             await play(desk(call("ask"), tools=[ask], skills=[skill]))
     assert server.requests[0].body["handoff_context"]["input"] == {"case": 7}

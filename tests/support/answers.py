@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
 import httpx
 import respx
-from servers import Reply, Seen
+from servers import Reply, Seen, Server
 
 from routelock.testing import use_respx
 
-__all__ = ["Answers", "answering"]
+__all__ = ["Answers", "AnyServer", "answering"]
 
 _PORTS = itertools.count(2000)
 """At which nothing listens."""
@@ -32,7 +32,7 @@ def answering() -> Generator[None]:
         yield
 
 
-async def _answer(request: httpx.Request) -> httpx.Response | None:
+def _answer(request: httpx.Request) -> httpx.Response | None:
     found = _OPEN.get(request.url.port or 0)
     return None if found is None else found.answer(request)
 
@@ -69,12 +69,19 @@ class Answers:
         return httpx.Response(reply.status, headers=headers, stream=_Body(reply))
 
 
-class _Body(httpx.AsyncByteStream):
+class _Body(httpx.AsyncByteStream, httpx.SyncByteStream):
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._reply.pieces:
+        for piece in self:
             yield piece
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._reply.pieces
         if self._reply.ending == "cut":
             raise httpx.ReadError("Connection reset by peer")
+
+
+AnyServer = Answers | Server
+"""What a test asks, with a socket or without one."""

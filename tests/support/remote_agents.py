@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from servers import Reply, Server
+from answers import AnyServer
+from servers import Reply
 
 from routelock import RunContext
 from routelock.errors import ProviderError
@@ -51,7 +52,7 @@ async def failure(url: str | None, asked: Request | None = None, **options: Any)
     return caught.value
 
 
-def host_of(server: Server) -> str:
+def host_of(server: AnyServer) -> str:
     return server.url.removeprefix("http://").removesuffix("/v1")
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from answers import Answers
 from hypothesis import given
 from hypothesis import strategies as st
 from remote_agents import ask, request
-from servers import HELLO_STREAM, SSE, Reply, Server, chunk, event
+from servers import HELLO_STREAM, SSE, Reply, chunk, event
 
 from routelock.errors import IncompleteResponse, ProviderError, UnreadableResponse
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
@@ -23,7 +24,7 @@ from routelock.usage import Usage
 from routelock_providers.chat_completions.chat import Chat
 from routelock_providers.vendors import VendorRules
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 
 # Forms of a stream
@@ -49,7 +50,7 @@ SPLIT = PLAIN.replace(b'"choices": [', b'\ndata: "choices": [\ndata: ')  # one e
 )
 async def test_forms_of_a_stream(body: bytes, size: int) -> None:
     pieces = [body[start : start + size] for start in range(0, len(body), size)]
-    with Server(Reply(pieces, content_type=SSE)) as server:
+    with Answers(Reply(pieces, content_type=SSE)) as server:
         events = await ask(server.url, request(stream=True))
     assert events[:2] == [TextDelta("Hel"), TextDelta("lo")]
     done = events[-1]

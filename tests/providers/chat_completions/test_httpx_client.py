@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from servers import HELLO, Server
+from answers import Answers
+from servers import HELLO
 
 from routelock_providers.chat_completions.httpx_client import encoded, httpx_client
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 
 async def nothing(response: Any) -> None: ...
@@ -24,7 +25,7 @@ async def test_each_answer_is_checked_before_its_body_is_read() -> None:
     async def look(response: Any) -> None:
         looked.append(response.status_code)
 
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         async with httpx_client(look) as client:
             answer = await client.post(server.url, json={})
     assert looked == [200]

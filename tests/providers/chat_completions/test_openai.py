@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 import anyio
 import pytest
-from answers import Answers, answering
+from answers import Answers, AnyServer
 from servers import (
     HELLO,
     HELLO_STREAM,
@@ -53,16 +53,10 @@ from routelock.usage import Usage
 from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.chat_completions.openai_compatible import OpenAICompatible
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 BOTH = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _answers() -> Iterator[None]:
-    with answering():
-        yield
 
 
 def request(*, stream: bool = False, **more: Any) -> Request:
@@ -104,7 +98,7 @@ async def handler_at(url: str, **settings: Any) -> AsyncGenerator[EITHER]:
         await handler.aclose()
 
 
-async def ask(server: Server | Answers, asked: Request | None = None, **settings: Any) -> list[HandlerEvent]:
+async def ask(server: AnyServer, asked: Request | None = None, **settings: Any) -> list[HandlerEvent]:
     async with handler_at(server.url, **settings) as handler:
         return [event async for event in handler.stream(asked or request())]
 

@@ -19,6 +19,7 @@ import anyio
 import pytest
 import trio
 import yaml
+from answers import Answers
 from servers import HELLO, HELLO_STREAM, SSE, USAGE, Reply, Server, chunk, said, streamed
 from waiting import PATIENCE
 
@@ -29,7 +30,7 @@ from routelock.handlers.port import Request
 from routelock.testing import call, use_cassette
 from routelock_providers import OpenAICompatible
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 
 def request(**more: Any) -> Request:
@@ -57,7 +58,7 @@ async def ask(handler: OpenAICompatible, asked: Request | None = None) -> Any:
     ],
 )
 async def test_the_address(ending: str, path: str) -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(OpenAICompatible("m", base_url=server.url + ending))
     assert server.requests[0].path == path
 
@@ -70,9 +71,9 @@ def test_text_that_is_not_an_address(url: str) -> None:
 
 async def test_a_redirect_is_not_followed() -> None:
     """The key would be sent to the redirect's address."""
-    with Server(HELLO) as other:
+    with Answers(HELLO) as other:
         moved = Reply(status=308, headers={"location": f"{other.url}/chat/completions"})
-        with Server(moved) as server:
+        with Answers(moved) as server:
             with pytest.raises(InvalidRequest, match="base_url") as caught:
                 await ask(OpenAICompatible("m", base_url=server.url, api_key="k"))
     assert caught.value.status == 308
@@ -141,7 +142,7 @@ async def test_the_headers() -> None:
 
 
 async def test_header_replaces_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         handler = OpenAICompatible(
             "m", base_url=server.url, api_key="k", headers={"Authorization": "Basic abc"}
         )
@@ -179,7 +180,7 @@ async def test_cookies_are_not_kept() -> None:
 
 
 async def test_long_conversation_gives_no_warning() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         long = Request(messages=[{"role": "user", "content": "é" * 2**20}])
         await ask(OpenAICompatible("m", base_url=server.url), long)
     assert server.requests[0].body["messages"] == long.messages
@@ -338,7 +339,7 @@ async def test_nan_is_not_sent_back(watched: bool) -> None:
     asked = {"tool_calls": [{"index": 0, **call("pay")}], **NOT_A_NUMBER}
     whole = [said(asked, usage=USAGE), HELLO]
     parts = [streamed(chunk(asked), chunk({}, finish="tool_calls")), HELLO_STREAM]
-    with Server(*(parts if watched else whole)) as server:
+    with Answers(*(parts if watched else whole)) as server:
         handler = OpenAICompatible("m", base_url=server.url)
         agent = Agent("a", model=handler, tools=[function_tool(lambda: "paid", name_override="pay")])
         if watched:
@@ -358,7 +359,7 @@ async def test_nan_is_not_sent_back(watched: bool) -> None:
 
 async def test_infinity_is_not_sent_back() -> None:
     reply = Reply((said({"content": "Hi", "x": {"y": 7}}).pieces[0].replace(b"7}", b"1e999}"),))
-    with Server(reply, HELLO) as server:
+    with Answers(reply, HELLO) as server:
         handler = OpenAICompatible("m", base_url=server.url)
         result = await Runner.run(Agent("a", model=handler), "Hi")
         await Runner.run(Agent("a", model=handler), result.to_input_list())
@@ -375,7 +376,7 @@ async def test_blank_key_counts_as_none(blank: str, monkeypatch: pytest.MonkeyPa
     for passed in (None, blank):
         with pytest.raises(AuthenticationFailed, match="There is no key for openai"):
             _ = [event async for event in OpenAICompatible("m", api_key=passed).stream(asked)]
-        with Server(HELLO) as server:
+        with Answers(HELLO) as server:
             handler = OpenAICompatible("m", base_url=server.url, api_key=passed)
             assert handler.destination().key.startswith("none, so none is sent")
             _ = [event async for event in handler.stream(asked)]
@@ -399,7 +400,7 @@ async def test_an_output_is_given_while_it_comes_in_each_mode(mode: Any) -> None
         answer = streamed(*map(chunk, calls), chunk({}, finish="tool_calls"))
     else:
         answer = streamed(*[chunk({"content": piece}) for piece in pieces], chunk({}, finish="stop"))
-    with Server(answer) as server:
+    with Answers(answer) as server:
         handler = OpenAICompatible("m", base_url=server.url)
         agent = Agent("A", model=handler, output_type=City, output_mode=mode)
         async with Runner.run_streamed(agent, "Hi") as stream:

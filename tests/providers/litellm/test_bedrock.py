@@ -14,14 +14,15 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from servers import JSON, Reply, Server
+from answers import Answers
+from servers import JSON, Reply
 
 from routelock import Agent, Retry, RunConfig, Runner, RunResult, function_tool
 from routelock.errors import IncompleteResponse, ServerFailed
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 CLAUDE = "bedrock/invoke/anthropic.claude-3-haiku-20240307-v1:0"
 LLAMA = "bedrock/invoke/meta.llama3-8b-instruct-v1:0"
@@ -91,7 +92,7 @@ def streamed(*events: dict[str, Any], piece: int = 50) -> Reply:
     return Reply(pieces, content_type="application/vnd.amazon.eventstream")
 
 
-async def answer(model: str, server: Server) -> RunResult[Any]:
+async def answer(model: str, server: Answers) -> RunResult[Any]:
     agent = Agent("a", model=LiteLLM(model, api_base=server.url), tools=[tick])
     async with Runner.run_streamed(agent, "Hi", run_config=ONCE) as events:
         async for _ in events:
@@ -125,7 +126,7 @@ REPLIES = {
 
 @pytest.mark.parametrize("model", REPLIES)
 async def test_streamed_text_is_the_answer(model: str) -> None:
-    with Server(streamed(*REPLIES[model])) as server:
+    with Answers(streamed(*REPLIES[model])) as server:
         result = await answer(model, server)
     assert result.final_output == "Hello"
 
@@ -134,7 +135,7 @@ async def test_streamed_text_is_the_answer(model: str) -> None:
 async def test_a_stream_without_its_end_is_half_an_answer(model: str) -> None:
     begun = next(place for place, event in enumerate(REPLIES[model]) if "Hel" in str(event))
     with (
-        Server(streamed(*REPLIES[model][: begun + 1])) as server,
+        Answers(streamed(*REPLIES[model][: begun + 1])) as server,
         pytest.raises(IncompleteResponse, match="was cut off"),
     ):
         await answer(model, server)
@@ -143,7 +144,7 @@ async def test_a_stream_without_its_end_is_half_an_answer(model: str) -> None:
 async def test_error_inside_a_stream() -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     with (
-        Server(streamed(*REPLIES[CLAUDE][:3], error)) as server,
+        Answers(streamed(*REPLIES[CLAUDE][:3], error)) as server,
         pytest.raises(ServerFailed, match="Overloaded"),
     ):
         await answer(CLAUDE, server)
@@ -152,7 +153,7 @@ async def test_error_inside_a_stream() -> None:
 @pytest.mark.parametrize("piece", [1, 7, 100_000])
 async def test_a_call_is_carried_out_however_its_bytes_are_cut(piece: int) -> None:
     asked = streamed(*claude(call('{"note"', ': "x"}'), stop="tool_use"), piece=piece)
-    with Server(asked, streamed(*REPLIES[CLAUDE])) as server:
+    with Answers(asked, streamed(*REPLIES[CLAUDE])) as server:
         result = await answer(CLAUDE, server)
     assert [item.message.get("content") for item in result.items if item.message["role"] == "tool"] == ["x"]
     assert result.final_output == "Hello"
@@ -160,7 +161,7 @@ async def test_a_call_is_carried_out_however_its_bytes_are_cut(piece: int) -> No
 
 @pytest.mark.parametrize(("model", "counted"), [(CLAUDE, True), (NOVA, True), (LLAMA, False)])
 async def test_tokens_that_litellm_guesses_are_marked_as_estimated(model: str, counted: bool) -> None:
-    with Server(streamed(*REPLIES[model])) as server:
+    with Answers(streamed(*REPLIES[model])) as server:
         usage = (await answer(model, server)).usage
     assert usage.estimated is not counted
     assert ((usage.input_tokens, usage.output_tokens) == (5, 7)) is counted
@@ -173,7 +174,7 @@ async def test_an_imported_model_is_asked_for_a_whole_reply() -> None:
     choice = {"index": 0, "message": said, "finish_reason": "stop"}
     usage = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
     reply = Reply([json.dumps({**body, "choices": [choice], "usage": usage}).encode()], content_type=JSON)
-    with Server(reply) as server:
+    with Answers(reply) as server:
         result = await answer(IMPORTED, server)
         assert server.requests[0].path.endswith("/invoke")
     assert result.final_output == "Hello"

@@ -9,13 +9,16 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from servers import USAGE, Reply, Server, event, streamed
+from answers import Answers
+from servers import USAGE, Reply, event, streamed
 
 from routelock.handlers.events import MessageDone, TextDelta
 from routelock.handlers.port import Request
 from routelock_providers.litellm.fixes import as_chunk, fix_chunk, fix_completion
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
+
+pytestmark = pytest.mark.usefixtures("answers_of_respx")
 
 
 @pytest.fixture
@@ -66,7 +69,7 @@ MODELS = pytest.mark.parametrize(
 
 
 async def done_by(model: str, reply: Reply, *, watched: bool) -> tuple[MessageDone, str]:
-    with Server(reply) as server:
+    with Answers(reply) as server:
         handler = LiteLLM(model, api_base=server.url, api_key="test-not-a-key")
         request = Request(messages=[{"role": "user", "content": "Hi"}], stream=watched)
         async with aclosing(handler.stream(request)) as events:

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from answers import Answers, AnyServer
 from servers import HELLO, HELLO_STREAM, SSE, USAGE, Reply, Server, chunk, event, said, streamed
 
 from routelock import Agent, RunConfig, Runner, tool
@@ -22,7 +23,7 @@ from routelock.history.messages import Message
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 BOTH = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])
 ONCE = RunConfig(retry=Retry(attempts=1))
@@ -36,7 +37,7 @@ async def closing() -> AsyncGenerator[None]:
     await close_litellm()
 
 
-def made(model: str, server: Server) -> LiteLLM:
+def made(model: str, server: AnyServer) -> LiteLLM:
     return LiteLLM(model, api_base=server.url, api_key="test-not-a-key")
 
 
@@ -90,7 +91,7 @@ async def test_an_argument_called_done_does_not_end_a_stream(ending: Any) -> Non
         return "ok"
 
     call = gemini({"functionCall": {"name": "tick", "args": {"done": True, "finishReason": "STOP"}}})
-    with Server(Reply((call,), content_type=SSE, ending=ending)) as server:
+    with Answers(Reply((call,), content_type=SSE, ending=ending)) as server:
         agent = Agent("a", model=made(GEMINI, server), tools=[tick])
         with pytest.raises(IncompleteResponse):
             await Runner.run_streamed(agent, "Tick both off", run_config=ONCE).drain()
@@ -106,7 +107,7 @@ async def test_an_argument_called_done_does_not_end_a_stream(ending: Any) -> Non
     ids=["gemini", "claude"],
 )
 async def test_half_an_event_does_not_end_a_stream(model: str, pieces: tuple[bytes, ...]) -> None:
-    with Server(Reply(pieces, content_type=SSE)) as server:
+    with Answers(Reply(pieces, content_type=SSE)) as server:
         with pytest.raises(IncompleteResponse):
             await done_by(made(model, server), watched=True)
 
@@ -121,7 +122,7 @@ EXTRA = {"reasoning_details": DETAILS, "refusal": "I cannot.", "extra_content": 
 )
 async def test_unknown_fields_of_a_message_are_sent_back(model: str, watched: bool) -> None:
     reply = told({"content": None, **EXTRA, "tool_calls": [CALL]}, "tool_calls", watched=watched)
-    with Server(reply, told({"content": "ok"}, "stop", watched=watched)) as server:
+    with Answers(reply, told({"content": "ok"}, "stop", watched=watched)) as server:
 
         @tool
         def tick(done: bool) -> str:
@@ -140,7 +141,7 @@ async def test_unknown_fields_of_a_message_are_sent_back(model: str, watched: bo
 async def test_groqs_reasoning_goes_back_under_its_own_name(watched: bool) -> None:
     model = "groq/openai/gpt-oss-20b"
     reply = told({"content": None, "reasoning": "Hm", "tool_calls": [CALL]}, "tool_calls", watched=watched)
-    with Server(reply, told({"content": "ok"}, "stop", watched=watched)) as server:
+    with Answers(reply, told({"content": "ok"}, "stop", watched=watched)) as server:
         handler = made(model, server)
         done, _, shown = await done_by(handler, watched=watched)
         assert shown == ("Hm" if watched else "")
@@ -167,7 +168,7 @@ async def test_a_thought_in_the_text_is_the_same_either_way(
 ) -> None:
     pieces = [chunk({"role": "assistant", "content": each}, created=1) for each in text]
     stream = streamed(*pieces, chunk({}, finish="length", created=1))
-    with Server(said({"content": text}, finish="length", created=1, usage=USAGE), stream) as server:
+    with Answers(said({"content": text}, finish="length", created=1, usage=USAGE), stream) as server:
         handler = made(model, server)
         whole, _, _ = await done_by(handler, watched=False)
         watched, shown, reasoning = await done_by(handler, watched=True)
@@ -179,7 +180,7 @@ async def test_a_thought_in_the_text_is_the_same_either_way(
 
 async def test_address_does_not_decide_whether_a_call_streams() -> None:
     """The path holds "stream", and the answer an error inside a success."""
-    with Server(said({"content": "Hello"}, created=1, usage=USAGE)) as server:
+    with Answers(said({"content": "Hello"}, created=1, usage=USAGE)) as server:
         url = server.url.replace("/v1", "/upstream/v1")
         handler = LiteLLM("openai/gpt-4o", api_base=url, api_key="test-not-a-key")
         done, _, _ = await done_by(handler, watched=False)
@@ -192,7 +193,7 @@ async def test_address_does_not_decide_whether_a_call_streams() -> None:
 async def test_a_byte_order_mark_swallows_nothing(model: str) -> None:
     first = chunk({"role": "assistant", "content": "Hel"}, created=1)
     reply = streamed(b"\xef\xbb\xbf" + first, chunk({"content": "lo"}, created=1), chunk({}, finish="stop"))
-    with Server(reply) as server:
+    with Answers(reply) as server:
         done, _, _ = await done_by(made(model, server), watched=True)
     assert done.message.get("content") == "Hello"
 
@@ -203,7 +204,7 @@ async def test_events_may_have_no_space_after_their_name(model: str) -> None:
     reply = streamed(
         *(piece.replace(b"data: ", b"data:") for piece in pieces), b"data:[DONE]\n\n", done=False
     )
-    with Server(reply) as server:
+    with Answers(reply) as server:
         done, _, _ = await done_by(made(model, server), watched=True)
     assert done.message.get("content") == "Hello"
 
@@ -223,7 +224,7 @@ async def test_events_may_have_no_space_after_their_name(model: str) -> None:
 async def test_stream_without_a_reply_is_an_error(
     model: str, reply: Reply, error: type[ProviderError]
 ) -> None:
-    with Server(reply) as server:
+    with Answers(reply) as server:
         with pytest.raises(error):
             await done_by(made(model, server), watched=True)
 
@@ -262,7 +263,7 @@ FRAMES = {
 @pytest.mark.parametrize("frame", FRAMES)
 async def test_no_frame_of_a_stream_loses_text(model: str, frame: str) -> None:
     """litellm skips lines and an event without a line end, and takes a comment for the end."""
-    with Server(Reply(FRAMES[frame], content_type=SSE)) as server:
+    with Answers(Reply(FRAMES[frame], content_type=SSE)) as server:
         done, text, _ = await done_by(made(model, server), watched=True)
     assert (done.message.get("content"), text) == ("Hello", "Hello")
     assert done.usage is not None
@@ -272,7 +273,7 @@ async def test_no_frame_of_a_stream_loses_text(model: str, frame: str) -> None:
 @MODELS
 async def test_a_server_that_does_not_stream_is_understood(model: str) -> None:
     message = {"content": "Hm", "tool_calls": [CALL, {**CALL, "id": "call_2"}]}
-    with Server(said(message, finish="tool_calls", created=1, usage=USAGE)) as server:
+    with Answers(said(message, finish="tool_calls", created=1, usage=USAGE)) as server:
         whole, _, _ = await done_by(made(model, server), watched=False)
         watched, text, _ = await done_by(made(model, server), watched=True)
     assert watched.message == whole.message
@@ -286,7 +287,7 @@ async def test_a_server_that_always_streams_is_understood(model: str, end: bytes
         chunk({"tool_calls": [{"index": 0, **CALL}]}, created=1),
         chunk({}, finish="tool_calls", created=1),
     ]
-    with Server(streamed(b": alive\n\n", HEL, LO, *calls, BILL, end, done=False)) as server:
+    with Answers(streamed(b": alive\n\n", HEL, LO, *calls, BILL, end, done=False)) as server:
         whole, _, _ = await done_by(made(model, server), watched=False)
         watched, _, _ = await done_by(made(model, server), watched=True)
     assert whole.message == watched.message
@@ -297,7 +298,7 @@ async def test_a_server_that_always_streams_is_understood(model: str, end: bytes
 @MODELS
 @pytest.mark.parametrize("pieces", [(HEL,), (HEL, b'data: {"id": "r1", "choi\n\n', LO, event(b"[DONE]"))])
 async def test_part_of_a_stream_is_not_a_whole_reply(model: str, pieces: tuple[bytes, ...]) -> None:
-    with Server(streamed(*pieces, done=False)) as server:
+    with Answers(streamed(*pieces, done=False)) as server:
         with pytest.raises(UnreadableResponse):
             await done_by(made(model, server), watched=False)
 
@@ -305,7 +306,7 @@ async def test_part_of_a_stream_is_not_a_whole_reply(model: str, pieces: tuple[b
 @MODELS
 async def test_a_refusal_in_pieces_is_whole(model: str) -> None:
     pieces = [chunk({"refusal": each}, created=1) for each in ("I ", "can", "not.")]
-    with Server(
+    with Answers(
         streamed(chunk({"role": "assistant", "content": ""}, created=1), *pieces, STOPS, BILL)
     ) as server:
         done, _, _ = await done_by(made(model, server), watched=True)
@@ -316,7 +317,7 @@ async def test_a_refusal_in_pieces_is_whole(model: str) -> None:
 @MODELS
 async def test_reasoning_tokens_are_the_vendors(model: str, watched: bool) -> None:
     thought = {"content": "Hello", "reasoning_content": "Hm, hm, hm."}
-    with Server(
+    with Answers(
         told(thought, "stop", watched=watched)
         if not watched
         else streamed(chunk({"role": "assistant", **thought}, created=1), STOPS, BILL)
@@ -333,7 +334,7 @@ async def test_reasoning_tokens_are_the_vendors(model: str, watched: bool) -> No
 async def test_unreadable_usage_keeps_the_reply(model: str, bill: Any, watched: bool) -> None:
     last = chunk({}, finish="stop", created=1, usage=bill)
     reply = streamed(HEL, LO, last) if watched else said({"content": "Hello"}, created=1, usage=bill)
-    with Server(reply) as server:
+    with Answers(reply) as server:
         done, _, _ = await done_by(made(model, server), watched=watched)
     assert done.message.get("content") == "Hello"
     assert done.usage is not None
@@ -343,7 +344,7 @@ async def test_unreadable_usage_keeps_the_reply(model: str, bill: Any, watched: 
 @MODELS
 @pytest.mark.parametrize("body", [{"choices": []}, {"choices": [], "id": "r1", "model": "m"}])
 async def test_empty_whole_reply_is_an_error(model: str, body: dict[str, Any]) -> None:
-    with Server(Reply((json.dumps(body).encode(),))) as server:
+    with Answers(Reply((json.dumps(body).encode(),))) as server:
         with pytest.raises(IncompleteResponse, match="no part of a reply came"):
             await done_by(made(model, server), watched=False)
 
@@ -355,7 +356,7 @@ async def test_a_key_and_an_address_are_taken_as_people_have_them(
 ) -> None:
     """A key with the newline of its file, an address with what is asked there."""
     monkeypatch.setenv("OPENAI_API_KEY", "test-not-a-key\n")
-    with Server(HELLO_STREAM if watched else HELLO) as server:
+    with Answers(HELLO_STREAM if watched else HELLO) as server:
         for address in ("", "/", "/chat/completions", "/chat/completions/"):
             await done_by(
                 LiteLLM(model, api_base=server.url + address, api_key="test-not-a-key\n"), watched=watched

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from answers import Answers
 from scripted_agents import look_up
 from servers import (
     HELLO,
@@ -54,7 +55,7 @@ from routelock.history.messages import calls_of
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 BOTH = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])
@@ -98,7 +99,17 @@ def request(*, stream: bool = False, **more: Any) -> Request:
 
 
 @asynccontextmanager
-async def served(*replies: Reply) -> AsyncGenerator[Server]:
+async def served(*replies: Reply) -> AsyncGenerator[Answers]:
+    """Give replies without a socket."""
+    with Answers(*replies) as server:
+        try:
+            yield server
+        finally:
+            await close_litellm()
+
+
+@asynccontextmanager
+async def served_over_sockets(*replies: Reply) -> AsyncGenerator[Server]:
     """Serve replies, and let no connection outlive the test."""
     with Server(*replies) as server:
         try:
@@ -261,7 +272,7 @@ async def test_chunks_may_be_cut_anywhere() -> None:
 # requests
 
 
-def asked(server: Server) -> dict[str, Any]:
+def asked(server: Answers) -> dict[str, Any]:
     return server.requests[-1].body
 
 
@@ -685,7 +696,7 @@ async def test_retry_of_the_run_starts_anew() -> None:
 
 @pytest.mark.parametrize("model", [OPENAI, MISTRAL, ANTHROPIC])
 async def test_a_whole_reply_has_a_deadline(model: str) -> None:
-    async with served(Reply((b"{",), ending="stall")) as server:
+    async with served_over_sockets(Reply((b"{",), ending="stall")) as server:
         with pytest.raises(ProviderTimeout) as caught:
             await reply_of(handler_at(server.url, model, timeout=0.3), request())
         assert await server.all_left()
@@ -694,14 +705,14 @@ async def test_a_whole_reply_has_a_deadline(model: str) -> None:
 
 async def test_a_reply_that_trickles_has_the_same_deadline() -> None:
     chunks = [chunk({"content": "a"})] * 100
-    async with served(streamed(*chunks, delay=0.1)) as server:
+    async with served_over_sockets(streamed(*chunks, delay=0.1)) as server:
         with pytest.raises(ProviderTimeout):
             await reply_of(handler_at(server.url, timeout=0.5), request(stream=True))
 
 
 @pytest.mark.parametrize("model", [OPENAI, MISTRAL])
 async def test_silence_inside_a_stream_has_its_own_deadline(model: str) -> None:
-    async with served(
+    async with served_over_sockets(
         streamed(chunk({"content": "Hel"}), chunk({"content": "lo"}), done=False, ending="stall")
     ) as server:
         with pytest.raises(ProviderTimeout, match="in the middle"):
@@ -724,7 +735,7 @@ ROUTES = pytest.mark.parametrize(
 @ROUTES
 async def test_leaving_a_stream_closes_its_connection(model: str, pieces: tuple[bytes, ...]) -> None:
     """litellm 1.105 leaves Claude's open."""
-    async with served(streamed(*pieces, done=False, ending="stall")) as server:
+    async with served_over_sockets(streamed(*pieces, done=False, ending="stall")) as server:
         async with aclosing(handler_at(server.url, model).stream(request(stream=True))) as events:
             async for _ in events:
                 break
@@ -733,7 +744,7 @@ async def test_leaving_a_stream_closes_its_connection(model: str, pieces: tuple[
 
 @ROUTES
 async def test_cancelling_a_stream_closes_its_connection(model: str, pieces: tuple[bytes, ...]) -> None:
-    async with served(streamed(*pieces, done=False, ending="stall")) as server:
+    async with served_over_sockets(streamed(*pieces, done=False, ending="stall")) as server:
         with anyio.CancelScope() as scope:
             async for _ in handler_at(server.url, model).stream(request(stream=True)):
                 asyncio.get_running_loop().call_soon(scope.cancel)
@@ -743,7 +754,7 @@ async def test_cancelling_a_stream_closes_its_connection(model: str, pieces: tup
 
 @BOTH
 async def test_replies_that_were_read_to_their_end_share_one_connection(watched: bool) -> None:
-    async with served(HELLO_STREAM if watched else HELLO) as server:
+    async with served_over_sockets(HELLO_STREAM if watched else HELLO) as server:
         for _ in range(4):
             await reply_of(handler_at(server.url), request(stream=watched))
         assert server.connections == 1
@@ -751,7 +762,7 @@ async def test_replies_that_were_read_to_their_end_share_one_connection(watched:
 
 async def test_concurrent_calls_do_not_mix() -> None:
     good, bad = streamed(chunk({"content": "Hi"}), chunk({}, finish="stop")), failed(429, retry_after="3")
-    async with served(good) as fine, served(bad) as busy:
+    async with served_over_sockets(good) as fine, served_over_sockets(bad) as busy:
         outcomes: dict[int, Any] = {}
 
         async def call(number: int, url: str) -> None:

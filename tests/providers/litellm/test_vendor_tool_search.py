@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from servers import Reply, Server
+from answers import Answers
+from servers import Reply
 from vendor_tool_replies import CALL, CITED, FUNCTION_CALL, SAID, claude, responses
 
 from routelock import Agent, Runner, RunResult, tool
@@ -16,7 +17,7 @@ from routelock.tools import ToolSearch
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 CLAUDE, RESPONSES = "anthropic/claude-sonnet-4-6", "openai/responses/gpt-5.4"
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -68,16 +69,16 @@ def near() -> str:
 
 
 @asynccontextmanager
-async def served(*replies: Reply) -> AsyncGenerator[Server]:
+async def served(*replies: Reply) -> AsyncGenerator[Answers]:
     """Serve replies, and let no connection outlive the test."""
-    with Server(*replies) as server:
+    with Answers(*replies) as server:
         try:
             yield server
         finally:
             await close_litellm()
 
 
-async def run(server: Server, model: str, *, stream: bool = False) -> RunResult[Any]:
+async def run(server: Answers, model: str, *, stream: bool = False) -> RunResult[Any]:
     handler = LiteLLM(model, api_base=server.url, api_key="test-not-a-key")
     search = ToolSearch(by="vendor", defer_over=1)
     agent = Agent("A", model=handler, tools=[double, near], tool_search=search)

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
-from servers import Reply, Server
+from answers import Answers
+from servers import Reply
 from vendor_tool_replies import (
     CALL,
     CITED,
@@ -38,7 +39,7 @@ from routelock_providers.litellm.library import close_litellm
 from routelock_providers.litellm.wire import WireChanges, own_turns, paused_turn, turns_in
 from routelock_providers.vendor_tools import AddedTools
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 CLAUDE, GEMINI, RESPONSES = (
     "anthropic/claude-sonnet-4-6",
@@ -64,16 +65,16 @@ def double(number: int) -> int:
 
 
 @asynccontextmanager
-async def served(*replies: Reply) -> AsyncGenerator[Server]:
+async def served(*replies: Reply) -> AsyncGenerator[Answers]:
     """Serve replies, and let no connection outlive the test."""
-    with Server(*replies) as server:
+    with Answers(*replies) as server:
         try:
             yield server
         finally:
             await close_litellm()
 
 
-def agent_at(server: Server, model: str, tools: Sequence[Any] = (SEARCH,), **more: Any) -> Agent[Any, Any]:
+def agent_at(server: Answers, model: str, tools: Sequence[Any] = (SEARCH,), **more: Any) -> Agent[Any, Any]:
     handler = LiteLLM(model, api_base=server.url, api_key="test-not-a-key")
     return Agent("A", model=handler, tools=tools, **more)
 

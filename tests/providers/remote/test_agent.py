@@ -1,4 +1,4 @@
-"""A remote agent over real sockets: requests, replies and whole runs."""
+"""A remote agent: requests, replies and whole runs, before answers of respx."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+from answers import Answers
 from pydantic import BaseModel
 from remote_agents import BOTH, WEATHER, agent_at, answer, ask, failure, host_of, request
 from servers import (
@@ -33,7 +34,7 @@ from routelock.usage import Usage
 from routelock_providers import RemoteAgent
 from routelock_providers.remote.urls import UrlNotAllowed
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 CALLS = {"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "weather"}}]}
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -44,7 +45,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @BOTH
 async def test_an_answer(watched: bool) -> None:
-    with Server(HELLO_STREAM if watched else HELLO) as server:
+    with Answers(HELLO_STREAM if watched else HELLO) as server:
         *deltas, done = await ask(server.url, request(stream=watched))
     assert deltas == ([TextDelta("Hel"), TextDelta("lo")] if watched else [])
     assert done == MessageDone(
@@ -58,14 +59,14 @@ async def test_an_answer(watched: bool) -> None:
 
 @BOTH
 async def test_a_server_that_streams_all_or_nothing(watched: bool) -> None:
-    with Server(HELLO if watched else HELLO_STREAM) as server:
+    with Answers(HELLO if watched else HELLO_STREAM) as server:
         done = await answer(server.url, request(stream=watched))
     assert done.message.get("content") == "Hello"
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/json", "application/octet-stream"])
 async def test_a_stream_under_a_wrong_name(kind: str) -> None:
-    with Server(Reply(HELLO_STREAM.pieces, content_type=kind)) as server:
+    with Answers(Reply(HELLO_STREAM.pieces, content_type=kind)) as server:
         events = await ask(server.url, request(stream=True))
     assert events[:2] == [TextDelta("Hel"), TextDelta("lo")]
 
@@ -79,7 +80,7 @@ async def test_the_side_channel_does_not_get_into_the_message(watched: bool) -> 
     ]
     reply = streamed(*map(chunk, deltas), chunk({}, finish="stop", x_run="r"))
     whole = said({"content": "Hello", "x_agent": {"agent": "Refunds"}}, x_run="r")
-    with Server(reply if watched else whole) as server:
+    with Answers(reply if watched else whole) as server:
         done = await answer(server.url, request(stream=watched))
     assert done.message == {"role": "assistant", "content": "Hello"}
 
@@ -93,7 +94,7 @@ async def test_the_side_channel_does_not_get_into_the_message(watched: bool) -> 
 )
 async def test_keys_that_no_reply_has_are_dropped(watched: bool, more: Any) -> None:
     reply = streamed(chunk({"content": "Hello", **more}, finish="stop"))
-    with Server(reply if watched else said({"content": "Hello", **more}), HELLO) as server:
+    with Answers(reply if watched else said({"content": "Hello", **more}), HELLO) as server:
         done = await answer(server.url, request(stream=watched))
         async with agent_at(server.url) as remote:
             history = [{"role": "user", "content": "Hi"}, done.message, {"role": "user", "content": "More"}]
@@ -104,7 +105,7 @@ async def test_keys_that_no_reply_has_are_dropped(watched: bool, more: Any) -> N
 
 async def test_reasoning_is_shown() -> None:
     reply = streamed(chunk({"reasoning_content": "hm"}), chunk({"content": "Hi"}, finish="stop"))
-    with Server(reply) as server:
+    with Answers(reply) as server:
         events = await ask(server.url, request(stream=True))
     assert events[:2] == [ReasoningDelta("hm"), TextDelta("Hi")]
 
@@ -112,7 +113,7 @@ async def test_reasoning_is_shown() -> None:
 @pytest.mark.parametrize("usage", [{"prompt_tokens": -5, "completion_tokens": 1}, {"prompt_tokens": "5"}])
 async def test_impossible_usage_is_not_counted(usage: Any) -> None:
     """A negative number would give the run back a budget that it has spent."""
-    with Server(said({"content": "Hi"}, usage=usage)) as server:
+    with Answers(said({"content": "Hi"}, usage=usage)) as server:
         done = await answer(server.url)
     assert done.usage is not None
     assert done.usage.estimated
@@ -136,7 +137,7 @@ async def test_the_body() -> None:
         output_schema=OutputSchema("city", {"type": "object"}),
         turn=3,
     )
-    with Server(HELLO_STREAM) as server:
+    with Answers(HELLO_STREAM) as server:
         await ask(server.url, asked)
     assert server.requests[0].body == {
         "model": "default",
@@ -172,7 +173,7 @@ async def test_the_headers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("end", ["", "/", "/chat/completions", "/chat/completions/"])
 async def test_the_path_is_completed_once(end: str) -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(f"{server.url}{end}?v=1&w=%20")
     assert server.requests[0].path == "/v1/chat/completions?v=1&w=%20"
 
@@ -180,7 +181,7 @@ async def test_the_path_is_completed_once(end: str) -> None:
 async def test_settings_that_can_be_passed() -> None:
     asked = request(messages=[{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}])
     options: Any = {"api_key": "k", "headers": {"X-Team": "t"}, "settings": {"temperature": 1}, "model": "m"}
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server.url, asked, pass_instructions=True, **options)
     sent = server.requests[0]
     assert [message["role"] for message in sent.body["messages"]] == ["system", "user"]
@@ -189,7 +190,7 @@ async def test_settings_that_can_be_passed() -> None:
 
 
 async def test_schema_in_settings_is_sent() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server.url, settings={"response_format": {"type": "json_object"}, "extra_body": {"a": 1}})
     body = server.requests[0].body
     assert (body["response_format"], body["a"], body["handoff_context"]["hops"]) == (
@@ -207,7 +208,7 @@ async def test_history_with_calls_gets_no_placeholder_tools(model: str) -> None:
         {"role": "assistant", "content": None, "tool_calls": [call("weather", {}, id="call_1")]},
         {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
     ]
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server.url, request(messages=history, tools=[WEATHER]), model=model)
     assert server.requests[0].body["messages"] == history
     assert "tools" not in server.requests[0].body
@@ -228,14 +229,14 @@ class Plain:
     "passed", [{"order": 7, "agent_url": None}, Transfer(order=7, agent_url=""), Plain(order=7)], ids=repr
 )
 async def test_input_of_the_handoff_is_sent(passed: Any) -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server.url, request(handoff_input=passed))
     assert server.requests[0].body["handoff_context"]["input"] == {"order": 7}
 
 
 @pytest.mark.parametrize(("passed", "sent"), [("refund", "refund"), (None, None), ({}, None), (0, 0)])
 async def test_input_of_any_type_is_sent(passed: Any, sent: Any) -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server.url, request(handoff_input=passed))
     assert server.requests[0].body["handoff_context"].get("input") == sent
 
@@ -249,7 +250,7 @@ async def test_an_input_that_does_not_fit_into_json() -> None:
 
 async def test_a_served_run_counts_the_servers_and_passes_the_trace_on() -> None:
     memory = {"handoff_origin": {"hops": 2, "traceparent": PARENT, "run_id": "other"}}
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server.url, request(memory=memory))
     assert server.requests[0].body["handoff_context"]["hops"] == 3
     assert server.requests[0].body["handoff_context"]["run_id"] == "run-1"
@@ -261,14 +262,14 @@ async def test_a_served_run_counts_the_servers_and_passes_the_trace_on() -> None
 )
 async def test_broken_incoming_context_is_ignored(context: Any) -> None:
     """It is the text of an unknown client: it must neither stop the run nor get into a header."""
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server.url, request(memory={"handoff_origin": context}))
     assert server.requests[0].body["handoff_context"]["hops"] == 1
     assert "traceparent" not in server.requests[0].headers
 
 
 async def test_without_a_run() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server.url, Request(messages=[{"role": "user", "content": "Hi"}]))
     assert server.requests[0].body["handoff_context"] == {"run_id": "", "agent": "", "turn": 1, "hops": 1}
     assert "x-routelock-run-id" not in server.requests[0].headers
@@ -277,7 +278,7 @@ async def test_without_a_run() -> None:
 async def test_private_keys_are_sent_to_their_agent_only() -> None:
     mine = {"role": "assistant", "content": "a", "reasoning_content": "thought"}
     history = [{"role": "user", "content": "Hi"}, mine, {"role": "user", "content": "Go on"}]
-    with Server(HELLO) as home, Server(HELLO) as other:
+    with Answers(HELLO) as home, Answers(HELLO) as other:
         for passed in (None, {"agent_url": other.url}):
             asked = request(messages=history, handoff_input=passed)
             await ask(home.url, asked, allow=[host_of(other)])
@@ -292,21 +293,21 @@ async def test_private_keys_are_sent_to_their_agent_only() -> None:
     "wrap", [lambda url: {"agent_url": url}, lambda url: Transfer(order=1, agent_url=url)]
 )
 async def test_the_input_of_the_transfer_comes_first(wrap: Any) -> None:
-    with Server(HELLO) as asked_for, Server(HELLO) as own:
+    with Answers(HELLO) as asked_for, Answers(HELLO) as own:
         asked = request(handoff_input=wrap(asked_for.url), memory={"handoff_agent_url": own.url})
         await ask(own.url, asked, allow=[host_of(asked_for)])
     assert (len(asked_for.requests), len(own.requests)) == (1, 0)
 
 
 async def test_own_url_comes_second() -> None:
-    with Server(HELLO) as own, Server(HELLO) as other:
+    with Answers(HELLO) as own, Answers(HELLO) as other:
         await ask(own.url, request(memory={"handoff_agent_url": other.url}), allow=[host_of(other)])
     assert (len(own.requests), len(other.requests)) == (1, 0)
 
 
 @pytest.mark.parametrize("where", ["memory", "context"])
 async def test_url_of_the_run_comes_last(where: str) -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         told: dict[str, Any] = {where: {"handoff_agent_url": server.url}}
         asked = request(**told)
         await ask(None, asked, allow=[host_of(server)])
@@ -349,7 +350,7 @@ async def test_text_that_is_not_a_url_is_refused(url: Any) -> None:
 
 
 async def test_its_own_url_may_be_asked_for() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         await ask(server.url, request(handoff_input={"agent_url": f"{server.url}/chat/completions"}))
     assert len(server.requests) == 1
 
@@ -359,7 +360,7 @@ async def test_its_own_url_may_be_asked_for() -> None:
 
 async def test_an_error_in_a_stream() -> None:
     broken = event({"error": {"message": "overloaded", "type": "server_error"}})
-    with Server(streamed(chunk({"content": "Hel"}), broken)) as server:
+    with Answers(streamed(chunk({"content": "Hel"}), broken)) as server:
         error = await failure(server.url, request(stream=True))
     assert type(error) is ServerFailed
     assert "overloaded" in str(error)
@@ -384,14 +385,14 @@ async def test_an_error_in_a_stream() -> None:
     ids=lambda reply: str(reply.pieces)[:40],
 )
 async def test_answers_without_a_reply(reply: Reply, watched: bool) -> None:
-    with Server(reply) as server:
+    with Answers(reply) as server:
         error = await failure(server.url, request(stream=watched))
     assert isinstance(error, UnreadableResponse | IncompleteResponse)
 
 
 @pytest.mark.parametrize("choices", [5, [5], [{"delta": 5}], [{"delta": {"tool_calls": 5}}], {"delta": {}}])
 async def test_chunks_in_odd_shapes(choices: Any) -> None:
-    with Server(streamed(event({"choices": choices}))) as server:
+    with Answers(streamed(event({"choices": choices}))) as server:
         error = await failure(server.url, request(stream=True))
     assert type(error) is UnreadableResponse
 
@@ -409,7 +410,7 @@ async def test_chunks_in_odd_shapes(choices: Any) -> None:
     ],
 )
 async def test_streams_that_end_too_early(reply: Reply) -> None:
-    with Server(reply) as server:
+    with Answers(reply) as server:
         error = await failure(server.url, request(stream=True))
     assert type(error) is IncompleteResponse
     assert error.retryable
@@ -419,7 +420,7 @@ async def test_streams_that_end_too_early(reply: Reply) -> None:
 async def test_a_finish_reason_is_enough(ending: Any) -> None:
     """Servers leave [DONE] out, and nothing of the message comes after the finish reason."""
     reply = streamed(chunk({"content": "Hi"}), chunk({}, finish="stop"), done=False, ending=ending)
-    with Server(reply) as server:
+    with Answers(reply) as server:
         done = await answer(server.url, request(stream=True))
     assert done.message.get("content") == "Hi"
 
@@ -430,7 +431,7 @@ async def test_stream_cut_before_its_finish_reason_is_incomplete() -> None:
     whole = b"".join(HELLO_STREAM.pieces)
     last = whole.index(b'"stop"}]}') + len(b'"stop"}]}')
     cuts = range(1, len(whole))
-    with Server(*[Reply((whole[:cut],), content_type=SSE) for cut in cuts]) as server:
+    with Answers(*[Reply((whole[:cut],), content_type=SSE) for cut in cuts]) as server:
         async with agent_at(server.url) as agent:
             for cut in cuts:
                 try:
@@ -450,7 +451,7 @@ async def test_stream_cut_before_its_finish_reason_is_incomplete() -> None:
 async def test_a_call_of_a_tool_that_was_not_passed(watched: bool) -> None:
     """Otherwise a remote server could run the tools of this agent."""
     reply = streamed(chunk(CALLS), chunk({}, finish="tool_calls")) if watched else said(CALLS)
-    with Server(reply) as server:
+    with Answers(reply) as server:
         error = await failure(server.url, request(stream=watched, tools=[WEATHER]))
     assert type(error) is UnreadableResponse
     assert "pass_tools=True" in str(error)
@@ -460,7 +461,7 @@ async def test_a_call_of_a_tool_that_was_not_passed(watched: bool) -> None:
 @BOTH
 async def test_tools_that_are_passed(watched: bool) -> None:
     reply = streamed(chunk(CALLS), chunk({}, finish="tool_calls")) if watched else said(CALLS)
-    with Server(reply) as server:
+    with Answers(reply) as server:
         asked = request(stream=watched, tools=[WEATHER], tool_choice="weather")
         *deltas, done = await ask(server.url, asked, pass_tools=True)
     assert deltas == ([ToolCallDelta(0, "a", "weather", "")] if watched else [])
@@ -552,7 +553,7 @@ def texts_of(result: Any) -> list[Any]:
 
 @BOTH
 async def test_an_agent_whose_model_is_a_remote_agent(watched: bool) -> None:
-    with Server(HELLO_STREAM if watched else HELLO) as server:
+    with Answers(HELLO_STREAM if watched else HELLO) as server:
         async with agent_at(server.url) as remote:
             agent = Agent("A", "You are secret.", model=remote)
             if watched:
@@ -577,7 +578,7 @@ async def test_an_agent_whose_model_is_a_remote_agent(watched: bool) -> None:
 @BOTH
 async def test_handing_over_to_a_remote_agent(watched: bool) -> None:
     """The input of the transfer arrives, and streamed and plain runs end alike."""
-    with Server(HELLO_STREAM if watched else HELLO) as server:
+    with Answers(HELLO_STREAM if watched else HELLO) as server:
         async with agent_at(server.url, name="refunds") as remote:
             model = ScriptedHandler([call("transfer_to_refunds", {"order": 7}, id="t")])
             agent = Agent("A", model=model, handoffs=[handoff(remote, on_handoff=note, input_type=Transfer)])
@@ -617,7 +618,7 @@ async def test_invented_url_gets_no_request() -> None:
 @BOTH
 async def test_an_error_is_never_the_answer(watched: bool) -> None:
     """The text of an error must not become a message of the assistant."""
-    with Server(failed(500, "boom")) as server:
+    with Answers(failed(500, "boom")) as server:
         async with agent_at(server.url) as remote:
             agent = Agent("A", model=remote)
             once = RunConfig(retry=Retry(attempts=1))
@@ -639,7 +640,7 @@ def weather() -> str:
 @BOTH
 async def test_a_remote_agent_may_use_tools_that_it_is_passed(watched: bool) -> None:
     calling = streamed(chunk(CALLS), chunk({}, finish="tool_calls")) if watched else said(CALLS)
-    with Server(calling, HELLO_STREAM if watched else HELLO) as server:
+    with Answers(calling, HELLO_STREAM if watched else HELLO) as server:
         async with agent_at(server.url, pass_tools=True) as remote:
             agent = Agent("A", model=remote, tools=[weather])
             if watched:
@@ -652,7 +653,7 @@ async def test_a_remote_agent_may_use_tools_that_it_is_passed(watched: bool) -> 
 
 
 async def test_the_text_of_a_remote_agent_is_parsed_here() -> None:
-    with Server(said({"content": '{"order": 7}'})) as server:
+    with Answers(said({"content": '{"order": 7}'})) as server:
         async with agent_at(server.url) as remote:
             result = await Runner.run(Agent("A", model=remote, output_type=Transfer), "Hi")
     assert result.final_output == Transfer(order=7)

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from answers import Answers
 from remote_agents import BOTH, agent_at, answer, ask, failure, host_of, moved, request
 from servers import (
     HELLO,
@@ -37,14 +38,14 @@ from routelock.errors import (
 from routelock.handlers.events import MessageDone, TextDelta
 from routelock_providers.remote.urls import UrlNotAllowed
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
 
 # Which server gets the key
 
 
 async def test_key_is_sent_to_the_own_url_only() -> None:
-    with Server(HELLO) as own, Server(HELLO) as other:
+    with Answers(HELLO) as own, Answers(HELLO) as other:
         async with agent_at(own.url, allow=[host_of(other)], api_key="k", headers={"x-k": "k"}) as agent:
             for url in (own.url, other.url):
                 async for _ in agent.stream(request(handoff_input={"agent_url": url})):
@@ -54,14 +55,14 @@ async def test_key_is_sent_to_the_own_url_only() -> None:
 
 
 async def test_without_url_the_key_is_sent_to_listed_urls() -> None:
-    with Server(HELLO) as server:
+    with Answers(HELLO) as server:
         asked = request(handoff_input={"agent_url": server.url})
         await ask(None, asked, allow=[host_of(server)], api_key="k")
     assert server.requests[0].headers["authorization"] == "Bearer k"
 
 
 async def test_redirect_does_not_pass_the_key_to_another_server() -> None:
-    with Server(HELLO) as other, Server(moved(f"{other.url}/x")) as first:
+    with Answers(HELLO) as other, Answers(moved(f"{other.url}/x")) as first:
         await ask(first.url, allow=[host_of(other)], api_key="k", headers={"x-k": "k"})
     assert first.requests[0].headers["authorization"] == "Bearer k"
     assert not {"authorization", "x-k"} & other.requests[0].headers.keys()
@@ -71,7 +72,7 @@ async def test_redirect_does_not_pass_the_key_to_another_server() -> None:
 async def test_a_redirect_back_does_not_bring_the_key_back() -> None:
     """The target of a redirect must not decide where the key is used."""
     back = {"location": ""}
-    with Server(Reply((), 307, headers=back)) as other, Server(moved(f"{other.url}/x"), HELLO) as first:
+    with Answers(Reply((), 307, headers=back)) as other, Answers(moved(f"{other.url}/x"), HELLO) as first:
         back["location"] = f"{first.url}/admin"
         await ask(first.url, allow=[host_of(other)], api_key="k")
     assert [seen.headers.get("authorization") for seen in first.requests] == ["Bearer k", None]
@@ -93,7 +94,7 @@ async def test_no_cookie_is_kept() -> None:
 @BOTH
 @pytest.mark.parametrize("status", [307, 308])
 async def test_a_redirect_within_the_server_is_followed(status: int, watched: bool) -> None:
-    with Server(moved("/elsewhere?v=1", status), HELLO_STREAM) as server:
+    with Answers(moved("/elsewhere?v=1", status), HELLO_STREAM) as server:
         done = await answer(server.url, request(stream=watched), api_key="k")
     assert done.message.get("content") == "Hello"
     assert server.requests[1].path == "/elsewhere?v=1"
@@ -103,7 +104,7 @@ async def test_a_redirect_within_the_server_is_followed(status: int, watched: bo
 
 @pytest.mark.parametrize("status", [301, 302, 303])
 async def test_a_redirect_that_would_lose_the_body_says_the_new_url(status: int) -> None:
-    with Server(moved("/v2/chat/completions", status), HELLO) as server:
+    with Answers(moved("/v2/chat/completions", status), HELLO) as server:
         error = await failure(server.url)
     assert type(error) is InvalidRequest
     assert error.status == status
@@ -122,7 +123,7 @@ async def test_redirect_to_another_server_is_not_followed(watched: bool) -> None
 
 async def test_a_url_on_the_list_may_redirect_within_the_list_only() -> None:
     """A server may have agents that are allowed and others that are not."""
-    with Server(moved("/theirs/")) as server:
+    with Answers(moved("/theirs/")) as server:
         asked = request(handoff_input={"agent_url": f"{server.url}/mine"})
         error = await failure(None, asked, allow=[f"{server.url}/mine/"])
     assert type(error) is UrlNotAllowed
@@ -133,14 +134,14 @@ async def test_a_url_on_the_list_may_redirect_within_the_list_only() -> None:
     "location", ["file:///etc/passwd", "http://u:p@x/", "http://169.254.169.254/", "//x"]
 )
 async def test_redirects_to_forbidden_addresses(location: str) -> None:
-    with Server(moved(location)) as server:
+    with Answers(moved(location)) as server:
         error = await failure(server.url)
     assert type(error) is UrlNotAllowed
 
 
 @pytest.mark.parametrize("most", [0, 3])
 async def test_redirects_in_a_loop(most: int) -> None:
-    with Server(moved("/again")) as server:
+    with Answers(moved("/again")) as server:
         error = await failure(server.url, max_redirects=most)
     assert type(error) is UnreadableResponse
     assert not error.retryable
@@ -148,7 +149,7 @@ async def test_redirects_in_a_loop(most: int) -> None:
 
 
 async def test_a_redirect_to_nowhere() -> None:
-    with Server(Reply((), 307)) as server:
+    with Answers(Reply((), 307)) as server:
         error = await failure(server.url)
     assert error.status == 307
 
@@ -185,9 +186,9 @@ async def test_a_reply_that_is_too_long_is_not_read(reply: Reply, watched: bool)
 async def test_a_reply_of_just_that_size(watched: bool) -> None:
     reply = HELLO_STREAM if watched else HELLO
     size = sum(map(len, reply.pieces))
-    with Server(reply) as server:
+    with Answers(reply) as server:
         await ask(server.url, request(stream=watched), max_bytes=size)
-    with Server(reply) as server:
+    with Answers(reply) as server:
         asked = request(stream=watched)
         if watched:  # the message is whole before [DONE]
             asked = request(stream=watched)
@@ -248,7 +249,7 @@ async def test_a_compressed_error_keeps_its_status() -> None:
 async def test_error_statuses(
     reply: Reply, kind: type[ProviderError], retryable: bool, watched: bool
 ) -> None:
-    with Server(reply) as server:
+    with Answers(reply) as server:
         error = await failure(server.url, request(stream=watched))
     assert (type(error), error.status, error.retryable) == (kind, reply.status, retryable)
     assert error.provider == host_of(server)
@@ -258,7 +259,7 @@ async def test_error_statuses(
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 508])
 async def test_error_quotes_the_server(status: int) -> None:
-    with Server(failed(status, "the moon is full")) as server:
+    with Answers(failed(status, "the moon is full")) as server:
         error = await failure(server.url)
     assert "the moon is full" in str(error)
     assert host_of(server) in str(error)
@@ -270,26 +271,26 @@ async def test_error_quotes_the_server(status: int) -> None:
 )
 @pytest.mark.parametrize("status", [401, 500, 508])
 async def test_errors_without_a_message(status: int, body: bytes) -> None:
-    with Server(Reply((body,), status)) as server:
+    with Answers(Reply((body,), status)) as server:
         error = await failure(server.url)
     assert error.status == status
 
 
 async def test_an_address_without_a_version_is_named() -> None:
-    with Server(failed(404)) as server:
+    with Answers(failed(404)) as server:
         error = await failure(server.url.removesuffix("/v1"))
     assert f"such as {server.url}." in str(error)
 
 
 @BOTH
 async def test_how_long_to_wait(watched: bool) -> None:
-    with Server(failed(429, retry_after="7")) as server:
+    with Answers(failed(429, retry_after="7")) as server:
         error = await failure(server.url, request(stream=watched))
     assert error.retry_after == 7
 
 
 async def test_a_missing_key_says_how_to_pass_one() -> None:
-    with Server(failed(401)) as server:
+    with Answers(failed(401)) as server:
         error = await failure(server.url)
     assert "api_key=" in str(error)
     assert "_API_KEY" not in str(error), "no variable is read"
@@ -297,7 +298,7 @@ async def test_a_missing_key_says_how_to_pass_one() -> None:
 
 async def test_agents_that_call_each_other_in_a_loop() -> None:
     """routelock's own server answers 508 when a request has passed too many of them."""
-    with Server(failed(508, "too many hops")) as server:
+    with Answers(failed(508, "too many hops")) as server:
         error = await failure(server.url)
     assert "loop" in str(error)
 
