@@ -40,8 +40,8 @@ def _answer(request: httpx.Request) -> httpx.Response | None:
 class Answers:
     """Gives its replies in order, the last one again and again. Use it in a ``with`` block.
 
-    A ``cut`` is the error that httpx raises when a connection breaks. There is no ``stall``: whether a silent
-    server is left in time is for sockets to show.
+    A ``cut`` is the error that httpx raises when a body ends too early. There is no ``stall``: whether a
+    silent server is left in time is for sockets to show.
     """
 
     def __init__(self, *replies: Reply) -> None:
@@ -59,6 +59,10 @@ class Answers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         del _OPEN[self._port]
+
+    def say(self, *replies: Reply) -> None:
+        """Go on with these."""
+        self._replies[:] = replies
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         """Return the next reply, and keep the request."""
@@ -80,7 +84,7 @@ class _Body(httpx.AsyncByteStream, httpx.SyncByteStream):
     def __iter__(self) -> Iterator[bytes]:
         yield from self._reply.pieces
         if self._reply.ending == "cut":
-            raise httpx.ReadError("Connection reset by peer")
+            raise httpx.RemoteProtocolError("peer closed connection without sending complete message body")
 
 
 AnyServer = Answers | Server

@@ -1,4 +1,4 @@
-"""`A2AAgent` against A2A agents, over real sockets."""
+"""`A2AAgent` against A2A agents over real sockets, and before answers of respx."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import anyio
 import pytest
+from answers import Answers
 from clients.a2a_cast import ORDER_DATA, a2a_agents
 from clients.cast import BEATS, DESK, GREETING, POLYGLOT, Log
 from clients.served import KEY, comes_true, served
-from raw_server import RawServer
-from servers import JSON, SSE, Reply, Server, refused_url
+from servers import JSON, SSE, Reply, refused_url
 
 from routelock import Agent, Request, Runner, handoff
 from routelock.errors import (
@@ -34,7 +34,7 @@ pytest.importorskip("a2a")
 
 from routelock_providers.remote.a2a import A2AAgent
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ async def test_half_a_character_does_not_fail_the_call(there: Any) -> None:
 
 async def test_data_outside_the_protocol_is_an_unreadable_response() -> None:
     half = shown(message={"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "half \ud83d"}]})
-    with RawServer() as server:
+    with Answers() as server:
         server.say(card_at(server.url), Reply((half,), content_type=SSE))
         with pytest.raises(UnreadableResponse, match="surrogate"):
             await asked(server.url)
@@ -166,7 +166,7 @@ def card_at(url: str) -> Reply:
 
 
 async def test_card_of_another_server_is_refused() -> None:
-    with Server(Reply((b"{}",))) as other, Server(card_at(other.url)) as own:
+    with Answers(Reply((b"{}",))) as other, Answers(card_at(other.url)) as own:
         with pytest.raises(InvalidRequest, match="leads to another server"):
             await asked(own.url)
     assert other.requests == []
@@ -199,7 +199,7 @@ def status(state: str, *texts: str) -> bytes:
     ],
 )
 async def test_progress_messages_are_not_part_of_the_answer(pieces: tuple[bytes, ...], answer: str) -> None:
-    with RawServer() as server:
+    with Answers() as server:
         server.say(card_at(server.url), Reply((shown(task=TASK), *pieces), content_type=SSE))
         said, whole = await asked(server.url)
     assert ("".join(said), whole) == (answer, answer)
@@ -208,14 +208,14 @@ async def test_progress_messages_are_not_part_of_the_answer(pieces: tuple[bytes,
 @pytest.mark.parametrize("ending", ["end", "cut"])
 async def test_stream_that_just_ends_is_incomplete(ending: Any) -> None:
     pieces = (shown(task=TASK), shown(artifactUpdate=HALF))
-    with RawServer() as server:
+    with Answers() as server:
         server.say(card_at(server.url), Reply(pieces, content_type=SSE, ending=ending))
         with pytest.raises(IncompleteResponse):
             await asked(server.url)
 
 
 async def test_answer_outside_the_protocol_is_an_error() -> None:
-    with RawServer() as server:
+    with Answers() as server:
         for body in (b"<html>", b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "No."}}'):
             server.say(card_at(server.url), Reply((body,)))
             with pytest.raises(ProviderError):
@@ -229,7 +229,7 @@ async def test_answer_outside_the_protocol_is_an_error() -> None:
 async def test_error_of_the_server_is_not_a_defect(begun: bool, code: int, kind: type[ProviderError]) -> None:
     error = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "It ends."}}).encode()
     pieces = (shown(task=TASK), b"event: error\ndata: " + error + b"\n\n") if begun else (error,)
-    with RawServer() as server:
+    with Answers() as server:
         server.say(card_at(server.url), Reply(pieces, content_type=SSE if begun else JSON))
         with pytest.raises(ProviderError, match="It ends") as caught:
             await asked(server.url)

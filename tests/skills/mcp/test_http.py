@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from answers import Answers
 from mcp_servers import IS_2, Office
 from served_apps import listening
 from servers import HELLO, Reply, Server
@@ -20,6 +21,7 @@ from routelock_skills.mcp import MCPClient
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.usefixtures("answers_of_respx"),
     # version 1 of the package leaves generators and streams to the collector
     pytest.mark.filterwarnings("ignore:(Async generator|Unclosed):ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -144,7 +146,7 @@ def _forgetful(app: Any) -> Any:
 async def test_refusing_server_is_an_error(status: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     with (
-        Server(Reply([b"no"], status=status)) as server,
+        Answers(Reply([b"no"], status=status)) as server,
         pytest.raises(ToolError, match=r"MCP server '127\.0\.0\.1' cannot be used: "),
     ):
         async with MCPClient(server.url):
