@@ -54,14 +54,11 @@ def test_external_tools_count_as_tools_of_the_agent() -> None:
     assert deferred(agent, ToolSearch(defer_over=1), [spec]) == ["one", "two"]
 
 
-async def test_a_rank_function_sees_where_the_tools_come_from() -> None:
+def test_a_search_knows_where_the_tools_come_from() -> None:
     agent = Agent("A", tools=[tool("one", deferred=True, origin="crm"), tool("two", deferred=True)])
-    deferral = agent.deferrals.own
+    deferral = agent.deferrals.of(None, [tool("three", deferred=True, origin="the caller")])
     assert deferral is not None
-    assert {name: each.origin for name, each in deferral.catalogue.tools.items()} == {
-        "one": "crm",
-        "two": None,
-    }
+    assert [each.origin for each in deferral.catalogue.tools.values()] == ["crm", None, "the caller"]
 
 
 def test_an_external_tool_wins_over_a_deferred_one_of_its_name() -> None:

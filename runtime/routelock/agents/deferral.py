@@ -111,13 +111,15 @@ def _deferred(
         each.name: each for each in own if settings.defers(each.deferred, count)
     }
     for name, each in callers.items():
-        if settings.defers(each.deferred if isinstance(each, Tool) else None, count):
-            routes[name] = External(name, each.spec if isinstance(each, Tool) else sendable(each))
+        if isinstance(each, Tool) and settings.defers(each.deferred, count):
+            routes[name] = External(name, each.spec, each.origin)
+        elif not isinstance(each, Tool) and settings.defers(None, count):
+            routes[name] = External(name, sendable(each))
     return routes
 
 
 def _searched(route: Tool | External) -> SearchedTool:
-    return searched(route.spec, route.origin if isinstance(route, Tool) else None)
+    return searched(route.spec, route.origin)
 
 
 def _search_tool(

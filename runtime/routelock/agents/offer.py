@@ -29,6 +29,8 @@ class External:
 
     name: str
     spec: ToolSpec
+    origin: str | None = None
+    """See ``Tool.origin``."""
 
 
 Route = Tool | Handoff | External
