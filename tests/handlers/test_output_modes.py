@@ -127,7 +127,7 @@ async def test_invalid_output_is_reported_to_the_model() -> None:
     assert "Expected a JSON object with x (integer, required)." in told
 
 
-# By a tool, through a true socket
+# By a tool, over HTTP
 
 
 def calling(*calls: tuple[str, str]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`AgentHandoffSkill`: whole runs that hand over to agents behind URLs, over real sockets."""
+"""`AgentHandoffSkill`: whole runs that hand over to agents behind URLs, which answers of respx play."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies through litellm over a real socket are the same whole and streamed."""
+"""Replies through litellm are the same whole and streamed."""
 
 from __future__ import annotations
 

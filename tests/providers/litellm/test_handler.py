@@ -1,4 +1,4 @@
-"""The LiteLLM handler against a real server on a real socket: every wire format, well-behaved and not."""
+"""The LiteLLM handler: every wire format, well-behaved and not, as answers of respx and on real sockets."""
 
 from __future__ import annotations
 
