@@ -30,6 +30,8 @@ def served(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | None
 def listening(app: Any) -> Iterator[str]:
     """Serve an ASGI app while the block lasts; yields its URL, without a slash at the end."""
     listener = socket.create_server(("127.0.0.1", 0))
+    # connections inherit it; else each small piece would wait 40 ms for the client's acknowledgement
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = _Server(
         uvicorn.Config(
             app,

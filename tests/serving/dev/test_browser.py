@@ -199,7 +199,7 @@ class _Small(ScriptedHandler):
 def test_models_are_shown_as_they_were_written(browser: Any) -> None:
     with opened(browser, Agent("a", model=_Small(["Hi."], name="litellm_openai_small"))) as tab:
         say(tab, "Hi")
-        assert tab.locator("#picture .handler").inner_text() == "openai/small"
+        assert tab.locator("#picture .handler").text_content() == "openai/small"
         assert "openai/small" in tab.locator(".event.model .what").inner_text()
         tab.locator(".event.model .row").click()
         assert tab.get_by_role("dialog").get_by_role("heading").first.inner_text().endswith(": openai/small")

@@ -68,6 +68,8 @@ def served(app: Any) -> Iterator[str]:
     """Serve an ASGI app on this machine, and say at which URL."""
     uvicorn = pytest.importorskip("uvicorn")
     listener = socket.create_server(("127.0.0.1", 0))
+    # connections inherit it; else each small piece would wait 40 ms for the client's acknowledgement
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
