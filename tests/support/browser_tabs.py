@@ -51,14 +51,18 @@ _CONTRASTS = """() => {
     }
     return [255, 255, 255];
   };
-  const ratio = (node) => {
-    const both = [light(rgb(getComputedStyle(node).color)), light(behind(node))];
+  const ratio = (node, part) => {
+    const both = [light(rgb(getComputedStyle(node, part).color)), light(behind(node))];
     return (Math.max(...both) + 0.05) / (Math.min(...both) + 0.05);
   };
   const says = (node) => [...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim());
-  return [...document.querySelectorAll("body *:not(svg *)")]
-    .filter((node) => node.checkVisibility() && !node.disabled && says(node) && ratio(node) < 4.5)
-    .map((node) => `${ratio(node).toFixed(1)} ${node.className} ${node.textContent.slice(0, 30)}`);
+  const seen = [...document.querySelectorAll("body *:not(svg *)")]
+    .filter((node) => node.checkVisibility() && !node.disabled);
+  const texts = seen.filter(says).map((node) => [ratio(node), node.className, node.textContent]);
+  const hints = seen.filter((node) => node.placeholder)
+    .map((node) => [ratio(node, "::placeholder"), node.id, node.placeholder]);
+  return [...texts, ...hints].filter(([found]) => found < 4.5)
+    .map(([found, name, text]) => `${found.toFixed(1)} ${name} ${text.slice(0, 30)}`);
 }"""
 
 

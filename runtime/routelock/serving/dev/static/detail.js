@@ -124,7 +124,7 @@ function message(item, number, fate, kind = fate.replace(/\W+/g, "-")) {
     el("p", { class: "call" }, `${call.tool ?? "?"}(${json(call.input ?? {})}), run by the vendor`)));
   const text = textOf(item.message);
   return el("li", { class: `item ${kind}` },
-    el("p", { class: "head" }, el("span", { class: "number" }, number), el("span", { class: "role" }, role),
+    el("p", { class: "head" }, number ? el("span", { class: "number" }, number) : null, el("span", { class: "role" }, role),
       item.agent ? el("span", { class: "by" }, item.agent) : null, el("span", { class: "fate" }, fate)),
     text ? el("p", { class: "text" }, text) : null, calls);
 }
