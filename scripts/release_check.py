@@ -36,7 +36,7 @@ REPO = Path(__file__).parent.parent
 DIST = REPO / "dist"
 TOOLS = Path(sys.executable).parent
 
-DEVELOPMENT = frozenset(("test", "browser", "docs", "lint", "release"))
+DEVELOPMENT = frozenset(("test", "docs", "lint", "release"))
 """The extras for work on routelock itself."""
 
 UNKNOWN = ("author-email", "'url' field")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-OURS = {"all", "test", "browser", "docs", "lint", "release"}
+OURS = {"all", "test", "docs", "lint", "release"}
 
 
 def test_all_is_every_extra_for_users(repo: Path) -> None:

@@ -1,6 +1,6 @@
 """The dev page in a real browser.
 
-Needs Chromium and playwright: ``apt-get install chromium`` and ``pip install 'routelock[browser]'``.
+Needs Chromium: run ``scripts/services``, or name one in ``ROUTELOCK_CHROMIUM``.
 """
 
 from __future__ import annotations
