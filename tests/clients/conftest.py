@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsers import browser
 from clients.cast import Log, everyone
 from clients.played import Played
 from clients.served import KEY, PATIENCE, node_client, play, python_client, served
 
 from routelock.serving import ServeConfig, create_app
+
+__all__ = ["browser"]
 
 SETTINGS = ServeConfig(api_keys=[KEY], ping=0.05, timeout=PATIENCE / 2)
 """A run that never ends is to be seen as an error, not as a test that hangs."""

@@ -31,17 +31,18 @@ def clients() -> Path:
 
 def python_client(name: str, program: str) -> list[str]:
     """The command that runs a program with one client and what that needs, and nothing of ours."""
-    folder = _installed(name)
+    folder = client_folder(name)
     return [sys.executable, "-I", "-S", "-c", _RUN, str(folder), str(PROGRAMS / program)]
 
 
 def node_client(program: str, name: str = "js") -> list[str]:
     """The command that runs a program with the JavaScript clients, or with those of another folder."""
-    folder = _installed(name)
+    folder = client_folder(name)
     return [str(folder / "node"), str(PROGRAMS / program), str(folder / "node_modules")]
 
 
-def _installed(name: str) -> Path:
+def client_folder(name: str) -> Path:
+    """The folder of a client; the test is skipped if scripts/clients has not installed it."""
     folder = clients() / name
     if not (folder / ".done").exists():
         pytest.skip(f"the client {name} is not in {clients()}; run: scripts/clients {clients()}")

@@ -134,6 +134,18 @@ CLIENTS = {
         version=partial(_node, "@assistant-ui/react-ag-ui", "page"),
         files=["test_assistant_ui.py"],
     ),
+    "assistant-ui-chromium": Client(
+        name="assistant-ui in Chromium",
+        version=partial(_node, "@assistant-ui/react-ag-ui", "page"),
+        files=["test_front_ends.py"],
+        parameter="assistant-ui",
+    ),
+    "copilotkit": Client(
+        name="CopilotKit in Chromium",
+        version=partial(_node, "@copilotkit/react-core", "copilotkit"),
+        files=["test_front_ends.py"],
+        parameter="CopilotKit",
+    ),
 }
 
 
@@ -143,10 +155,11 @@ def suite_of(name: str) -> Suite:
 
 
 def _judged(name: str, client: Client, settings: Settings) -> Result:
+    version = client.version()
     cases = run_pytest([*_TESTS, *_cases_of(client)], settings.home / "clients" / f"{name}.xml", folder=REPO)
     return Result(
         name=client.name,
-        version=client.version(),
+        version=version,
         passed=len(cases.passed),
         failed=cases.failed,
         not_applicable=cases.skipped,
