@@ -49,6 +49,7 @@ _UNTRACED = {
     # more of what other tests have shown, and much of it
     "clients",
     "stress",
+    "test_browser.py",
     "test_cancelled_anywhere.py",
     "test_handoff_matrix.py",
     "test_parity.py",
