@@ -112,6 +112,15 @@ def test_a_cancel_ends_the_run(site: Site) -> None:
     tab.close()
 
 
+@pytest.mark.parametrize("site", ["assistant-ui"], indirect=True)
+def test_a_page_that_leaves_ends_its_run(site: Site) -> None:
+    """CopilotKit's page leaves its runtime, which reads on."""
+    tab = site.ask("endless", "Until I leave.")
+    tab.get_by_text("Tick").wait_for()
+    tab.close()
+    assert comes_true(lambda: "Until I leave." in site.log.cancelled)
+
+
 def test_an_error_is_shown(site: Site) -> None:
     tab = site.ask("broken")
     tab.get_by_text("The model behind this agent failed.").wait_for()
