@@ -7,7 +7,7 @@ that start with an underscore are routelock's own and are never sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Required, TypedDict, cast
 
 from routelock._json import AnyObject
@@ -104,8 +104,6 @@ class RunItem:
     covers: tuple[RunItem, ...] = ()
     whole: tuple[Annotated[Message, AnyObject()], ...] = ()
     asked_by: str | None = None
-    line: str | None = field(default=None, init=False, repr=False, compare=False)
-    """The message as a line of a summary, kept for the next summary."""
 
     @property
     def vendor_calls(self) -> list[VendorCall]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, cast, overload
+from typing import Any, overload
 
 from routelock._callables import MaybeAwaitable
 from routelock._copies import detached
@@ -122,16 +122,6 @@ def _folded(records: Iterable[tuple[str, Message]], wrappers: tuple[str, str] | 
     return [summary, {"role": "user", "content": shown}] if shown else [summary]
 
 
-def _line_of(item: RunItem) -> str:
-    """Return the line of an item's message.
-
-    The line is made once, because a long history may be folded many times.
-    """
-    if item.line is None:
-        object.__setattr__(item, "line", message_line(item.message))
-    return cast(str, item.line)
-
-
 def message_line(message: Message) -> str:
     """Return a message as one line of JSON, in which no text can forge another line or a role."""
     readable = portable(message)
@@ -222,7 +212,7 @@ def nest_handoff_history(
     newest = newest_of_user(items) if keep_last_user else None
     beside = {id(item) for item in (*system, newest)}
     folded = [item for item in items if id(item) not in beside]
-    shown = as_items(_folded([(_line_of(item), item.message) for item in folded], wrappers))
+    shown = as_items(_folded([(message_line(item.message), item.message) for item in folded], wrappers))
     history = (*system, *_summary(shown, folded), *([newest] if newest else []))
     return _with_history(data, history)
 
