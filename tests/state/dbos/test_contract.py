@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pytest
@@ -27,12 +28,23 @@ pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelo
 QUEUE = queue_of("idle")
 
 
+@dataclass
+class Life:
+    """One execution of the workflow."""
+
+    use: Use
+    recorded: Sequence[Any]
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    began: bool = False
+    """Whether it took over the run: DBOS refuses that if a step of the life before is recorded just now."""
+
+
 class Engine:
     """A worker that plays lives in a workflow."""
 
     def __init__(self, database: str) -> None:
         self._worker = WorkerThread(database, [Agent("idle", model=ScriptedHandler([]))])
-        self._lives: dict[str, tuple[Use, Sequence[Any], asyncio.Event]] = {}
+        self._lives: dict[str, Life] = {}
         self._known: set[str] = set()
 
     def begin(self) -> None:
@@ -52,27 +64,34 @@ class Engine:
         await asyncio.to_thread(self._worker.do, self._live(run_id, use))
 
     async def _live(self, run_id: str, use: Use) -> None:
+        for _ in range(5):  # a worker queues such a run again, too
+            if await self._began(run_id, use):
+                return
+
+    async def _began(self, run_id: str, use: Use) -> bool:
         from dbos import DBOS, SetWorkflowID
 
-        over = asyncio.Event()
         recorded = await DBOS.list_workflow_steps_async(run_id)
-        self._lives[run_id] = use, [dict(step) for step in recorded], over
+        life = self._lives[run_id] = Life(use, [dict(step) for step in recorded])
         if run_id in self._known:
             await DBOS.resume_workflow_async(run_id, queue_name=QUEUE)
         else:
             self._known.add(run_id)
             with SetWorkflowID(run_id):
                 await DBOS.start_workflow_async(self._workflow, {"agent": "idle", "run_id": run_id})
-        await over.wait()
+        await life.over.wait()
+        return life.began
 
     async def _carry_out(self, run_id: str) -> None:
-        use, recorded, over = self._lives[run_id]
+        life = self._lives[run_id]
         task = asyncio.current_task()
         assert task is not None
         # the next life may begin once DBOS has dealt with the end of this one, not before
-        task.add_done_callback(lambda _: over.set())
+        task.add_done_callback(lambda _: life.over.set())
         try:
-            await use(await taken_over(recorded, show=True))
+            steps = await taken_over(life.recorded, show=True)
+            life.began = True
+            await life.use(steps)
         except BaseException as error:
             raise asyncio.CancelledError from error  # DBOS keeps the workflow of a worker that stops
 
