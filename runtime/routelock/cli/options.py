@@ -22,6 +22,8 @@ from routelock.errors import ConfigError
 from routelock.run.config import RunConfig, listed
 from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.start import DEFAULT_MAX_TURNS
+from routelock_providers.model_names import suggest_model
+from routelock_providers.vendors import lacks_key, split_model
 
 __all__ = [
     "CONFIG",
@@ -331,11 +333,8 @@ def _cannot_be_called(options: RunOptions) -> bool:
     first = next(iter(handlers_by_priority(options.agent, options.config)), None)
     if first is None or not _uses_litellm(first):
         return False
-    names = importlib.import_module("routelock_providers.model_names")
-    vendors = importlib.import_module("routelock_providers.vendors")
-    model = first.handler if isinstance(first.handler, str) else cast("Any", first.handler).model
-    is_wrong: bool = names.suggest_model(model) is not None
-    return is_wrong or bool(vendors.lacks_key(vendors.split_model(model)[0], os.environ))
+    model: str = first.handler if isinstance(first.handler, str) else cast("Any", first.handler).model
+    return suggest_model(model) is not None or lacks_key(split_model(model)[0], os.environ)
 
 
 async def close_litellm() -> None:

@@ -55,6 +55,8 @@ _DRAIN_SECONDS = 2.0
 _PATIENCE = 5.0
 """Seconds that a client has to take the error that ends its stream."""
 
+_HEAD = ("jsonrpc", "id", "method")
+
 _BUFFERED_EVENTS = 16
 """The number of events that may wait for a slow client."""
 
@@ -411,7 +413,7 @@ async def read_call(incoming: Incoming, access: AccessControl, config: ServeConf
         body = await read_body(request, config.max_body, config.body_timeout)
         check_size(said := read_json(body))
     fields = cast("dict[str, object]", said) if isinstance(said, dict) else dict[str, object]()
-    head = {name: fields[name] for name in ("jsonrpc", "id", "method") if name in fields}
+    head = {name: value for name, value in fields.items() if name in _HEAD}
     return RpcCall(head=head, receive=_received_again(body, request.receive))
 
 

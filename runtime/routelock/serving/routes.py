@@ -32,7 +32,7 @@ from routelock.serving.pending_runs import PendingRuns
 from routelock.serving.requests import ChatRequest, parse
 from routelock.serving.responses.routes import ResponsesRoutes
 from routelock.serving.run_route import RunRoute
-from routelock.serving.served_run import Reply, served_run
+from routelock.serving.served_run import ServedReply, served_run
 
 __all__ = ["ServedRoutes", "served_app"]
 
@@ -115,7 +115,7 @@ class ServedRoutes:
     def _model(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self._created, "owned_by": "routelock"}
 
-    async def _start_chat(self, served: ServedAgent, asked: ChatRequest, about: ServedRequest) -> Reply:
+    async def _start_chat(self, served: ServedAgent, asked: ChatRequest, about: ServedRequest) -> ServedReply:
         run = served_run(served, asked, about, self._config, self._pending)
         completion = Completion(
             id=f"chatcmpl-{uuid.uuid4().hex}", model=about.model, created=int(time.time())

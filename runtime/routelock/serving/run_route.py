@@ -17,7 +17,7 @@ from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal
 from routelock.serving.http import AsciiJSON, EventStream, Incoming, attended, events_text, read_body
 from routelock.serving.requests import ClientRequest
-from routelock.serving.served_run import Reply
+from routelock.serving.served_run import ServedReply
 
 __all__ = ["RunRoute"]
 
@@ -36,7 +36,7 @@ class RunRoute(Generic[_Asked]):
     config: ServeConfig
     parse: Callable[[bytes], _Asked]
     """Returns the request of a body."""
-    start: Callable[[ServedAgent, _Asked, ServedRequest], Awaitable[Reply]]
+    start: Callable[[ServedAgent, _Asked, ServedRequest], Awaitable[ServedReply]]
     """Returns the ways to answer a request of an agent."""
     named_by: str = ""
     """The key of an event that has its name."""
@@ -56,7 +56,7 @@ class RunRoute(Generic[_Asked]):
                 answered = partial(self._answer, incoming, reply.whole)
                 await attended(incoming.request, answered, self.config.timeout)
 
-    async def _started(self, incoming: Incoming, served: ServedAgent | None, asked: _Asked) -> Reply:
+    async def _started(self, incoming: Incoming, served: ServedAgent | None, asked: _Asked) -> ServedReply:
         if asked.hops > self.config.max_hops:
             raise Refusal(
                 508,
@@ -76,7 +76,7 @@ class RunRoute(Generic[_Asked]):
     async def _answer(self, incoming: Incoming, whole: Callable[[], Awaitable[Mapping[str, object]]]) -> None:
         await incoming.respond(AsciiJSON(await whole()))
 
-    def _stream(self, request_id: str, reply: Reply) -> EventStream:
+    def _stream(self, request_id: str, reply: ServedReply) -> EventStream:
         def last(refusal: Refusal) -> str:
             log_refusal(request_id, refusal)
             return events_text(reply.fail(refusal, request_id), self.named_by)

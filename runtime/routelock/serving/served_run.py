@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from routelock.serving.http import EventStream
 
 __all__ = [
-    "Reply",
     "ReplyForm",
     "RunEnd",
+    "ServedReply",
     "ServedRun",
     "needs_approval",
     "run_settings",
@@ -99,7 +99,7 @@ class ReplyForm(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ServedReply:
     """The ways to answer a request."""
 
     stream: Callable[[EventStream], Awaitable[None]]
@@ -126,9 +126,9 @@ class ServedRun:
     own: Sequence[Message] = ()
     """The first messages, if they are for this request alone."""
 
-    def reply(self, form: ReplyForm) -> Reply:
+    def reply(self, form: ReplyForm) -> ServedReply:
         """Return the ways to answer the request in the form of a protocol."""
-        return Reply(stream=partial(self.stream, form), fail=form.fail, whole=partial(self.whole, form))
+        return ServedReply(stream=partial(self.stream, form), fail=form.fail, whole=partial(self.whole, form))
 
     async def whole(self, reply: ReplyForm) -> Mapping[str, Any]:
         """Run, and return the body of the response."""

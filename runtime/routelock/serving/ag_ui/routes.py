@@ -13,7 +13,7 @@ from routelock.serving.catalog import Catalog, ServedAgent
 from routelock.serving.config import AGUI, ServeConfig, ServedRequest
 from routelock.serving.http import Endpoint
 from routelock.serving.run_route import RunRoute
-from routelock.serving.served_run import Reply
+from routelock.serving.served_run import ServedReply
 
 __all__ = ["AGUIRoutes"]
 
@@ -43,6 +43,6 @@ class AGUIRoutes:
         answer = Endpoint(self._access, self._runs.respond)
         return [Route(path, answer, methods=["POST"]) for path in (_PATH, f"{_PATH}/{{agent:path}}")]
 
-    async def _start(self, served: ServedAgent, asked: RunRequest, about: ServedRequest) -> Reply:
+    async def _start(self, served: ServedAgent, asked: RunRequest, about: ServedRequest) -> ServedReply:
         run = user_run(served, asked, about, self._config, self._settings, self._threads)
-        return Reply(stream=run.stream, fail=run.events.fail)
+        return ServedReply(stream=run.stream, fail=run.events.fail)

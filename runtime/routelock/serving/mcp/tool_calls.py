@@ -57,7 +57,7 @@ _NO_DECISION = "the user did not decide"
 _CAPABILITY_MISSING = -32021
 """An error code of MCP."""
 
-_ELICITATION = {"requiredCapabilities": {"elicitation": {"form": {}}}}
+_ELICITATION: Mapping[str, Any] = {"requiredCapabilities": {"elicitation": {"form": {}}}}
 
 _logger = logging.getLogger("routelock.serving")
 

@@ -22,7 +22,7 @@ from routelock.serving.responses.kept_responses import KeptResponses
 from routelock.serving.responses.reply import ResponseReply
 from routelock.serving.responses.requests import ResponseRequest, parse_response_request
 from routelock.serving.run_route import RunRoute
-from routelock.serving.served_run import Reply, RunEnd, ServedRun, served_run
+from routelock.serving.served_run import RunEnd, ServedReply, ServedRun, served_run
 
 __all__ = ["ResponsesRoutes"]
 
@@ -73,7 +73,7 @@ class ResponsesRoutes:
         await self._kept.remove(incoming.principal.name, name)
         await incoming.respond(AsciiJSON({"id": name, "object": "response", "deleted": True}))
 
-    async def _start(self, served: ServedAgent, asked: ResponseRequest, about: ServedRequest) -> Reply:
+    async def _start(self, served: ServedAgent, asked: ResponseRequest, about: ServedRequest) -> ServedReply:
         found = None
         if asked.previous is not None:
             kept = await self._kept.previous(about.principal, asked.previous, served)
