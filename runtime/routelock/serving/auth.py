@@ -6,15 +6,15 @@ import hashlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Collection, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
 import anyio
 
 from routelock.serving.config import ServeConfig
-from routelock.serving.errors import Refusal
+from routelock.serving.errors import Refusal, too_many_requests
 
 __all__ = ["AccessControl", "Principal", "is_loopback"]
 
@@ -40,7 +40,10 @@ class AccessControl:
         self._keys = _keys(config)
         self.anonymous: Principal = Principal("anonymous", _scopes(config.run_config.scopes))
         """The caller of a request without a key."""
-        self._runs, self._bodies = _Slots(config.max_concurrent), _Slots(config.max_concurrent)
+        self._most = config.max_concurrent
+        self._running = 0
+        self._idle: anyio.Event | None = None
+        self._most_bytes, self._bytes = config.max_concurrent * config.max_body, 0
 
     @property
     def knows_its_hosts(self) -> bool:
@@ -111,67 +114,50 @@ class AccessControl:
                 415, "Send the request as Content-Type: application/json.", "unsupported_media_type"
             )
 
-    def slot(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def slot(self) -> Generator[None]:
         """Hold one of the slots for requests that run at the same time.
 
         Raises:
             Refusal: 429, because no slot is free. This does not wait.
         """
-        return self._runs.hold()
-
-    def body_slot(self) -> AbstractContextManager[None]:
-        """Hold one of the slots for bodies that are read at the same time, where a run takes its slot later.
-
-        There are as many as for runs. They are not the same slots: a run that holds one may wait for an
-        answer that comes in another request.
-
-        Raises:
-            Refusal: 429, because no slot is free. This does not wait.
-        """
-        return self._bodies.hold()
-
-    async def drained(self) -> None:
-        """Wait until no request is running."""
-        await self._runs.drained()
-
-
-class _Slots:
-    """Slots for work that goes on at the same time.
-
-    Args:
-        most: the largest number.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._used = 0
-        self._idle: anyio.Event | None = None
-
-    @contextmanager
-    def hold(self) -> Generator[None]:
-        """Hold one of the slots while the block lasts.
-
-        Raises:
-            Refusal: 429, no slot is free.
-        """
-        if self._used >= self._most:
-            raise Refusal(
-                429,
-                f"The server already runs {self._most} requests. Try again in a moment.",
-                "too_many_requests",
-                headers={"retry-after": "1"},
-            )
-        self._used += 1
+        if self._running >= self._most:
+            raise too_many_requests(f"The server already runs {self._most} requests.")
+        self._running += 1
         try:
             yield
         finally:
-            self._used -= 1
-            if not self._used and self._idle is not None:
+            self._running -= 1
+            if not self._running and self._idle is not None:
                 self._idle.set()
 
+    @contextmanager
+    def body_bytes(self) -> Generator[Callable[[int], None]]:
+        """Count the bytes of a body while it is read, where a run takes its slot later.
+
+        All of them together have as many as the bodies of requests that hold slots may have. They need no
+        slots: a run that holds one may wait for an answer that comes in another body.
+
+        Yields:
+            A function that is given the size of each piece. It raises a `Refusal` (429) if it is too much.
+        """
+        mine = 0
+
+        def count(size: int) -> None:
+            nonlocal mine
+            if self._bytes + size > self._most_bytes:
+                raise too_many_requests("The server already reads too many long requests.")
+            mine += size
+            self._bytes += size
+
+        try:
+            yield count
+        finally:
+            self._bytes -= mine
+
     async def drained(self) -> None:
-        """Wait until no slot is used."""
-        if self._used:
+        """Wait until no request is running."""
+        if self._running:
             self._idle = anyio.Event()
             await self._idle.wait()
 

@@ -33,7 +33,15 @@ from routelock.errors import (
     ToolError,
 )
 
-__all__ = ["Refusal", "closing", "log_refusal", "new_request_id", "out_of_time", "refusal_for"]
+__all__ = [
+    "Refusal",
+    "closing",
+    "log_refusal",
+    "new_request_id",
+    "out_of_time",
+    "refusal_for",
+    "too_many_requests",
+]
 
 
 _logger = logging.getLogger("routelock.serving")
@@ -154,6 +162,12 @@ def out_of_time(seconds: float) -> Refusal:
 def closing() -> Refusal:
     """Return the refusal for clients whose runs are cancelled because the server ends."""
     return Refusal(503, "The server is shutting down.", "shutting_down", headers={"x-should-retry": "false"})
+
+
+def too_many_requests(why: str) -> Refusal:
+    """Return the refusal for a client that may try again in a moment."""
+    message = f"{why} Try again in a moment."
+    return Refusal(429, message, "too_many_requests", headers={"retry-after": "1"})
 
 
 def new_request_id() -> str:

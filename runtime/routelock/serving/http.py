@@ -79,33 +79,41 @@ def _ascii(value: Any) -> str:
     return json.dumps(value)
 
 
-async def read_body(request: Request, limit: int, seconds: float) -> bytes:
+async def read_body(
+    request: Request, limit: int, seconds: float, count: Callable[[int], None] = lambda _: None
+) -> bytes:
     """Return the body of a request.
 
     Args:
         request: the request.
         limit: most bytes. They are counted as they arrive, whatever the client declares.
         seconds: how long the body may take to arrive.
+        count: is called with the size of each piece, and may refuse it.
 
     Raises:
         Refusal: 413 if it is longer, 408 if it takes longer.
         ClientDisconnect: the client has closed the connection.
     """
     with anyio.move_on_after(seconds):
-        return await _all_of(request, limit)
+        return await _all_of(request, limit, count)
     raise Refusal(408, "The body did not arrive in time.", "body_timeout", headers={"connection": "close"})
 
 
-async def _all_of(request: Request, limit: int) -> bytes:
+async def _all_of(request: Request, limit: int, count: Callable[[int], None]) -> bytes:
     declared = request.headers.get("content-length", "")
     too_long = declared.isdecimal() and int(declared[:20]) > limit
     pieces, size, body = list[bytes](), 0, request.stream()
     async for piece in body:
         size += len(piece)
-        if too_long or size > limit:
+        try:
+            if too_long or size > limit:
+                why = f"The body is longer than the {limit} bytes that this server takes."
+                raise Refusal(413, why, "body_too_large", headers={"connection": "close"})
+            count(len(piece))
+        except Refusal:
+            pieces.clear()
             await _drain(body, 2 * limit)
-            why = f"The body is longer than the {limit} bytes that this server takes."
-            raise Refusal(413, why, "body_too_large", headers={"connection": "close"})
+            raise
         pieces.append(piece)
     return b"".join(pieces)
 
@@ -404,13 +412,13 @@ async def read_call(incoming: Incoming, access: AccessControl, config: ServeConf
     """Read the body of a request of a protocol on JSON-RPC.
 
     Raises:
-        Refusal: 400, 408, 413 or 415, the body is wrong; 429, too many bodies are read at the same time.
+        Refusal: 400, 408, 413 or 415, the body is wrong; 429, too much is read at the same time.
         ClientDisconnect: the client has closed the connection.
     """
     request = incoming.request
     access.check_content_type(request.headers.get("content-type", ""))
-    with access.body_slot():
-        body = await read_body(request, config.max_body, config.body_timeout)
+    with access.body_bytes() as count:
+        body = await read_body(request, config.max_body, config.body_timeout, count)
         check_size(said := read_json(body))
     fields = cast("dict[str, object]", said) if isinstance(said, dict) else dict[str, object]()
     head = {name: value for name, value in fields.items() if name in _HEAD}

@@ -1,4 +1,4 @@
-"""Bodies that arrive slowly hold no memory without bound: each protocol reads a bounded number at a time."""
+"""Bodies that arrive slowly hold a bounded memory, in each protocol."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from routelock.testing import ScriptedHandler, call
 pytest.importorskip("mcp_types", reason="version 2 of the mcp package serves")
 pytest.importorskip("a2a")
 
-ALL = ServeConfig(a2a=A2A(), ag_ui=AGUI(), mcp=MCP(), max_concurrent=1, body_timeout=60)
+ALL = ServeConfig(a2a=A2A(), ag_ui=AGUI(), mcp=MCP(), max_concurrent=1, max_body=1000)
 
 
 class Stalled(Exchange):
-    """A request whose client sends half of the body and then nothing."""
+    """A request whose client sends a part of the body and then nothing."""
 
-    def __init__(self) -> None:
-        super().__init__(b"{")
+    def __init__(self, size: int) -> None:
+        super().__init__(b"[" * size)
         self._left[0]["more_body"] = True
         self.has_begun = anyio.Event()
 
@@ -39,16 +39,33 @@ class Stalled(Exchange):
 @pytest.mark.anyio
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/ag-ui", "/a2a/A", "/mcp"])
-async def test_one_body_too_many_is_refused_at_once(path: str) -> None:
+async def test_more_than_the_slots_may_hold_is_refused_at_once(path: str) -> None:
     app = create_app(agent("A"), ALL)
-    stalled = Stalled()
+    stalled = Stalled(900)
     async with anyio.create_task_group() as group:
         group.start_soon(stalled.play, app, path)
         await stalled.has_begun.wait()
-        refused = await Exchange({}).play(app, path)
+        refused = await Exchange(b"[" * 200).play(app, path)
         group.cancel_scope.cancel()
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-    assert "too many" in refused.text or "Try again in a moment" in refused.text
+    assert "Try again in a moment" in refused.text
+
+
+@pytest.mark.anyio
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("path", ["/a2a/A", "/mcp"])
+async def test_short_bodies_that_are_slow_keep_no_other_out(path: str) -> None:
+    app = create_app(agent("A"), ALL)
+    stalled = [Stalled(10) for _ in range(50)]
+    async with anyio.create_task_group() as group:
+        for each in stalled:
+            group.start_soon(each.play, app, path)
+            await each.has_begun.wait()
+        answer = await Exchange(b"{}").play(app, path)
+        group.cancel_scope.cancel()
+    assert answer.status != 429
+    long = await Exchange(b"[" * 900).play(app, path)
+    assert long.status != 429, "those that have left hold nothing"
 
 
 @pytest.mark.anyio
