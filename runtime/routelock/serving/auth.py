@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
@@ -132,28 +132,22 @@ class AccessControl:
                 self._idle.set()
 
     @contextmanager
-    def body_bytes(self) -> Generator[Callable[[int], None]]:
-        """Count the bytes of a body while it is read, where a run takes its slot later.
+    def body_room(self, size: int) -> Generator[None]:
+        """Hold the room for a body of so many bytes while it is read, where a run takes its slot later.
 
-        All of them together have as many as the bodies of requests that hold slots may have. They need no
-        slots: a run that holds one may wait for an answer that comes in another body.
+        There is as much room as for the bodies of all slots. It is not a slot: a run that holds one may wait
+        for an answer that comes in another body.
 
-        Yields:
-            A function that is given the size of each piece. It raises a `Refusal` (429) if it is too much.
+        Raises:
+            Refusal: 429, because there is not enough room. This does not wait.
         """
-        mine = 0
-
-        def count(size: int) -> None:
-            nonlocal mine
-            if self._bytes + size > self._most_bytes:
-                raise too_many_requests("The server already reads too many long requests.")
-            mine += size
-            self._bytes += size
-
+        if self._bytes + size > self._most_bytes:
+            raise too_many_requests("The server already reads too many long requests.")
+        self._bytes += size
         try:
-            yield count
+            yield
         finally:
-            self._bytes -= mine
+            self._bytes -= size
 
     async def drained(self) -> None:
         """Wait until no request is running."""

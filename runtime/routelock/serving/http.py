@@ -79,43 +79,40 @@ def _ascii(value: Any) -> str:
     return json.dumps(value)
 
 
-async def read_body(
-    request: Request, limit: int, seconds: float, count: Callable[[int], None] = lambda _: None
-) -> bytes:
+async def read_body(request: Request, limit: int, seconds: float) -> bytes:
     """Return the body of a request.
 
     Args:
         request: the request.
         limit: most bytes. They are counted as they arrive, whatever the client declares.
         seconds: how long the body may take to arrive.
-        count: is called with the size of each piece, and may refuse it.
 
     Raises:
         Refusal: 413 if it is longer, 408 if it takes longer.
         ClientDisconnect: the client has closed the connection.
     """
     with anyio.move_on_after(seconds):
-        return await _all_of(request, limit, count)
+        return await _all_of(request, limit)
     raise Refusal(408, "The body did not arrive in time.", "body_timeout", headers={"connection": "close"})
 
 
-async def _all_of(request: Request, limit: int, count: Callable[[int], None]) -> bytes:
-    declared = request.headers.get("content-length", "")
-    too_long = declared.isdecimal() and int(declared[:20]) > limit
+async def _all_of(request: Request, limit: int) -> bytes:
+    too_long = _declared(request, limit) > limit
     pieces, size, body = list[bytes](), 0, request.stream()
     async for piece in body:
         size += len(piece)
-        try:
-            if too_long or size > limit:
-                why = f"The body is longer than the {limit} bytes that this server takes."
-                raise Refusal(413, why, "body_too_large", headers={"connection": "close"})
-            count(len(piece))
-        except Refusal:
-            pieces.clear()
+        if too_long or size > limit:
             await _drain(body, 2 * limit)
-            raise
+            why = f"The body is longer than the {limit} bytes that this server takes."
+            raise Refusal(413, why, "body_too_large", headers={"connection": "close"})
         pieces.append(piece)
     return b"".join(pieces)
+
+
+def _declared(request: Request, otherwise: int) -> int:
+    """Return the declared size of a body."""
+    declared = request.headers.get("content-length", "")
+    return int(declared[:20]) if declared.isdecimal() else otherwise
 
 
 async def _drain(body: AsyncIterator[bytes], most: int) -> None:
@@ -417,8 +414,8 @@ async def read_call(incoming: Incoming, access: AccessControl, config: ServeConf
     """
     request = incoming.request
     access.check_content_type(request.headers.get("content-type", ""))
-    with access.body_bytes() as count:
-        body = await read_body(request, config.max_body, config.body_timeout, count)
+    with access.body_room(min(_declared(request, config.max_body), config.max_body)):
+        body = await read_body(request, config.max_body, config.body_timeout)
         check_size(said := read_json(body))
     fields = cast("dict[str, object]", said) if isinstance(said, dict) else dict[str, object]()
     head = {name: value for name, value in fields.items() if name in _HEAD}
