@@ -1,6 +1,7 @@
 """A room hands out its public names, and the same object every time."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import subprocess
@@ -54,6 +55,12 @@ def test_no_file_has_the_name_of_what_its_room_loads_late(modules: dict[str, Any
         for name in _exported(module) - _bound_at_once(module)
         if f"{module.name}.{name}" in modules
     ]
+    assert not double, double
+
+
+def test_no_file_has_the_name_of_a_feature_of_python(modules: dict[str, Any]) -> None:
+    """`annotations.py` beside ``from __future__ import annotations`` is two things of one name."""
+    double = [name for name in modules if name.rpartition(".")[2] in __future__.all_feature_names]
     assert not double, double
 
 

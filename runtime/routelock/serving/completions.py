@@ -36,8 +36,8 @@ from routelock.run.events import (
 )
 from routelock.run.result import RunResult
 from routelock.run.unusable_output import is_output_of_app
-from routelock.serving.annotations import MessageAnnotations
 from routelock.serving.errors import Refusal
+from routelock.serving.message_annotations import MessageAnnotations
 from routelock.usage import Usage
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from routelock.history import Citation
-from routelock.serving.annotations import MessageAnnotations
+from routelock.serving.message_annotations import MessageAnnotations
 from routelock.testing import reply
 
 RAIN = Citation(url="https://a.example/rain", title="Rain", start=3, end=8)
