@@ -199,7 +199,7 @@ class _CallIds:
         self._rules = rules
         self._sent: dict[str, str] = {}
         """The ids that are sent, by the ids of the history."""
-        self._taken = set[str]()
+        self._taken: set[str] = set()
 
     def sent(self, call_id: str) -> str:
         """Return the id that is sent for a call, or for the call of a result."""
@@ -300,11 +300,17 @@ class OutgoingMessages:
             now._end_results()
             return now.messages()
         out = [*self._out]
-        # some vendors move a last system message to the front, so it does not count as the end
-        last = next((role for each in reversed(out) if (role := each["role"]) not in _SYSTEM), None)
+        last = self._last_turn()
         if last is None or (last == "assistant" and self._rules.ends_with_user):
             out.append(CONTINUE)
         return out
+
+    def _last_turn(self) -> str | None:
+        """Return the role of the last turn; some vendors move a last system message to the front."""
+        for message in reversed(self._out):
+            if message["role"] not in _SYSTEM:
+                return message["role"]
+        return None
 
     def _arranged(self, message: Message) -> Message:
         """Return a turn with the parts that it may hold; the others are sent before or after it."""
@@ -409,7 +415,9 @@ def _fit(message: Message, rules: VendorRules, ids: _CallIds) -> Message | None:
     if role == "tool":
         return _fit_result(_sent(message, rules), rules, ids)
     sent = _sent(message, rules)
-    content = _fit_content(sent.get("content"), rules, keep_blank=not rules.refuses_blank)
+    content = _fit_content(
+        sent.get("content"), rules, keep_blank=not rules.refuses_blank, from_model=role == "assistant"
+    )
     if calls := calls_of(sent):
         fitted = _fit_calls(calls, rules, ids)
         if fitted is not calls:
@@ -442,7 +450,7 @@ def _as_role(message: Message, rules: VendorRules) -> Message:
 
 
 def _fit_result(message: Message, rules: VendorRules, ids: _CallIds) -> Message:
-    content = _fit_content(message.get("content"), rules, keep_blank=False) or NO_OUTPUT
+    content = _fit_content(message.get("content"), rules, keep_blank=False, from_model=False) or NO_OUTPUT
     call_id = ids.sent(message.get("tool_call_id") or "")
     if content is message.get("content") and call_id == message.get("tool_call_id"):
         return message
@@ -476,23 +484,27 @@ def _sent(message: Message, rules: VendorRules) -> Message:
     because its provider wrote them. An empty list of calls is not sent: OpenAI refuses it (openai-node pull
     1341).
     """
-    allowed, known = rules.message_keys, _INPUT_KEYS.get(message["role"])
+    role = message["role"]
+    fitted = _FITTED.get(role, _FITTED_OF_MODEL)
+    if fitted.issuperset(message) and message.get("tool_calls", True):
+        return message
     fit = {
-        sendable(key): _fit_field(key, value, from_model=known is None)
+        sendable(key): value if key in fitted else _fit_other(key, value)
         for key, value in message.items()
-        if (key in known if known else key[:1] != "_" and key not in _CONTEXT_KEYS)
-        and (not allowed or key in allowed)
-        and (value or key not in _NEVER_EMPTY)
+        if _is_sent(key, value, role, rules)
     }
     same = len(fit) == len(message) and all(map(operator.is_, fit.values(), message.values()))
     return message if same and all(map(operator.is_, fit, message)) else cast(Message, fit)
 
 
-def _fit_field(key: str, value: Any, *, from_model: bool) -> Any:
-    if key == "content" and not from_model and isinstance(value, list):
-        return _known_texts(cast("list[dict[str, Any]]", value))
-    if key in _FITTED:
-        return value
+def _is_sent(key: str, value: object, role: str, rules: VendorRules) -> bool:
+    known = _INPUT_KEYS.get(role)
+    is_known = key in known if known else key[:1] != "_" and key not in _CONTEXT_KEYS
+    is_taken = rules.message_keys is None or key in rules.message_keys
+    return is_known and is_taken and (bool(value) or key not in _NEVER_EMPTY)
+
+
+def _fit_other(key: str, value: Any) -> Any:
     return fit_speaker(value) if key == "name" else sendable(value)
 
 
@@ -525,17 +537,25 @@ _INPUT_KEYS: Final[Mapping[str, frozenset[str]]] = {
 _CONTEXT_KEYS: Final = ("timestamp", "metadata", *VENDOR_KEYS)
 """Keys of the messages of a `routelock.handoffs.HandoffContext`, and keys that no chat API knows."""
 
-_FITTED: Final = frozenset(("role", "content", "tool_calls", "tool_call_id"))
-"""Keys that every vendor takes, and whose values are fitted by functions of their own."""
+_FITTED: Final[Mapping[str, frozenset[str]]] = {
+    role: keys & frozenset(("role", "content", "tool_call_id")) for role, keys in _INPUT_KEYS.items()
+}
+"""Keys that every vendor takes, and whose values are fitted by functions of their own; by role."""
+
+_FITTED_OF_MODEL: Final = frozenset(("role", "content", "tool_calls"))
+"""The same for messages that a model wrote."""
 
 
-def _fit_content(content: str | list[dict[str, Any]] | None, rules: VendorRules, *, keep_blank: bool) -> Any:
+def _fit_content(
+    content: str | list[dict[str, Any]] | None, rules: VendorRules, *, keep_blank: bool, from_model: bool
+) -> Any:
     """Return content that can be encoded and, unless ``keep_blank`` is true, has no blank text."""
     if isinstance(content, str):
         return "" if not keep_blank and content.isspace() else sendable(content)
     if content is None:
         return None
-    shown = content if rules.media is None else _with_notes(content, rules.media)
+    shown = content if from_model else _known_texts(content)
+    shown = shown if rules.media is None else _with_notes(shown, rules.media)
     parts = [sendable(part) for part in shown if keep_blank or not _is_blank_text(part)]
     same = len(parts) == len(content) and all(map(operator.is_, parts, content))
     return content if same else parts
