@@ -25,7 +25,7 @@ ANSWER_TOOL = "final_answer"
 _GAP = "\n\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Plan:
     """The form in which the tools and the schema of a request are sent to the vendor."""
 

@@ -322,6 +322,18 @@ class Assembler:
 
     def take(self, chunk: _Json, events: list[HandlerEvent]) -> None:
         """Add the next chunk and append its events to ``events``; see `feed`."""
+        if (choice := self._take_head(chunk)) is not None:
+            delta = choice["delta"] if "delta" in choice else _as_delta(choice.get("message"))
+            self._take_delta(delta, events)
+
+    def take_whole(self, completion: _Json) -> None:
+        """Add a whole ``chat.completion``."""
+        if (choice := self._take_head(completion)) is not None:
+            # Perplexity sends an empty delta beside the message
+            self._take_delta(_as_delta(choice.get("message")) or choice.get("delta"), [])
+
+    def _take_head(self, chunk: _Json) -> _Json | None:
+        """Take in all but the message, and return the choice that holds the message."""
         if usage := chunk.get("usage"):
             self._usage, self._parts_before_usage = usage, self._parts
         if not self._model:
@@ -329,21 +341,18 @@ class Assembler:
         if not self._id:
             self._id = chunk.get("id")
         choice = _first_choice(chunk.get("choices"))
-        if choice is None:
-            return
-        if reason := choice.get("finish_reason"):
+        if choice is not None and (reason := choice.get("finish_reason")):
             self._finish = reason
-        delta = choice["delta"] if "delta" in choice else _as_delta(choice.get("message"))
-        if delta:
-            self._parts += 1
-            self._take_delta(delta, events)
+        return choice
 
     def done(self) -> MessageDone:
         """Return the complete message of all chunks so far."""
-        calls = [call for call in self._calls if not call.server_side]
+        calls: list[ToolCall] = []
+        server_calls: list[ToolCall] = []
+        for call in self._calls:
+            (server_calls if call.server_side else calls).append(call.done())
         content = self._joined_content()
-        message: dict[str, Any] = {"role": "assistant"}
-        message["content"] = None if calls and not content else content
+        message: dict[str, Any] = {"role": "assistant", "content": None if calls and not content else content}
         if self._extra:
             message |= joined(self._extra)
         if self._thinking:
@@ -351,11 +360,10 @@ class Assembler:
         if self._details:
             message["reasoning_details"] = [joined(block) for block in self._details]
         if calls:
-            message["tool_calls"] = [call.done() for call in calls]
-        if len(calls) < len(self._calls):
-            kept = [call.done() for call in self._calls if call.server_side]
+            message["tool_calls"] = calls
+        if server_calls:
             fields = cast("_Json", message.get("provider_specific_fields") or {})
-            message["provider_specific_fields"] = {**fields, "server_tool_calls": kept}
+            message["provider_specific_fields"] = {**fields, "server_tool_calls": server_calls}
         return MessageDone(
             message=cast(Message, message),
             usage=to_usage(self._usage),
@@ -364,7 +372,10 @@ class Assembler:
             response_id=self._id or None,
         )
 
-    def _take_delta(self, delta: _Json, events: list[HandlerEvent]) -> None:
+    def _take_delta(self, delta: _Json | None, events: list[HandlerEvent]) -> None:
+        if not delta:
+            return
+        self._parts += 1
         self._take_other_keys(delta, events)
         if content := delta.get("content"):
             self._take_content(content, events)
@@ -376,12 +387,14 @@ class Assembler:
             self._take_call(call, events)
 
     def _take_other_keys(self, delta: _Json, events: list[HandlerEvent]) -> None:
-        others = [key for key, value in delta.items() if value and key not in _MESSAGE_KEYS]
-        if not others:
+        has_others = False
+        for key, value in delta.items():
+            if value and key not in _MESSAGE_KEYS:
+                has_others = True
+                if key not in _ASSEMBLED_KEYS:
+                    merge(self._extra, key, value)
+        if not has_others:
             return
-        for key in others:
-            if key not in _ASSEMBLED_KEYS:
-                merge(self._extra, key, delta[key])
         thoughts = add_blocks(self._thinking, delta.get("thinking_blocks"), "thinking")
         details = add_blocks(self._details, delta.get("reasoning_details"), "text")
         # vendors often send the same reasoning under two keys; it makes one event
@@ -493,12 +506,7 @@ class Assembler:
 def completion_done(completion: _Json) -> MessageDone:
     """Return the reply of a non-streaming ``chat.completion`` dict, assembled like a stream."""
     assembler = Assembler()
-    choice = _first_choice(completion.get("choices"))
-    if choice is not None and "delta" in choice and choice.get("message"):
-        # Perplexity sends an empty delta beside the message
-        choice = {key: value for key, value in choice.items() if key != "delta"}
-        completion = {**completion, "choices": [choice]}
-    assembler.take(completion, [])
+    assembler.take_whole(completion)
     return assembler.done()
 
 
