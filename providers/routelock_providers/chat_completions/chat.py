@@ -32,7 +32,7 @@ from routelock_providers.chat_completions.stream_reader import (
 )
 from routelock_providers.deadlines import deadline_for
 from routelock_providers.errors import to_provider_error
-from routelock_providers.http.body import MOST_BYTES, BodyReader, unpacked_body
+from routelock_providers.http.body import MOST_BYTES, BodyReader
 from routelock_providers.http_errors import Answer, error_from_answer, shorten, vendor_label
 from routelock_providers.request_shape import prepare, tool_choice
 from routelock_providers.structured_output import AnswerEvents, Plan, as_answer, plan_for
@@ -284,7 +284,7 @@ class Chat:
             ) from error
 
     def _body_reader(self, response: Response) -> BodyReader:
-        return BodyReader(unpacked_body(response, self._not_unpacked), self._max_bytes, self._too_long)
+        return BodyReader(response, self._max_bytes, too_long=self._too_long, refuse=self._not_unpacked)
 
     def _completion(self, answer: bytes, collector: Collector | None) -> MessageDone:
         completion = json_object(answer.removeprefix(codecs.BOM_UTF8))

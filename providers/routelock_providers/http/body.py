@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
 import anyio
 
-__all__ = ["ACCEPTED", "MOST_BYTES", "BodyReader", "is_packed", "read_error_body", "unpacked_body"]
+__all__ = [
+    "ACCEPTED",
+    "MOST_BYTES",
+    "Answer",
+    "Body",
+    "BodyReader",
+    "IteratedBody",
+    "is_packed",
+    "read_error_body",
+]
 
 
 ACCEPTED = "gzip"
@@ -20,6 +29,8 @@ MOST_BYTES = 64 * 2**20
 
 _GZIP = ("gzip", "x-gzip")
 
+_NOT_PACKED = ("", "identity")
+
 _STEP = 2**18  # bytes that are unpacked at once
 
 _MOST_ERROR_BYTES = 64 * 2**10
@@ -29,38 +40,69 @@ _ERROR_SECONDS = 5.0
 _DRAIN_SECONDS = 0.5
 
 
+class Answer(Protocol):
+    """An answer of httpx or httpx2, or of anything like them.
+
+    The body comes as it was sent from an answer that has the methods of `Body`, or ``aiter_raw``. An answer
+    without these has an unpacked body.
+    """
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers; their names are found in any case."""
+        ...
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives."""
+        ...
+
+
+class Body(Protocol):
+    """The body of an answer, as it arrives."""
+
+    def read_piece(self) -> Awaitable[bytes]:
+        """Wait for the next bytes; none at the end."""
+        ...
+
+    async def unwind(self) -> None:
+        """Unwind the generators of a body that is not read to its end."""
+        ...
+
+
 class BodyReader:
-    """Reads the body of one answer. Close it when leaving early.
+    """Reads the body of one answer, unpacked if it is compressed. Close it when leaving early.
 
     Args:
-        pieces: yields the body as it arrives.
+        answer: its body has not been read.
         limit: the largest number of bytes; None for no limit.
         too_long: returns the error for a body above the limit.
+        refuse: returns the error for a body that cannot be unpacked, from the reason.
     """
 
     def __init__(
         self,
-        pieces: AsyncIterator[bytes],
+        answer: Answer,
         limit: int | None = None,
+        *,
         too_long: Callable[[], Exception] = ValueError,
+        refuse: Callable[[str], Exception] = ValueError,
     ) -> None:
         self.is_over: bool = False
         """Whether the body was read to its end."""
-        self._pieces = pieces
+        self._body: Body = _body_of(answer, refuse)
         self._limit = limit
         self._too_long = too_long
         self._count = 0
 
     async def read(self) -> bytes:
         """Wait for the next bytes; none at the end."""
-        async for piece in self._pieces:
-            self._count += len(piece)
-            if self._limit is not None and self._count > self._limit:
-                raise self._too_long()
-            if piece:
-                return piece
-        self.is_over = True
-        return b""
+        piece = await self._body.read_piece()
+        self._count += len(piece)
+        if self._limit is not None and self._count > self._limit:
+            raise self._too_long()
+        if not piece:
+            self.is_over = True
+        return piece
 
     async def read_all(self) -> bytes:
         """Return the whole body."""
@@ -80,75 +122,82 @@ class BodyReader:
                     pass
 
     async def aclose(self) -> None:
-        """Stop reading and unwind the generators of the body.
-
-        A cancelled read unwinds the generators within httpx from the inside. Closing the response alone
-        leaves them to the garbage collector, which trio reports as an error.
-        """
-        innermost: Any = self._pieces
-        while hasattr(innermost, "inner"):  # the outer ones may have ended earlier, by a limit of their own
-            innermost = innermost.inner
-        with suppress(Exception), anyio.CancelScope() as scope:
-            scope.cancel()
-            async for _ in innermost:
-                pass
-
-
-class _Answer(Protocol):
-    """An answer of httpx or httpx2, or of anything like them.
-
-    An answer without ``aiter_raw``, which yields the bytes as they came, has an unpacked body.
-    """
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers; their names are found in any case."""
-        ...
-
-    def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives."""
-        ...
+        """Stop reading and unwind the generators of the body, which is not referred to any more."""
+        body, self._body = self._body, _EmptyBody()
+        await body.unwind()
 
 
 def is_packed(headers: Mapping[str, str]) -> bool:
     """Return whether a body is compressed."""
-    return _encoding(headers) not in ("", "identity")
+    return _encoding(headers) not in _NOT_PACKED
 
 
-def unpacked_body(answer: _Answer, refuse: Callable[[str], Exception]) -> AsyncIterator[bytes]:
-    """Return the body of an answer, unpacked if it is compressed.
-
-    Args:
-        answer: its body has not been read.
-        refuse: returns the error for a body that cannot be unpacked, from the reason.
-    """
-    if not is_packed(answer.headers):
-        return answer.aiter_bytes()
-    encoding = _encoding(answer.headers)
-    if encoding not in _GZIP:
-        return _RefusedBody(refuse(f"it is compressed with {encoding!r:.50}, not as {ACCEPTED!r}"))
-    raw: Any = getattr(answer, "aiter_raw", None)
-    return answer.aiter_bytes() if raw is None else _GzipBody(raw(), refuse)
-
-
-async def read_error_body(answer: _Answer) -> bytes:
+async def read_error_body(answer: Answer) -> bytes:
     """Return the first 64 KiB of an error's body, as far as they come within 5 seconds.
 
     The body may be endless, never come, or break off.
     """
     body = bytearray()
-    pieces = unpacked_body(answer, ValueError)
     with anyio.move_on_after(_ERROR_SECONDS), suppress(Exception):
-        async with aclosing(BodyReader(pieces)):  # unwinds what was not read
-            async for piece in pieces:
+        async with aclosing(BodyReader(answer)) as reader:  # unwinds what was not read
+            while len(body) <= _MOST_ERROR_BYTES and (piece := await reader.read()):
                 body += piece
-                if len(body) > _MOST_ERROR_BYTES:
-                    break
     return bytes(body[:_MOST_ERROR_BYTES])
 
 
 def _encoding(headers: Mapping[str, str]) -> str:
     return headers.get("content-encoding", "").strip().lower()
+
+
+def _body_of(answer: Answer, refuse: Callable[[str], Exception]) -> Body:
+    known: Any = answer
+    if is_packed(answer.headers):
+        encoding = _encoding(answer.headers)
+        if encoding not in _GZIP:
+            return _RefusedBody(refuse(f"it is compressed with {encoding!r:.50}, not as {ACCEPTED!r}"))
+        if hasattr(answer, "read_piece"):
+            return _GzipBody(known, refuse)
+        if hasattr(answer, "aiter_raw"):
+            return _GzipBody(IteratedBody(known.aiter_raw()), refuse)
+    return known if hasattr(answer, "read_piece") else IteratedBody(answer.aiter_bytes())
+
+
+class IteratedBody:
+    """A body that is an iterator, as those of httpx are.
+
+    Args:
+        pieces: yields the body as it arrives.
+    """
+
+    def __init__(self, pieces: AsyncIterator[bytes]) -> None:
+        self._pieces = pieces
+
+    async def read_piece(self) -> bytes:
+        """Wait for the next bytes; none at the end."""
+        async for piece in self._pieces:
+            if piece:
+                return piece
+        return b""
+
+    async def unwind(self) -> None:
+        """Unwind the generators within httpx from the inside, as a cancelled read does.
+
+        Closing the response alone leaves them to the garbage collector, which trio reports as an error.
+        """
+        with suppress(Exception), anyio.CancelScope() as scope:
+            scope.cancel()
+            async for _ in self._pieces:
+                pass
+
+
+class _EmptyBody:
+    """The body of a reader that is closed."""
+
+    async def read_piece(self) -> bytes:
+        return b""
+
+    async def unwind(self) -> None:
+        """Do nothing: there is nothing to read."""
 
 
 class _RefusedBody:
@@ -157,34 +206,33 @@ class _RefusedBody:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def __aiter__(self) -> _RefusedBody:
-        return self
-
-    async def __anext__(self) -> bytes:
+    async def read_piece(self) -> bytes:
         raise self._error
+
+    async def unwind(self) -> None:
+        """Do nothing: no part of the body was read."""
 
 
 class _GzipBody:
-    """The bytes of a packed body. Not a generator, so that closing it always reaches the inner one."""
+    """The bytes of a packed body."""
 
-    def __init__(self, packed: AsyncIterator[bytes], refuse: Callable[[str], Exception]) -> None:
-        self.inner = packed
+    def __init__(self, packed: Body, refuse: Callable[[str], Exception]) -> None:
+        self._packed = packed
         self._refuse = refuse
         self._member = zlib.decompressobj(31)
         self._rest = b""
 
-    def __aiter__(self) -> _GzipBody:
-        return self
-
-    async def __anext__(self) -> bytes:
+    async def read_piece(self) -> bytes:
         while True:
             while self._rest:
                 if data := self._step():
                     return data
-            piece = await anext(self.inner, None)
-            if piece is None:
-                raise StopAsyncIteration
-            self._rest = piece
+            self._rest = await self._packed.read_piece()
+            if not self._rest:
+                return b""
+
+    async def unwind(self) -> None:
+        await self._packed.unwind()
 
     def _step(self) -> bytes:
         if self._member.eof:  # one member may follow another (RFC 1952, section 2.2)

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from importlib.util import find_spec
 from io import BytesIO
@@ -43,7 +43,7 @@ def request_options(
     headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
     without: Iterable[str] | None = None,
     proxy: str | None = None,
-    timeout: aiohttp.ClientTimeout = _NO_TIMEOUT,
+    timeout: aiohttp.ClientTimeout | None = None,
 ) -> Mapping[str, Any]:
     """Return the arguments of `aiohttp.ClientSession.request` beside method, address and body.
 
@@ -53,13 +53,8 @@ def request_options(
         proxy: the proxy of this request.
         timeout: limits for the connection and each read.
     """
-    return {
-        "allow_redirects": False,
-        "headers": headers,
-        "skip_auto_headers": without,
-        "proxy": proxy,
-        "timeout": timeout,
-    }
+    given = {"headers": headers, "skip_auto_headers": without, "proxy": proxy, "timeout": timeout}
+    return {"allow_redirects": False} | {name: each for name, each in given.items() if each is not None}
 
 
 class Pool:
@@ -300,11 +295,16 @@ class HttpResponse:
         """The answer itself."""
         return self
 
-    def aiter_raw(self) -> AsyncIterator[bytes]:
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives, still packed if it is packed."""
         return self._response.content.iter_any()
 
-    aiter_bytes = aiter_raw
+    def read_piece(self) -> Awaitable[bytes]:
+        """Wait for the next bytes of the body; none at its end."""
+        return self._response.content.readany()
+
+    async def unwind(self) -> None:
+        """Do nothing: a read of aiohttp leaves no generator."""
 
     @property
     def is_closed(self) -> bool:
@@ -339,6 +339,7 @@ class HttpClient:
         self._url = URL(url, encoded=True)
         self._headers = headers
         self._names = (provider, model)
+        self._options = request_options()
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
 
     async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> HttpResponse:
@@ -348,7 +349,8 @@ class HttpClient:
             ProviderError: the server refused the request or redirects it.
         """
         pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
-        response = await pool.send("POST", self._url, body, request_options(headers=headers))
+        options = self._options if headers is None else request_options(headers=headers)
+        response = await pool.send("POST", self._url, body, options)
         if response.status_code >= 300:
             try:
                 raise await self._refusal(response)

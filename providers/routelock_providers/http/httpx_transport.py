@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import functools
 import ssl
-from collections.abc import AsyncIterator, Generator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 import httpx
@@ -53,17 +51,27 @@ class Sent(httpx.AsyncByteStream):
         """The headers as bytes: httpx takes text in ASCII only."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _as_httpx():
-            async for piece in self._response.aiter_bytes():
-                yield piece
+        while piece := await self.read_piece():
+            yield piece
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
         """Return the pieces of the body."""
         return aiter(self)
 
-    def aiter_raw(self) -> AsyncIterator[bytes]:
-        """Return the pieces of the body."""
-        return aiter(self)
+    async def read_piece(self) -> bytes:
+        """Wait for the next bytes of the body; none at its end.
+
+        Raises:
+            httpx.TransportError: the body broke off.
+        """
+        try:
+            return await self._response.read_piece()
+        except (aiohttp.ClientError, OSError) as error:
+            raise _as_httpx(error) from error
+
+    async def unwind(self) -> None:
+        """Unwind the generators of a body that is not read to its end."""
+        await self._response.unwind()
 
     @property
     def is_closed(self) -> bool:
@@ -103,9 +111,10 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             proxy=proxy,
             timeout=_timeout(**request.extensions.get("timeout", {})),
         )
-        with _as_httpx():
-            response = await pool.send(request.method, URL(str(url), encoded=True), body, options)
-        return Sent(response)
+        try:
+            return Sent(await pool.send(request.method, URL(str(url), encoded=True), body, options))
+        except (aiohttp.ClientError, OSError) as error:
+            raise _as_httpx(error) from error
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request for httpx."""
@@ -142,11 +151,7 @@ def _timeout(
     return aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
 
 
-@contextmanager
-def _as_httpx() -> Generator[None]:
-    """Raise the errors of aiohttp as errors of httpx."""
-    try:
-        yield
-    except (aiohttp.ClientError, OSError) as error:
-        kind: Any = next(theirs for ours, theirs in _HTTPX_ERRORS if isinstance(error, ours))
-        raise kind(str(error)) from error
+def _as_httpx(error: Exception) -> httpx.TransportError:
+    """Return an error of aiohttp as an error of httpx."""
+    kind = next(theirs for ours, theirs in _HTTPX_ERRORS if isinstance(error, ours))
+    return kind(str(error))

@@ -13,6 +13,7 @@ from typing import Any, cast
 import httpx
 from yarl import URL
 
+from routelock_providers.http.body import IteratedBody
 from routelock_providers.http.client import HttpResponse, Pool
 
 __all__ = ["StandIn", "answered_by"]
@@ -54,7 +55,7 @@ def _sender(answer: StandIn) -> object:
         pool: Pool, method: str, url: URL, body: bytes, options: Mapping[str, Any]
     ) -> HttpResponse:
         headers = httpx.Headers(pool.headers)
-        headers.update(options["headers"])
+        headers.update(options.get("headers"))
         response = await answer(httpx.Request(method, str(url), headers=headers, content=body))
         if response is None:
             return await original(pool, method, url, body, options)
@@ -70,16 +71,21 @@ class _GivenResponse(HttpResponse):
         self._given = response
         self.status_code = response.status_code
         self.headers: Mapping[str, str] = response.headers
+        self._body = IteratedBody(_body(response))
         self._is_closed = False
 
     @property
     def raw_headers(self) -> tuple[tuple[bytes, bytes], ...]:
         return tuple(self._given.headers.raw)
 
-    def aiter_raw(self) -> AsyncIterator[bytes]:
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
         return _body(self._given)
 
-    aiter_bytes = aiter_raw
+    def read_piece(self) -> Awaitable[bytes]:
+        return self._body.read_piece()
+
+    async def unwind(self) -> None:
+        await self._body.unwind()
 
     @property
     def is_closed(self) -> bool:

@@ -29,7 +29,7 @@ from litellm.llms.custom_httpx import http_handler as _untyped
 from litellm.llms.openai_like import json_loader
 
 from routelock.errors import ProviderError
-from routelock_providers.http.body import ACCEPTED, BodyReader, read_error_body, unpacked_body
+from routelock_providers.http.body import ACCEPTED, BodyReader, read_error_body
 from routelock_providers.http.httpx_transport import AiohttpTransport, Sent
 from routelock_providers.litellm.request import first_variable
 from routelock_providers.litellm.response_filter import ResponseFilter
@@ -76,6 +76,8 @@ _UNFILTERED_BY_KEY = frozenset(("anthropic_text", "cloudflare", "cohere", "gradi
 _AZURE_TEXT = "azure_text"
 """Azure's text completions, without chat."""
 
+_OF_UNKNOWN_FORMAT = _UNFILTERED | _UNFILTERED_BY_SDK | _UNFILTERED_BY_KEY | {_AZURE_TEXT}
+
 _AZURE = frozenset(("azure", _AZURE_TEXT))
 
 _AZURE_KEYS = ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY")
@@ -93,7 +95,7 @@ _NOT_BY_SDK = frozenset("anyscale chatgpt clarifai github_copilot ragflow".split
 # them is asked through litellm's own client.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Route:
     """The provider that litellm asks, and its address."""
 
@@ -108,10 +110,7 @@ class Route:
     @property
     def is_filtered(self) -> bool:
         """Whether the format of the answer is known."""
-        return (
-            self.responses
-            or self.provider not in _UNFILTERED | _UNFILTERED_BY_SDK | _UNFILTERED_BY_KEY | {_AZURE_TEXT}
-        )
+        return self.responses or self.provider not in _OF_UNKNOWN_FORMAT
 
 
 @dataclass(slots=True)
@@ -351,7 +350,7 @@ def _body_reader(response: Sent, call: ActiveCall, limit: int | None) -> BodyRea
     def too_long() -> Exception:
         return _unreadable(call, f"it has more than {limit} bytes. Raise max_bytes= if it may be that long")
 
-    return BodyReader(unpacked_body(response, refuse), limit, too_long)
+    return BodyReader(response, limit, too_long=too_long, refuse=refuse)
 
 
 def _unreadable(call: ActiveCall, why: str) -> Exception:
