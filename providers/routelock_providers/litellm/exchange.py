@@ -81,7 +81,6 @@ class Exchange:
         self._sent = False
         self._reply: Any = None
         self._url = target.given.get("api_base", "")
-        self._vendor = vendor_label(target.provider, self._url)
         self._usage: Mapping[str, Any] = {}
         self._cost: float | None = None
         self._assembler = Assembler()
@@ -318,7 +317,7 @@ class Exchange:
     def _unreadable(self, why: str, again: bool) -> UnreadableResponse:
         advice = " Check that api_base is that of the API; the same request may pass later." if again else ""
         return UnreadableResponse(
-            f"The reply of {self._vendor} for model {self._model!r} cannot be read: {why}.{advice}",
+            f"The reply of {self._vendor_label()} for model {self._model!r} cannot be read: {why}.{advice}",
             provider=self._target.provider,
             model=self._model,
             retryable=again,
@@ -327,6 +326,9 @@ class Exchange:
     def _redirected(self, status: int, headers: Mapping[str, str], url: str) -> ProviderError:
         provider, model = self._target.provider, self._model
         return redirect_error(status, headers, url=url, provider=provider, model=model, argument="api_base")
+
+    def _vendor_label(self) -> str:
+        return vendor_label(self._target.provider, self._url)
 
     def _misshapen(self, error: Exception) -> UnreadableResponse:
         return self._unreadable(f"it has a shape that no reply has ({shorten(str(error), 200)})", True)
@@ -340,7 +342,7 @@ class Exchange:
             why = None if seen else why_incomplete(replace(done, finish_reason=None, usage=None))
         elif self._filter.has_no_reply and not self._filter.was_empty:
             raise UnreadableResponse(
-                f"{self._vendor} answered with a stream without a reply (model "
+                f"{self._vendor_label()} answered with a stream without a reply (model "
                 f"{self._model!r}). Check that api_base is that of the API.",
                 provider=self._target.provider,
                 model=self._model,
@@ -375,7 +377,7 @@ class Exchange:
 
     def _incomplete(self, why: str) -> IncompleteResponse:
         return IncompleteResponse(
-            f"The reply of {self._vendor} was cut off (model {self._model!r}): {why}. "
+            f"The reply of {self._vendor_label()} was cut off (model {self._model!r}): {why}. "
             "What arrived is only a part of the reply; the run may ask again.",
             provider=self._target.provider,
             model=self._model,

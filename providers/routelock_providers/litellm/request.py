@@ -87,7 +87,7 @@ class Target:
         return self.responses or self.provider in _READ_BY_LITELLM
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Call:
     """The arguments of one call, and the plan by which its reply is read."""
 
@@ -179,8 +179,9 @@ def asked_model(target: Target) -> AskedModel:
     """Return the model for its vendor's own tools; a server of the app's is no vendor."""
     is_openai = target.provider in ("openai", "custom_openai")
     is_apps = is_openai and not target.responses and target.api_base != _OPENAIS_OWN
-    asked = asked_by_name(target.provider, target.name, responses=target.responses)
-    return replace(asked, provider="local") if is_apps else asked
+    api = api_of(target.provider, target.name, responses=target.responses)
+    provider = "local" if is_apps else target.provider
+    return AskedModel(api=api, provider=provider, model=target.name.removeprefix("responses/"))
 
 
 def asked_by_name(provider: str, name: str, *, responses: bool) -> AskedModel:

@@ -35,7 +35,7 @@ class Turn:
     call_ids: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class WireChanges:
     """The changes to one request."""
 
