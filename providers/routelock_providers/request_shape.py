@@ -306,10 +306,11 @@ class OutgoingMessages:
         return out
 
     def _last_turn(self) -> str | None:
-        """Return the role of the last turn; some vendors move a last system message to the front."""
+        """Return the role of the last turn. Some vendors move a last system message to the front."""
         for message in reversed(self._out):
-            if message["role"] not in _SYSTEM:
-                return message["role"]
+            role: str = message["role"]
+            if role not in _SYSTEM:
+                return role
         return None
 
     def _arranged(self, message: Message) -> Message:
@@ -554,7 +555,7 @@ def _fit_content(
         return "" if not keep_blank and content.isspace() else sendable(content)
     if content is None:
         return None
-    shown = content if from_model else _known_texts(content)
+    shown: Sequence[dict[str, Any]] = content if from_model else _known_texts(content)
     shown = shown if rules.media is None else _with_notes(shown, rules.media)
     parts = [sendable(part) for part in shown if keep_blank or not _is_blank_text(part)]
     same = len(parts) == len(content) and all(map(operator.is_, parts, content))

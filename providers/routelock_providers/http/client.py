@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 from weakref import WeakMethod, finalize
 
 import aiohttp
+from multidict import CIMultiDict, istr
 from yarl import URL
 
 from routelock.errors import ProviderError
@@ -83,7 +84,8 @@ class Pool:
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,
     ) -> None:
-        self.headers = headers
+        # aiohttp copies the headers into each request, and lowers names of any other type each time
+        self.headers = CIMultiDict({istr(name): value for name, value in (headers or {}).items()})
         self._tls = tls
         self._proxy = proxy
         self._retry_session: aiohttp.ClientSession | None = None
