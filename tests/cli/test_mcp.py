@@ -44,6 +44,12 @@ async def wait() -> str:
 
 slow = Agent("Slow", model=ScriptedHandler([call("wait", {})]), tools=[wait])
 
+def reply(request):
+    print("the model has replied", flush=True)
+    return "x" * 5_000_000
+
+long = Agent("Long", model=ScriptedHandler([reply]))
+
 agent = Agent("A", lambda context, agent: str(context.context), tools=[look],
               model=ScriptedHandler([call("look", {"what": "x"}), seen]))
 shop = "lamps"
@@ -113,22 +119,35 @@ def test_a_mistake_ends_it_with_one_line(tmp_path: Path, arguments: list[str], w
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_running_tools_clean_up(tmp_path: Path, sent: signal.Signals) -> None:
-    (tmp_path / "app.py").write_text(APP)
-    process = start(tmp_path, "app:slow")
+def calling(cwd: Path, name: str, *, until: str) -> subprocess.Popen[str]:
+    """Start the command, and call an agent; the call goes on until the program has printed this."""
+    process = start(cwd, f"app:{name}")
     assert process.stdout
     assert process.stderr
     say(process, {"id": 0, "method": "initialize", "params": HELLO})
     process.stdout.readline()
     say(process, {"method": "notifications/initialized"})
-    call = {"name": "slow", "arguments": {"input": "Hi"}}
+    call = {"name": name, "arguments": {"input": "Hi"}}
     say(process, {"id": 1, "method": "tools/call", "params": call})
-    while process.stderr.readline() != "the tool waits\n":
+    while process.stderr.readline() != until:
         pass
+    return process
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_running_tools_clean_up(tmp_path: Path, sent: signal.Signals) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    process = calling(tmp_path, "slow", until="the tool waits\n")
     process.send_signal(sent)
     assert process.wait(PATIENCE) == -sent, "standard input is still open"
-    said = process.stderr.read()
-    process.communicate()
+    _, said = process.communicate()
     assert "the tool has cleaned up" in said
     assert "Traceback" not in said
+
+
+def test_a_signal_ends_it_though_its_host_does_not_read(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    process = calling(tmp_path, "long", until="the model has replied\n")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == -signal.SIGTERM
+    process.communicate()

@@ -77,6 +77,8 @@ class BoundedStore(Generic[K, V]):
         """When each value expires, the next one first: all are kept for the same time."""
         self._counts, self._sizes = Counter[Any](), Counter[Any]()
         """The number of values, and their bytes, by owner."""
+        self._used = 0
+        """The bytes of all values."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -96,6 +98,7 @@ class BoundedStore(Generic[K, V]):
         self._ends[key] = self._bounds.clock() + self._bounds.ttl
         self._counts[key[0]] += 1
         self._sizes[key[0]] += size
+        self._used += size
         return self.drop(new=key)
 
     def touch(self, key: K) -> list[tuple[K, V]]:
@@ -110,6 +113,7 @@ class BoundedStore(Generic[K, V]):
         del self._ends[key]
         self._counts[key[0]] -= 1
         self._sizes[key[0]] -= entry.size
+        self._used -= entry.size
         if not self._counts[key[0]]:
             del self._counts[key[0]], self._sizes[key[0]]
 
@@ -133,7 +137,7 @@ class BoundedStore(Generic[K, V]):
         """Return the count or the bytes of each owner, whichever exceeds its bound; None if neither does."""
         if len(self._entries) > self._bounds.most:
             return self._counts
-        return self._sizes if self._sizes.total() > self._bounds.size else None
+        return self._sizes if self._used > self._bounds.size else None
 
     def _next_dropped(self, loads: Counter[Any], new: K | None) -> K | None:
         most = max(loads.values())

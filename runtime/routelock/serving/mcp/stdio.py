@@ -89,7 +89,7 @@ async def serve_stdio(
     from mcp.server.stdio import stdio_server  # noqa: PLC0415 - an extra
 
     lines = _Lines(streams[0])
-    async with stdio_server(cast("Any", lines), anyio.wrap_file(streams[1])) as (read, write):
+    async with stdio_server(cast("Any", lines), cast("Any", _Output(streams[1]))) as (read, write):
         lines.answers = write
         await server.run(read, write, server.create_initialization_options())
 
@@ -117,6 +117,21 @@ async def _piece(source: io.BufferedReader) -> bytes:
     except OSError:  # a file, or text in memory, which never make their reader wait
         return await anyio.to_thread.run_sync(source.read1, _PIECE)
     return source.read1(_PIECE)
+
+
+class _Output:
+    """Standard output. A writer that waits for a client that does not read can be cancelled."""
+
+    def __init__(self, target: io.TextIOWrapper) -> None:
+        self._target = target
+
+    async def write(self, text: str) -> None:
+        """Write a text."""
+        await anyio.to_thread.run_sync(self._target.write, text, abandon_on_cancel=True)
+
+    async def flush(self) -> None:
+        """Send the written texts."""
+        await anyio.to_thread.run_sync(self._target.flush, abandon_on_cancel=True)
 
 
 class _Lines:
