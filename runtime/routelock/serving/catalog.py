@@ -13,10 +13,12 @@ from routelock.handlers.port import ToolSpec, tool_name
 from routelock.handoffs.handoff_problems import is_list
 from routelock.run.config import RunConfig
 from routelock.run.start import run_graph
+from routelock.serving.auth import AccessControl
 from routelock.serving.completions import DeltaWriter
+from routelock.serving.config import ServeConfig
 from routelock.serving.errors import Refusal
 
-__all__ = ["Catalog", "ServedAgent"]
+__all__ = ["Catalog", "ServedAgent", "ServedApp", "app_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,27 @@ class Catalog:
         while path.endswith("/") and path not in self._served:
             path = path[:-1]
         return self.find(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedApp:
+    """The parts of an app that all its protocols share."""
+
+    catalog: Catalog
+    """The served agents."""
+    config: ServeConfig
+    """The keys, limits and settings."""
+    access: AccessControl
+    """The checks of requests, and the number of runs at the same time."""
+
+
+def app_of(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig) -> ServedApp:
+    """Return the shared parts of an app that serves agents.
+
+    Raises:
+        ConfigError: the agents cannot be served.
+    """
+    return ServedApp(catalog=Catalog(agents, config.run_config), config=config, access=AccessControl(config))
 
 
 def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:

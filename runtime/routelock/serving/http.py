@@ -23,7 +23,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from routelock._concurrency import open_group
 from routelock.serving.auth import AccessControl, Principal
-from routelock.serving.config import ServeConfig, ServedRequest
+from routelock.serving.catalog import ServedApp
+from routelock.serving.config import ServedRequest
 from routelock.serving.errors import Refusal, closing, log_refusal, new_request_id, out_of_time, refusal_for
 from routelock.serving.requests import check_size, read_json
 
@@ -405,14 +406,14 @@ class RpcCall:
     """Receives the body once more. Nothing else keeps it: the answer may take long."""
 
 
-async def read_call(incoming: Incoming, access: AccessControl, config: ServeConfig) -> RpcCall:
+async def read_call(incoming: Incoming, app: ServedApp) -> RpcCall:
     """Read the body of a request of a protocol on JSON-RPC.
 
     Raises:
         Refusal: 400, 408, 413 or 415, the body is wrong; 429, too much is read at the same time.
         ClientDisconnect: the client has closed the connection.
     """
-    request = incoming.request
+    request, access, config = incoming.request, app.access, app.config
     access.check_content_type(request.headers.get("content-type", ""))
     with access.body_room(min(_declared(request, config.max_body), config.max_body)):
         body = await read_body(request, config.max_body, config.body_timeout)

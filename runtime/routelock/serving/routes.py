@@ -20,9 +20,8 @@ from starlette.routing import BaseRoute, Route
 from routelock.agents.agent import Agent
 from routelock.serving.a2a.routes import A2ARoutes
 from routelock.serving.ag_ui.routes import AGUIRoutes
-from routelock.serving.auth import AccessControl
 from routelock.serving.bounded_store import bounds_of
-from routelock.serving.catalog import Catalog, ServedAgent
+from routelock.serving.catalog import ServedAgent, app_of
 from routelock.serving.completions import ChatReply, Completion
 from routelock.serving.config import ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, new_request_id, refusal_for
@@ -58,22 +57,19 @@ class ServedRoutes:
     """
 
     def __init__(self, agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig) -> None:
-        self._access = AccessControl(config)
-        self._config = config
-        self._catalog = Catalog(agents, config.run_config)
+        app = app_of(agents, config)
+        self._catalog, self._config, self._access = app.catalog, config, app.access
         self._created = int(time.time())
         self._pending = PendingRuns(bounds_of(config))
         self._chat = RunRoute(
-            access=self._access,
-            catalog=self._catalog,
-            config=config,
+            app=app,
             parse=partial(parse, client_settings=config.client_settings),
             start=self._start_chat,
         )
-        self._responses = ResponsesRoutes(self._catalog, config, self._access, self._pending)
-        self._a2a = A2ARoutes(self._catalog, config.a2a, config, self._access) if config.a2a else None
-        self._ag_ui = AGUIRoutes(self._catalog, config.ag_ui, config, self._access) if config.ag_ui else None
-        self._mcp = MCPRoutes(self._catalog, config.mcp, config, self._access) if config.mcp else None
+        self._responses = ResponsesRoutes(app, self._pending)
+        self._a2a = A2ARoutes(app, config.a2a) if config.a2a else None
+        self._ag_ui = AGUIRoutes(app, config.ag_ui) if config.ag_ui else None
+        self._mcp = MCPRoutes(app, config.mcp) if config.mcp else None
 
     def routes(self) -> list[BaseRoute]:
         """Return all routes of the app."""

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from routelock.serving.auth import AccessControl
-from routelock.serving.catalog import Catalog, ServedAgent
-from routelock.serving.config import ServeConfig, ServedRequest
+from routelock.serving.catalog import ServedAgent, ServedApp
+from routelock.serving.config import ServedRequest
 from routelock.serving.errors import Refusal, log_refusal
 from routelock.serving.http import AsciiJSON, EventStream, Incoming, attended, events_text, read_body
 from routelock.serving.requests import ClientRequest
@@ -31,9 +30,7 @@ _logger = logging.getLogger("routelock.serving")
 class RunRoute(Generic[_Asked]):
     """Reads requests, checks them in the same way for each protocol, and responds with their runs."""
 
-    access: AccessControl
-    catalog: Catalog
-    config: ServeConfig
+    app: ServedApp
     parse: Callable[[bytes], _Asked]
     """Returns the request of a body."""
     start: Callable[[ServedAgent, _Asked, ServedRequest], Awaitable[ServedReply]]
@@ -43,31 +40,31 @@ class RunRoute(Generic[_Asked]):
 
     async def respond(self, incoming: Incoming) -> None:
         """Answer one request. Until its response begins, an error has a status."""
-        self.access.check_content_type(incoming.request.headers.get("content-type", ""))
+        self.app.access.check_content_type(incoming.request.headers.get("content-type", ""))
         path: str | None = incoming.request.path_params.get("agent")
-        served = None if path is None else self.catalog.at(path)
-        with self.access.slot():
-            body = await read_body(incoming.request, self.config.max_body, self.config.body_timeout)
+        served = None if path is None else self.app.catalog.at(path)
+        with self.app.access.slot():
+            body = await read_body(incoming.request, self.app.config.max_body, self.app.config.body_timeout)
             asked = self.parse(body)
             reply = await self._started(incoming, served, asked)
             if asked.stream or reply.whole is None:
                 await incoming.respond(self._stream(incoming.id, reply))
             else:
                 answered = partial(self._answer, incoming, reply.whole)
-                await attended(incoming.request, answered, self.config.timeout)
+                await attended(incoming.request, answered, self.app.config.timeout)
 
     async def _started(self, incoming: Incoming, served: ServedAgent | None, asked: _Asked) -> ServedReply:
-        if asked.hops > self.config.max_hops:
+        if asked.hops > (most := self.app.config.max_hops):
             raise Refusal(
                 508,
-                f"The request has passed {asked.hops} servers, and {self.config.max_hops} are allowed: do "
+                f"The request has passed {asked.hops} servers, and {most} are allowed: do "
                 "agents of several servers hand it to each other?",
                 "too_many_hops",
                 "handoff_context.hops",
                 headers={"x-should-retry": "false"},
             )
-        served = served or self.catalog.find(asked.model)
-        served.check_tools(asked.tools, allowed=self.config.client_tools)
+        served = served or self.app.catalog.find(asked.model)
+        served.check_tools(asked.tools, allowed=self.app.config.client_tools)
         about = incoming.about(served.agent.name, user=asked.user, handoff_context=asked.handoff_context)
         reply = await self.start(served, asked, about)
         _logger.info("%s: model %r for %s", incoming.id, about.model, about.principal)
@@ -81,7 +78,7 @@ class RunRoute(Generic[_Asked]):
             log_refusal(request_id, refusal)
             return events_text(reply.fail(refusal, request_id), self.named_by)
 
-        config = self.config
+        config = self.app.config
         return EventStream(
             reply.stream, ping=config.ping, timeout=config.timeout, last=last, named_by=self.named_by
         )

@@ -21,10 +21,9 @@ from routelock.serving.a2a.messages import answer_parts, message_of
 from routelock.serving.a2a.questions import question_parts, read_answers
 from routelock.serving.a2a.tasks import Contexts, OpenContext
 from routelock.serving.a2a.updates import MessageReply, TaskUpdates, TextBatches
-from routelock.serving.auth import AccessControl
 from routelock.serving.bounded_store import bounds_of
-from routelock.serving.catalog import ServedAgent
-from routelock.serving.config import A2A, ServeConfig, ServedRequest
+from routelock.serving.catalog import ServedAgent, ServedApp
+from routelock.serving.config import A2A, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
 from routelock.serving.forms import Misfit
 from routelock.serving.run_data import delta_text, run_data
@@ -73,15 +72,12 @@ class TaskExecutor:
     Args:
         served: the agent.
         settings: the settings of the protocol.
-        config: keys, limits and settings.
-        access: counts the runs at the same time.
+        app: the settings of the app, and the number of its runs at the same time.
     """
 
-    def __init__(
-        self, served: ServedAgent, settings: A2A, config: ServeConfig, access: AccessControl
-    ) -> None:
-        self._served, self._settings, self._config, self._access = served, settings, config, access
-        self._contexts = Contexts(served.agent.name, settings.sessions, bounds_of(config))
+    def __init__(self, served: ServedAgent, settings: A2A, app: ServedApp) -> None:
+        self._served, self._settings, self._config, self._access = served, settings, app.config, app.access
+        self._contexts = Contexts(served.agent.name, settings.sessions, bounds_of(app.config))
 
     async def execute(self, context: RequestContext, queue: EventQueue) -> None:
         """Answer a message. An error is sent as the final state of the task.

@@ -26,10 +26,9 @@ from routelock.errors import MissingExtra
 from routelock.serving.a2a.agent_executor import TaskExecutor
 from routelock.serving.a2a.messages import card_body, refusal_body
 from routelock.serving.a2a.tasks import Tasks
-from routelock.serving.auth import AccessControl
 from routelock.serving.bounded_store import bounds_of
-from routelock.serving.catalog import Catalog, ServedAgent
-from routelock.serving.config import A2A, ServeConfig, ServedRequest
+from routelock.serving.catalog import ServedAgent, ServedApp
+from routelock.serving.config import A2A, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal
 from routelock.serving.http import AsciiJSON, Endpoint, EventStream, Incoming, event_text, read_call
 from routelock.serving.json_rpc import INVALID_PARAMS, INVALID_REQUEST
@@ -58,20 +57,19 @@ class A2ARoutes:
     """The protocol's routes.
 
     Args:
-        catalog: the agents.
+        app: the agents, settings and checks of the app.
         settings: the settings of the protocol.
-        config: keys, limits and settings.
-        access: the checks of requests, and the number of runs at the same time.
 
     Raises:
         MissingExtra: the SDK is not installed.
     """
 
-    def __init__(self, catalog: Catalog, settings: A2A, config: ServeConfig, access: AccessControl) -> None:
-        self._catalog, self._settings, self._config, self._access = catalog, settings, config, access
+    def __init__(self, app: ServedApp, settings: A2A) -> None:
+        self._app, self._settings = app, settings
+        self._catalog, self._config, self._access = app.catalog, app.config, app.access
         self._since = datetime.now(UTC).replace(microsecond=0)  # HTTP has whole seconds
         try:
-            self._dispatchers = {name: self._dispatcher(catalog.find(name)) for name in catalog.names}
+            self._dispatchers = {name: self._dispatcher(app.catalog.find(name)) for name in app.catalog.names}
         except ModuleNotFoundError as error:
             raise MissingExtra(
                 "Serving by A2A needs its SDK, which is not installed: pip install 'routelock[a2a]'."
@@ -111,7 +109,7 @@ class A2ARoutes:
         """Answer a request of the protocol."""
         served = self._catalog.at(incoming.request.path_params["agent"])
         try:  # the SDK reports an internal error for a body that it cannot read, or write again
-            call = await read_call(incoming, self._access, self._config)
+            call = await read_call(incoming, self._app)
         except Refusal as refusal:
             if refusal.code != "invalid_json":
                 raise
@@ -164,7 +162,7 @@ class A2ARoutes:
         from a2a.types import AgentCard  # noqa: PLC0415
         from google.protobuf.json_format import ParseDict  # noqa: PLC0415
 
-        executor: Any = TaskExecutor(served, self._settings, self._config, self._access)
+        executor: Any = TaskExecutor(served, self._settings, self._app)
         tasks: Any = Tasks(bounds_of(self._config))
         handler = DefaultRequestHandler(
             executor,

@@ -21,9 +21,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
-from routelock.serving.auth import AccessControl
 from routelock.serving.bounded_store import BoundedStore, bounds_of
-from routelock.serving.catalog import Catalog
+from routelock.serving.catalog import ServedApp
 from routelock.serving.config import MCP, ServeConfig
 from routelock.serving.errors import closing, log_refusal
 from routelock.serving.http import Endpoint, Incoming, RpcCall, event_text, read_call
@@ -51,19 +50,17 @@ class MCPRoutes:
     """The protocol's route.
 
     Args:
-        catalog: the agents.
+        app: the agents, settings and checks of the app.
         settings: the settings of the protocol.
-        config: keys, limits and settings.
-        access: the checks of requests, and the number of runs at the same time.
 
     Raises:
         ConfigError: the agents cannot be tools.
         MissingExtra: version 2 of the SDK is not installed.
     """
 
-    def __init__(self, catalog: Catalog, settings: MCP, config: ServeConfig, access: AccessControl) -> None:
-        self._config, self._access = config, access
-        self._calls = ToolCalls(catalog, settings, config, access)
+    def __init__(self, app: ServedApp, settings: MCP) -> None:
+        self._app, self._config, self._access = app, app.config, app.access
+        self._calls = ToolCalls(app, settings)
         self._sessions: _Sessions | None = None
         self._open: set[tuple[str, str, str]] = set()
         """The requests that are not answered yet, each by its caller, its session and its id."""
@@ -85,7 +82,7 @@ class MCPRoutes:
         self._check_origin(request.headers.get("origin"))
         call = RpcCall(head={}, receive=request.receive)
         if request.method == "POST":
-            call = await read_call(incoming, self._access, self._config)
+            call = await read_call(incoming, self._app)
             check_id(call.head)
         sessions, call_id = await self._running_sessions(), request_id_of(call.head)
         caller = Caller(incoming.about)

@@ -13,7 +13,7 @@ import anyio
 
 from routelock.agents.agent import Agent
 from routelock.serving.auth import AccessControl
-from routelock.serving.catalog import Catalog
+from routelock.serving.catalog import app_of
 from routelock.serving.config import MCP, ServeConfig, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, new_request_id
 from routelock.serving.mcp.messages import line_problem, refused_line
@@ -171,9 +171,8 @@ def local_server(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig)
         ConfigError: the agents cannot be served.
         MissingExtra: version 2 of the mcp package is not installed.
     """
-    access = AccessControl(config)
-    catalog = Catalog(agents, config.run_config)
-    return ToolCalls(catalog, config.mcp or MCP(), config, access, lambda: _local(access)).server
+    app = app_of(agents, config)
+    return ToolCalls(app, config.mcp or MCP(), lambda: _local(app.access)).server
 
 
 def _local(access: AccessControl) -> Caller:

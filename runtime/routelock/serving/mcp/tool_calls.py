@@ -23,10 +23,9 @@ import pydantic
 from routelock._text import one_line
 from routelock.errors import MissingExtra
 from routelock.run.result import RunResult
-from routelock.serving.auth import AccessControl
 from routelock.serving.bounded_store import BoundedStore, bounds_of, state_size
-from routelock.serving.catalog import Catalog
-from routelock.serving.config import MCP, ServeConfig, ServedRequest
+from routelock.serving.catalog import ServedApp
+from routelock.serving.config import MCP, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
 from routelock.serving.forms import Misfit, asked_fields, read_answer
 from routelock.serving.json_rpc import INVALID_PARAMS
@@ -153,10 +152,8 @@ class ToolCalls:
     """The tools of an app, and the calls of its clients.
 
     Args:
-        catalog: the served agents.
+        app: the agents and settings of the app, and the number of its runs at the same time.
         settings: the settings of the protocol.
-        config: keys, limits and settings.
-        access: counts the runs at the same time.
         local: returns the caller where there is no HTTP request.
 
     Raises:
@@ -164,18 +161,11 @@ class ToolCalls:
         MissingExtra: version 2 of the SDK is not installed.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        settings: MCP,
-        config: ServeConfig,
-        access: AccessControl,
-        local: Callable[[], Caller] | None = None,
-    ) -> None:
-        self._settings, self._config, self._access, self._local = settings, config, access, local
-        self._tools = served_tools(catalog, settings)
-        self._waiting = BoundedStore[tuple[str, str, str], _Waiting](bounds_of(config))
-        self.server: Server[Any] = self._server(settings.name or catalog.names[0])
+    def __init__(self, app: ServedApp, settings: MCP, local: Callable[[], Caller] | None = None) -> None:
+        self._settings, self._config, self._access, self._local = settings, app.config, app.access, local
+        self._tools = served_tools(app.catalog, settings)
+        self._waiting = BoundedStore[tuple[str, str, str], _Waiting](bounds_of(app.config))
+        self.server: Server[Any] = self._server(settings.name or app.catalog.names[0])
         """The SDK's server."""
 
     def _server(self, name: str) -> Server[Any]:

@@ -11,10 +11,9 @@ from typing import Any
 from starlette.routing import BaseRoute, Route
 
 from routelock.history.messages import Message
-from routelock.serving.auth import AccessControl
 from routelock.serving.bounded_store import bounds_of
-from routelock.serving.catalog import Catalog, ServedAgent
-from routelock.serving.config import ServeConfig, ServedRequest
+from routelock.serving.catalog import ServedAgent, ServedApp
+from routelock.serving.config import ServedRequest
 from routelock.serving.http import AsciiJSON, Endpoint, Incoming
 from routelock.serving.pending_runs import HeldRun, PendingRuns
 from routelock.serving.requests import check_known
@@ -31,22 +30,16 @@ class ResponsesRoutes:
     """The routes of responses, and the responses that are kept.
 
     Args:
-        catalog: the served agents.
-        config: keys, limits and settings.
-        access: the checks of a request.
+        app: the agents, settings and checks of the app.
         pending: the runs that wait for their clients.
     """
 
-    def __init__(
-        self, catalog: Catalog, config: ServeConfig, access: AccessControl, pending: PendingRuns
-    ) -> None:
-        self._config, self._access, self._pending = config, access, pending
-        self._kept = KeptResponses(config.response_sessions, bounds_of(config))
+    def __init__(self, app: ServedApp, pending: PendingRuns) -> None:
+        self._config, self._access, self._pending = app.config, app.access, pending
+        self._kept = KeptResponses(app.config.response_sessions, bounds_of(app.config))
         self._runs = RunRoute(
-            access=access,
-            catalog=catalog,
-            config=config,
-            parse=partial(parse_response_request, client_settings=config.client_settings),
+            app=app,
+            parse=partial(parse_response_request, client_settings=app.config.client_settings),
             start=self._start,
             named_by="type",
         )
