@@ -263,9 +263,8 @@ def _blocked_network(case: _Case, link: BaseException) -> ProviderError | None:
     """Recognise a test that must not reach the network: it fails at once and is not retried."""
     names = _names(link)
     if _CASSETTE_MISS.intersection(names):
-        return case.fail(
-            CassetteMiss, scrubbed(str(link), "...")
-        )  # with the line breaks, because the text shows a difference
+        # with the line breaks, because the text shows a difference
+        return case.fail(CassetteMiss, scrubbed(str(link), "..."))
     if "NetworkBlocked" in names:
         return case.fail(ConnectionFailed, str(link), retryable=False)
     return None

@@ -176,9 +176,8 @@ class _Attempt:
         if self.is_new:
             return False
         if isinstance(error, aiohttp.ServerDisconnectedError) and (tls or not self.has_sent):
-            return isinstance(
-                error.message, str
-            )  # otherwise the message is the part of the head that arrived
+            # else the message is the part of the head that arrived
+            return isinstance(error.message, str)
         if self.has_sent:
             return not self.has_received
         return isinstance(error.__cause__, aiohttp.ClientConnectionResetError)

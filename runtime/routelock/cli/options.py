@@ -138,10 +138,8 @@ def _result_of(spec: str, function: Callable[..., object]) -> object:
         raise ConfigError(f"The function {spec!r} has to take no arguments.")
     try:
         return function()
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # SystemExit would end the program with a code of another meaning
+    # SystemExit would end the program with a code of another meaning
+    except (Exception, SystemExit) as error:
         raise _load_error(f"The function {spec!r}", error) from error
 
 

@@ -88,10 +88,8 @@ class AccessControl:
         scheme, _, token = authorization.strip().partition(" ")
         given = _digest(token.strip())
         found: Principal | None = None
-        for (
-            digest,
-            principal,
-        ) in self._keys.items():  # always all of them, so that the time does not show which one matched
+        # always all of them, so that the time does not show which one matched
+        for digest, principal in self._keys.items():
             if hmac.compare_digest(digest, given):
                 found = principal
         if found is None or scheme.lower() != "bearer":

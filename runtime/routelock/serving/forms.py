@@ -142,9 +142,8 @@ def _check_value(question: ToolQuestion, name: str, value: object, where: str) -
     Raises:
         Misfit: the value does not fit the schema of the field.
     """
-    jsonschema: Any = importlib.import_module(
-        "jsonschema"
-    )  # only answers need it, and importing it takes time
+    # only answers need it, and importing it takes time
+    jsonschema: Any = importlib.import_module("jsonschema")
     referencing: Any = importlib.import_module("referencing")
     unread = (jsonschema.SchemaError, referencing.exceptions.Unresolvable, SchemaError)
     form = jsonschema.validators.extend(jsonschema.Draft202012Validator, _OWN_RULES)

@@ -150,9 +150,8 @@ async def attended(request: Request, work: Callable[[], Awaitable[T]], seconds: 
         Refusal: 504, it took longer.
     """
     until = anyio.current_time() + seconds
-    with anyio.CancelScope(
-        deadline=until
-    ) as connected:  # one scope for both: a second one costs as much again
+    # one scope for both: a second one costs as much again
+    with anyio.CancelScope(deadline=until) as connected:
         async with _beside(partial(_cancel_on_disconnect, request.receive, connected)):
             return await work()
     if anyio.current_time() >= until:
@@ -279,9 +278,8 @@ class EventStream(StreamingResponse):
                 until = anyio.current_time() + self._timeout
                 await self._worked(connected)
                 await self._end(until)
-                has_ended = (
-                    True  # servers report the end of a response in the same way as a client that leaves
-                )
+                # servers report the end of a response in the same way as a client that leaves
+                has_ended = True
         if not has_ended:
             raise ClientDisconnect
 

@@ -72,9 +72,8 @@ def _bytes_of(block: Mapping[str, Any]) -> tuple[str, str]:
     """Return the type and the base64 text of a block's bytes."""
     held: Mapping[str, Any] = block.get("resource") or block
     mime_type = str(held.get("mimeType") or "").partition(";")[0].strip().lower()
-    data = "".join(
-        str(held.get("data") or held.get("blob") or "").split()
-    )  # some servers break it into lines
+    # some servers break it into lines
+    data = "".join(str(held.get("data") or held.get("blob") or "").split())
     return "image/jpeg" if mime_type == "image/jpg" else mime_type, data
 
 

@@ -137,9 +137,8 @@ class Reaper:
     def _watch(self) -> None:
         while not self._over.wait(self._every):
             try:
-                self._query(
-                    "SELECT 1"
-                )  # this is the heartbeat; it fails if the connection, and so the lock, is lost
+                # the heartbeat, which fails if the connection is lost, and the lock with it
+                self._query("SELECT 1")
                 if time.monotonic() >= self._verdicts_from:
                     self._check_all()
             except Exception as error:  # the database is unavailable: the checks go on when it is back

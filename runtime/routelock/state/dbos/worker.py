@@ -145,9 +145,8 @@ class RunExecutor:
 
     async def _closed(self, job: JobDocument, cancelled: str) -> EndDocument:
         """Make a state of the recorded steps of a cancelled run."""
-        await self._client.cancel_workflow_async(
-            cancelled
-        )  # a worker that was wrongly declared dead may still run it
+        # a worker that was wrongly declared dead may still run it
+        await self._client.cancel_workflow_async(cancelled)
         if (stood := await self._status_of(cancelled)) is not None and stood.output is not None:
             return cast("EndDocument", stood.output)  # the run ended before the cancellation
         recorded = await self._client.list_workflow_steps_async(cancelled)
