@@ -12,8 +12,6 @@ import anyio
 __all__ = [
     "ACCEPTED",
     "MOST_BYTES",
-    "Answer",
-    "Body",
     "BodyReader",
     "IteratedBody",
     "is_packed",
@@ -40,10 +38,10 @@ _ERROR_SECONDS = 5.0
 _DRAIN_SECONDS = 0.5
 
 
-class Answer(Protocol):
+class _Answer(Protocol):
     """An answer of httpx or httpx2, or of anything like them.
 
-    The body comes as it was sent from an answer that has the methods of `Body`, or ``aiter_raw``. An answer
+    The body comes as it was sent from an answer that has the methods of `_Body`, or ``aiter_raw``. An answer
     without these has an unpacked body.
     """
 
@@ -57,7 +55,7 @@ class Answer(Protocol):
         ...
 
 
-class Body(Protocol):
+class _Body(Protocol):
     """The body of an answer, as it arrives."""
 
     def read_piece(self) -> Awaitable[bytes]:
@@ -81,7 +79,7 @@ class BodyReader:
 
     def __init__(
         self,
-        answer: Answer,
+        answer: _Answer,
         limit: int | None = None,
         *,
         too_long: Callable[[], Exception] = ValueError,
@@ -89,7 +87,7 @@ class BodyReader:
     ) -> None:
         self.is_over: bool = False
         """Whether the body was read to its end."""
-        self._body: Body = _body_of(answer, refuse)
+        self._body: _Body = _body_of(answer, refuse)
         self._limit = limit
         self._too_long = too_long
         self._count = 0
@@ -132,7 +130,7 @@ def is_packed(headers: Mapping[str, str]) -> bool:
     return _encoding(headers) not in _NOT_PACKED
 
 
-async def read_error_body(answer: Answer) -> bytes:
+async def read_error_body(answer: _Answer) -> bytes:
     """Return the first 64 KiB of an error's body, as far as they come within 5 seconds.
 
     The body may be endless, never come, or break off.
@@ -149,7 +147,7 @@ def _encoding(headers: Mapping[str, str]) -> str:
     return headers.get("content-encoding", "").strip().lower()
 
 
-def _body_of(answer: Answer, refuse: Callable[[str], Exception]) -> Body:
+def _body_of(answer: _Answer, refuse: Callable[[str], Exception]) -> _Body:
     known: Any = answer
     if is_packed(answer.headers):
         encoding = _encoding(answer.headers)
@@ -216,7 +214,7 @@ class _RefusedBody:
 class _GzipBody:
     """The bytes of a packed body."""
 
-    def __init__(self, packed: Body, refuse: Callable[[str], Exception]) -> None:
+    def __init__(self, packed: _Body, refuse: Callable[[str], Exception]) -> None:
         self._packed = packed
         self._refuse = refuse
         self._member = zlib.decompressobj(31)
