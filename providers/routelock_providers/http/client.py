@@ -85,7 +85,9 @@ class Pool:
         proxy: str | None = None,
     ) -> None:
         # aiohttp copies the headers into each request, and lowers names of any other type each time
-        self.headers = CIMultiDict({istr(name): value for name, value in (headers or {}).items()})
+        self.headers: CIMultiDict[str] = CIMultiDict(
+            {istr(name): value for name, value in (headers or {}).items()}
+        )
         self._tls = tls
         self._proxy = proxy
         self._retry_session: aiohttp.ClientSession | None = None
