@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from databases import address, postgres
 
 from routelock.errors import ConfigError
 from routelock.state.dbos.client import segment_id, segment_of
-from routelock.state.dbos.database import engine, url_of
+from routelock.state.dbos.database import engine, pool, url_of
 
 pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")
 
@@ -36,3 +37,15 @@ def test_without_the_extra_one_is_told_what_to_install() -> None:
             raise AssertionError
     """
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+def test_connections_that_threads_give_back_after_the_end_are_closed() -> None:
+    """DBOS does not wait for its threads. One may hold a connection at the end, or take one after it."""
+    with postgres() as conninfo:
+        with pool(address(conninfo)) as connections:
+            held = connections.connect()
+        taken = connections.connect()
+        drivers = [each.connection.driver_connection for each in (held, taken)]
+        held.close()
+        taken.close()
+    assert [driver.closed for driver in drivers if driver is not None] == [True, True]

@@ -164,11 +164,19 @@ def pool(
         connection.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
         connection.commit()
 
+    is_over = False
+
+    def take_back(connection: Any, record: Any) -> None:
+        if is_over:  # from a thread of DBOS that has outlived it: it would stay open until it is deleted
+            record.invalidate()
+
     event.listen(made, "connect", begin)
+    event.listen(made, "checkin", take_back)
     event.listen(made, "handle_error", _note_refused)
     try:
         yield made
     finally:
+        is_over = True
         made.dispose()
 
 
