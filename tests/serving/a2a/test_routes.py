@@ -266,6 +266,15 @@ def test_an_invalid_request_is_a_protocol_error(body: bytes, code: int) -> None:
     assert not requests(mine)
 
 
+def test_an_error_quotes_little_of_a_long_request() -> None:
+    """The SDK quotes all names that it does not know."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "1" * 5_000: 1})
+    with listening(create_app(agent("A", "Hi."), SERVED)) as url:
+        response = post(f"{url}/a2a/A", body.encode())
+    assert response.json()["error"]["code"] == -32600
+    assert len(response.text) < 2_000
+
+
 @pytest.mark.parametrize(
     ("parts", "code"),
     [

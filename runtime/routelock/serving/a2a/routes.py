@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import anyio
@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from routelock._json import LINE_ENDS
+from routelock._text import clip
 from routelock.errors import MissingExtra
 from routelock.serving.a2a.agent_executor import TaskExecutor
 from routelock.serving.a2a.messages import card_body, refusal_body
@@ -51,6 +52,9 @@ _ABOUT = "routelock.about"
 """The key of the `ServedRequest` in the ASGI scope."""
 
 _PARTING_SECONDS = 2.0
+
+_LONGEST_QUOTE = 500
+"""Characters of a text in an error of the SDK."""
 
 
 class A2ARoutes:
@@ -124,7 +128,7 @@ class A2ARoutes:
             response = EventStream(partial(self._pass_on, events), ping=self._config.ping, last=last)
         else:
             _pass_cancellation_on()  # the SDK may answer with an unfinished task, which is not the result
-            response = _with_invalid_params(call.head, response)
+            response = _with_plain_error(call.head, response)
         await incoming.respond(response)
 
     async def _pass_on(self, events: AsyncGenerator[Mapping[str, str]], stream: EventStream) -> None:
@@ -201,20 +205,32 @@ def _is_known(headers: Headers, digest: str, since: datetime) -> bool:
         return False
 
 
-def _with_invalid_params(head: Mapping[str, object], response: Response) -> Response:
-    """Return the response with the code of invalid parameters where nothing else is wrong.
+def _with_plain_error(head: Mapping[str, object], response: Response) -> Response:
+    """Return the response of the SDK. An error in it is short and has the code of what is wrong.
 
-    For version 0.3, whose methods have names such as ``message/send``, the SDK answers invalid parameters
-    with the code of an invalid request.
+    The SDK quotes the request, which may be long. For version 0.3, whose methods have names such as
+    ``message/send``, it answers invalid parameters with the code of an invalid request.
     """
+    sent = bytes(response.body)
+    if b'"error":' not in sent:  # so a long result need not be read
+        return response
+    body = json.loads(sent)
+    if (error := body.get("error")) is None:
+        return response
+    error = cast("dict[str, Any]", _with_short_texts(error))
     is_request = head.get("jsonrpc") == "2.0" and isinstance(head.get("id"), str | int | None)
-    if not is_request or "/" not in str(head.get("method")):
-        return response
-    body = json.loads(bytes(response.body))
-    if body.get("error", {}).get("code") != INVALID_REQUEST:
-        return response
-    error = {**body["error"], "code": INVALID_PARAMS, "message": "Invalid params"}
+    if is_request and "/" in str(head.get("method")) and error["code"] == INVALID_REQUEST:
+        error |= {"code": INVALID_PARAMS, "message": "Invalid params"}
     return AsciiJSON({**body, "error": error})
+
+
+def _with_short_texts(value: object) -> object:
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {key: _with_short_texts(each) for key, each in fields.items()}
+    if isinstance(value, list):
+        return [_with_short_texts(each) for each in cast("list[object]", value)]
+    return clip(value, _LONGEST_QUOTE) if isinstance(value, str) else value
 
 
 def _pass_cancellation_on() -> None:
