@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from struct import pack
 from typing import Any
 from zlib import crc32
 
 import pytest
 from answers import Answers
+from litellm_answers import served
 from servers import JSON, SSE, USAGE, Reply, chunk, event, streamed
 from servers import said as completion
 
@@ -25,7 +25,6 @@ from routelock.usage import Usage
 from routelock_providers import OpenAICompatible
 from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.litellm.handler import LiteLLM
-from routelock_providers.litellm.library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
@@ -137,15 +136,6 @@ async def test_a_function_that_returns_an_emptied_completion(watched: bool) -> N
 
 
 # over HTTP
-
-
-@asynccontextmanager
-async def served(*replies: Reply) -> AsyncGenerator[Answers]:
-    with Answers(*replies) as server:
-        try:
-            yield server
-        finally:
-            await close_litellm()
 
 
 def body(said: Mapping[str, Any]) -> Reply:

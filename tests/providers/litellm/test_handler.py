@@ -15,6 +15,7 @@ from typing import Any, cast
 import anyio
 import pytest
 from answers import Answers
+from litellm_answers import served
 from scripted_agents import look_up
 from servers import (
     HELLO,
@@ -96,16 +97,6 @@ HELLO_STREAM = streamed(
 
 def request(*, stream: bool = False, **more: Any) -> Request:
     return Request(messages=[{"role": "user", "content": "Hi"}], stream=stream, **more)
-
-
-@asynccontextmanager
-async def served(*replies: Reply) -> AsyncGenerator[Answers]:
-    """Give replies without a socket."""
-    with Answers(*replies) as server:
-        try:
-            yield server
-        finally:
-            await close_litellm()
 
 
 @asynccontextmanager

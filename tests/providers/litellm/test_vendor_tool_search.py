@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from answers import Answers
+from litellm_answers import served
 from servers import Reply
 from vendor_tool_replies import CALL, CITED, FUNCTION_CALL, SAID, claude, responses
 
@@ -15,7 +15,6 @@ from routelock import Agent, Runner, RunResult, tool
 from routelock.errors import ConfigError
 from routelock.tools import ToolSearch
 from routelock_providers.litellm.handler import LiteLLM
-from routelock_providers.litellm.library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.usefixtures("answers_of_respx")]
 
@@ -66,16 +65,6 @@ def double(number: int) -> int:
 def near() -> str:
     """Stay."""
     return ""
-
-
-@asynccontextmanager
-async def served(*replies: Reply) -> AsyncGenerator[Answers]:
-    """Serve replies, and let no connection outlive the test."""
-    with Answers(*replies) as server:
-        try:
-            yield server
-        finally:
-            await close_litellm()
 
 
 async def run(server: Answers, model: str, *, stream: bool = False) -> RunResult[Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
 from answers import Answers
+from litellm_answers import served
 from servers import Reply
 from vendor_tool_replies import (
     CALL,
@@ -35,7 +35,6 @@ from routelock.handlers.events import TextDelta
 from routelock.history.messages import Message
 from routelock.testing import ScriptedHandler
 from routelock_providers.litellm.handler import LiteLLM
-from routelock_providers.litellm.library import close_litellm
 from routelock_providers.litellm.wire import WireChanges, own_turns, paused_turn, turns_in
 from routelock_providers.vendor_tools import AddedTools
 
@@ -62,16 +61,6 @@ TURNS: Mapping[str, tuple[Answer, Sequence[Any]]] = {
 def double(number: int) -> int:
     """Double a number."""
     return 2 * number
-
-
-@asynccontextmanager
-async def served(*replies: Reply) -> AsyncGenerator[Answers]:
-    """Serve replies, and let no connection outlive the test."""
-    with Answers(*replies) as server:
-        try:
-            yield server
-        finally:
-            await close_litellm()
 
 
 def agent_at(server: Answers, model: str, tools: Sequence[Any] = (SEARCH,), **more: Any) -> Agent[Any, Any]:
