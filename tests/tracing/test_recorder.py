@@ -11,7 +11,7 @@ import pytest
 from manager_agents import ask, manager
 from scripted_agents import agent as made
 
-from routelock import Agent, GuardrailResult, Retry, RunConfig, Runner, RunState, function_tool
+from routelock import Agent, GuardrailResult, Retry, RunConfig, Runner, RunState, Tool, function_tool
 from routelock.errors import ConnectionFailed, HandlerError, SessionError
 from routelock.history import Compact
 from routelock.sessions import InMemorySessions, Session
@@ -122,6 +122,16 @@ async def test_runs_within_a_run_are_in_it(stream: bool, tmp_path: Path) -> None
         assert inner.start.parent == run.start.run
     [deep] = run.nested["c1"].nested.values()
     assert deep.start.agent == "deepest"
+
+
+async def test_the_start_of_a_tool_has_its_origin(tmp_path: Path) -> None:
+    mail = Tool(name="send", on_invoke_tool=lambda context, arguments: "sent", origin="crm")
+    model = ScriptedHandler([[call("send"), call("look", {"word": "moss"})], "done"])
+    config = RunConfig(trace=tmp_path / "t.jsonl")
+    await Runner.run(Agent("A", model=model, tools=[mail, look]), "Hi", run_config=config)
+    [run] = read_trace(tmp_path / "t.jsonl").runs
+    origins = {each.start.name: each.start.origin for each in run.tools if each.start is not None}
+    assert origins == {"send": "crm", "look": None}
 
 
 async def test_a_stream_that_is_left_has_an_end(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Progress:
     are the same in every process."""
     times: dict[str, int] = field(default_factory=lambda: {})
     """How often each call was made since the last progress."""
-    edges: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    edges: set[tuple[str, str]] = field(default_factory=lambda: set())
     """Source and target of the handoffs since the last progress."""
     refused: int = 0
     """Handoffs that were refused as repeated since the last progress."""

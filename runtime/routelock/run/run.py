@@ -307,7 +307,7 @@ class CallsState:
     """Approvals and denials; sub-runs have the same."""
     interruptions: Sequence[Interruption] = ()
     """Calls that wait for an approval, in this run and its sub-runs."""
-    begun: set[str] = field(default_factory=set[str])
+    begun: set[str] = field(default_factory=lambda: set())
     """Ids of the calls that were begun and so may have had an effect."""
     pending: Sequence[ToolCall] = ()
     """Calls of external tools, which the caller has to answer."""

@@ -49,6 +49,7 @@ from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.records import Compaction, HandoffRecord, Problem, Shown
 from routelock.run.run import Run
 from routelock.tools.outcome import ToolOutcome
+from routelock.tools.tool import Tool
 from routelock.tracing.file import TraceFile
 from routelock.tracing.message_numbers import MessageNumbers
 from routelock.tracing.records import (
@@ -319,7 +320,7 @@ class _RunRecorder:
             case ModelCallEnds():
                 self._model_ended(moment.reply, moment.error)
             case ToolBegins():
-                self._tool_started(moment.call, moment.nested)
+                self._tool_started(moment.call, moment.tool, moment.nested)
             case ToolEnds():
                 self._tool_ended(moment.call, moment.outcome)
             case HandoffNoted():
@@ -414,7 +415,7 @@ class _RunRecorder:
             )
         self._write(end)
 
-    def _tool_started(self, call: ToolCall, nested: str | None) -> None:
+    def _tool_started(self, call: ToolCall, tool: Tool, nested: str | None) -> None:
         self._catch_up()
         run = self.run
         self._write(
@@ -426,6 +427,7 @@ class _RunRecorder:
                 agent=run.frame.agent.name,
                 turn=run.turn,
                 arguments=call["function"].get("arguments") or "",
+                origin=tool.origin,
                 nested=nested,
             )
         )

@@ -261,6 +261,8 @@ class ToolStarted:
     turn: int = 0
     arguments: str = ""
     """JSON text as the model wrote it."""
+    origin: str | None = None
+    """The MCP server or agent that the tool comes from, see ``Tool.origin``."""
     nested: str | None = None
     """The id of the run that answers, if the tool is an agent."""
 

@@ -57,6 +57,13 @@ def test_a_conversation_shows_speakers_and_events(told: Any) -> None:
     assert "5 → 2 messages" in told.locator(".event.filter").inner_text()
 
 
+def test_the_detail_of_a_tool_says_where_it_comes_from(told: Any) -> None:
+    told.locator(".event.tool").nth(1).click()
+    detail = told.get_by_role("dialog")
+    assert "This tool comes from lawyer." in detail.inner_text()
+    told.keyboard.press("Escape")
+
+
 def test_the_graph_is_lit(told: Any) -> None:
     assert told.locator("#picture .node.default").get_attribute("data-node") == "triage"
     assert told.locator("#picture .node.active").get_attribute("data-node") == "refunds"

@@ -43,6 +43,7 @@ export class Detail {
   tool({ start, end }) {
     this.show(`Tool ${start.name}`, {
       Call: () => [
+        start.origin ? el("p", {}, `This tool comes from ${start.origin}.`) : null,
         el("h3", {}, "Arguments"), code(pretty(start.arguments ?? "{}")),
         el("h3", {}, end?.failure ? `Failed: ${end.failure}` : "Result"), code(end ? pretty(end.output ?? "") : "It still runs."),
       ],
