@@ -179,7 +179,8 @@ class ServeConfig:
     that shares it goes on from them, and they stay until they are deleted. None keeps them in memory, within
     ``max_pending``, ``pending_bytes`` and ``pending_ttl``."""
     max_turns: int | None = DEFAULT_MAX_TURNS
-    """Most model calls of one request; None for no limit."""
+    """Most model calls of a request; None for no limit. Those before a question that the client answered do
+    not count."""
     max_body: int = 10 * 2**20
     """Most bytes of a request's body."""
     max_concurrent: int = 64

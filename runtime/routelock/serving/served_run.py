@@ -196,7 +196,6 @@ async def run_stream(
     settings: RunConfig,
     *,
     session: Session | None = None,
-    earlier_turns: int = 0,
 ) -> RunStream[Any]:
     """Begin the run of a request, with the context and the limits of the app.
 
@@ -204,16 +203,17 @@ async def run_stream(
         config: the settings of the app.
         about: the request.
         agent: the agent.
-        given: the input of a new run, or the state of one that goes on.
+        given: the input of a new run, or the state of one that goes on. Its model calls before that do not
+            count for ``ServeConfig.max_turns``.
         settings: the settings of the run.
         session: the conversation, if it is stored.
-        earlier_turns: the model calls of earlier requests, which do not count.
     """
+    earlier = given.turn if isinstance(given, RunState) else 0
     return Runner.run_streamed(
         agent,
         given,
         context=await _context_for(config, about),
-        max_turns=None if config.max_turns is None else config.max_turns + earlier_turns,
+        max_turns=None if config.max_turns is None else config.max_turns + earlier,
         hooks=config.hooks,
         run_config=settings,
         session=session,

@@ -279,6 +279,13 @@ def test_an_answer_has_the_files_of_its_own_run_only() -> None:
     assert [each["parts"] for each in second["artifacts"]] == [[{"text": "That was it."}]]
 
 
+def test_model_calls_before_an_approval_do_not_count_for_the_limit() -> None:
+    with listening(create_app(payer([]), replace(SERVED, a2a=A2A(approvals=True), max_turns=1))) as url:
+        waiting = task_of(ask(f"{url}/a2a/payer"))
+        done = task_of(ask(f"{url}/a2a/payer", "yes", taskId=waiting["id"]))
+    assert told(done)[0] == "COMPLETED"
+
+
 def test_a_task_that_a_limit_cut_says_so() -> None:
     looks = agent("A", reply("Let me see.", calls=[call("noop")]))
     settings = replace(SERVED, max_turns=1, run_config=RunConfig(on_limit="return"))

@@ -92,6 +92,11 @@ async def test_an_accepted_call_is_made(mode: str) -> None:
     assert (asks.questions, paid, said_in(result)) == ([QUESTION], [40], "Then: paid")
 
 
+async def test_model_calls_before_an_approval_do_not_count_for_the_limit(mode: str) -> None:
+    result = await asked(paying([], max_turns=1), mode, "payer", Asks("accept"))
+    assert (said_in(result), result.is_error) == ("Then: paid", False)
+
+
 async def test_a_declined_call_is_not_made_and_the_run_goes_on(mode: str) -> None:
     paid: list[int] = []
     result = await asked(paying(paid), mode, "payer", Asks("decline"))

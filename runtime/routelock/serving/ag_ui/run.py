@@ -65,10 +65,7 @@ class UserRun:
         if isinstance(self.given, WaitingRun):
             return await to.send(*self.events.ask_again(self.given.interrupts))
         state = self.given if isinstance(self.given, RunState) else None
-        turns = 0 if state is None else state.turn
-        stream = await run_stream(
-            self.config, self.about, self.agent, self.given, self.run_config, earlier_turns=turns
-        )
+        stream = await run_stream(self.config, self.about, self.agent, self.given, self.run_config)
         await to.send(*self.events.begin(None if state is None else state.agent))
         async with stream:
             async for event in stream:
