@@ -8,6 +8,7 @@ reads the request, sends it on by aiohttp and sends the answer back, without key
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import sys
@@ -75,6 +76,8 @@ def main(name: str, url: str) -> None:
     # else a small piece waits 40 ms for the next one; a server that opens its port itself sets this, too
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     print(listener.getsockname()[1], flush=True)
+    gc.collect()
+    gc.freeze()  # as `routelock serve` does
     config = uvicorn.Config(app, log_level="warning", ws="none", backlog=4096)
     uvicorn.Server(config).run(sockets=[listener])
 

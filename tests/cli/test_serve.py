@@ -25,6 +25,8 @@ from routelock.sessions import SQLiteSessions
 from routelock.testing import ScriptedHandler
 
 APP = """
+import gc
+
 import anyio
 from routelock import Agent, RunConfig
 from routelock.handlers.events import MessageDone, TextDelta
@@ -54,6 +56,9 @@ shop = {"name": "lamps", "asked": 0}
 def make_shop():
     shop["asked"] += 1
     return shop
+
+def kept_objects(request):
+    return gc.get_freeze_count()
 
 def of_request(request):
     return f"{request.model} for {request.user}"
@@ -300,6 +305,14 @@ def test_the_context_is_given_to_each_request(tmp_path: Path, spec: str, context
             for user in ("ada", "bob")
         ]
     assert [reply["choices"][0]["message"]["content"] for reply in replies] == contexts
+
+
+def test_garbage_collections_do_not_visit_what_the_start_has_made(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    with running(tmp_path, "app:told", "--context", "app:kept_objects") as (_, url):
+        body = {"messages": [{"role": "user", "content": "Hi"}]}
+        reply = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE).json()
+    assert int(reply["choices"][0]["message"]["content"]) > 10_000
 
 
 def test_the_config_is_that_of_every_run(tmp_path: Path) -> None:
