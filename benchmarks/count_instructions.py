@@ -2,21 +2,23 @@
 
     python benchmarks/count_instructions.py [--only NAME ...] [--scenarios s1 s2 s3]
 
-Each contender runs in an interpreter of its own under valgrind, which has to be installed, once with few runs
-and once with more: the difference is what the runs took, without the start. What the kernel does is not
-counted, so to read and write a socket looks cheaper than it is. A figure takes a minute, litellm several.
+Each contender runs in an interpreter of its own under valgrind, which has to be installed. Only some runs are
+counted, after others that warm up. What the kernel does is not counted, so to read and write a socket looks
+cheaper than it is. A figure takes seconds, one of litellm a minute.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import re
 import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -30,31 +32,56 @@ _WARM = 20
 _COUNTED = 20
 
 
-async def _run(kind: str, scenario: str, text: str, url: str, runs: int) -> None:
+async def _run(kind: str, scenario: str, text: str, url: str) -> None:
+    """Make runs, and stop before and after those that are counted, for `_counting`."""
     contender = made(kind, url)
     work = getattr(contender, scenario)
-    for _ in range(runs):
+    for _ in range(_WARM):
         await work(text)
+    gc.collect()
+    gc.freeze()  # else a full collection falls into some measurements
+    _wait()
+    for _ in range(_COUNTED):
+        await work(text)
+    _wait()
     await contender.aclose()
+
+
+def _wait() -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
 
 
 def counted(kind: str, scenario: str, url: str) -> float:
     """Return the instructions of one run."""
-    few, more = (_counted(kind, scenario, url, runs) for runs in (_WARM, _WARM + _COUNTED))
-    return (more - few) / _COUNTED
-
-
-def _counted(kind: str, scenario: str, url: str, runs: int) -> int:
-    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, __file__]
+    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--callgrind-out-file=/dev/null"]
     # what a hash decides is the same each time
     environment = {**os.environ, "PYTHONHASHSEED": "0", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    done = subprocess.run(
-        [*command, "--run", kind, scenario, url, str(runs)], capture_output=True, text=True, env=environment
-    )
-    found = re.search(r"Collected : (\d+)", done.stderr)
-    if done.returncode or found is None:
-        raise SystemExit(f"{kind} {scenario}: {done.stderr[-2000:]}")
-    return int(found[1])
+    with subprocess.Popen(
+        [*command, sys.executable, __file__, "--run", kind, scenario, url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for switch in ("on", "off"):
+            if process.stdout.readline() == "ready\n":
+                _count(process.pid, switch)
+            with suppress(BrokenPipeError):  # it has failed, and says why
+                process.stdin.write("\n")
+                process.stdin.flush()
+        said = process.communicate()[1]
+    found = re.search(r"Collected : (\d+)", said)
+    if process.returncode or found is None:
+        raise SystemExit(f"{kind} {scenario}: {said[-2000:]}")
+    return int(found[1]) / _COUNTED
+
+
+def _count(process: int, switch: str) -> None:
+    subprocess.run(["callgrind_control", "-i", switch, str(process)], check=True, capture_output=True)
 
 
 def shown(figures: dict[tuple[str, str], float], names: list[str], titles: list[str]) -> str:
@@ -74,9 +101,9 @@ def shown(figures: dict[tuple[str, str], float], names: list[str], titles: list[
 def main(arguments: list[str]) -> None:
     """Count and print."""
     if arguments[:1] == ["--run"]:
-        kind, scenario, url, runs = arguments[1:]
+        kind, scenario, url = arguments[1:]
         work = scenarios(1, 1, quick=True)[scenario]
-        asyncio.run(_run(kind, work.work, work.text, url, int(runs)))
+        asyncio.run(_run(kind, work.work, work.text, url))
         return
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=list(CONTENDERS), help="these contenders alone")
