@@ -389,6 +389,22 @@ async def test_a_run_that_goes_on_from_its_state_shows_the_same(rest: Any) -> No
     assert len(result.compactions) == len(whole.compactions)
 
 
+@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("answer", ["Here it is.", ValueError("no")])
+async def test_a_caller_knows_what_its_provider_counted(answer: Any, stops: bool) -> None:
+    to_b = reply(calls=[TO_B], usage=Usage(requests=1, input_tokens=5000, output_tokens=3))
+    b = agent("B", answer)
+    compact = Compact(at_tokens=4000, keep_turns=1, rest="drop")
+    a = agent("A", to_b, "Done.", handoffs=[handoff(b, return_to_caller=True)], compact=compact)
+    given: Any = [{"role": role, "content": "Well. " * 200} for role in ("user", "assistant") * 3 + ("user",)]
+    if stops:
+        stopped = await Runner.run(a, given, max_turns=1, run_config=RunConfig(on_limit="return"))
+        given = RunState.from_json(stopped.state().to_json(), agents=[a])
+    result = await Runner.run(a, given)
+    assert result.final_output == "Done."
+    assert [made.why for made in result.compactions] == ["tokens"]
+
+
 def _without_summary(messages: Any) -> list[Any]:
     return [{**each, "content": str(each.get("content")).partition("\nchapter")[0]} for each in messages]
 

@@ -43,6 +43,7 @@ from routelock.history.compaction import (
 )
 from routelock.history.messages import Message, RunItem
 from routelock.history.portable import portable
+from routelock.history.view import View
 from routelock.run.emit import ViewCompacted, emit_now
 from routelock.run.frames import earliest_deadline
 from routelock.run.records import Compaction, ModelCall
@@ -102,7 +103,7 @@ async def compact_view(
         CallbackError: the ``keep`` function raised.
     """
     view = run.frame.view
-    size = counted_size(run)
+    size = counted_size(run, view)
     if size is None or run.frame.turns == 1:  # a target may go on with the view of its source
         fixed = _fixed_tokens(system, offered)
         size = ViewSize(fixed) if size is None else size.with_fixed(fixed)
@@ -134,13 +135,14 @@ async def compact_refused(run: Run, error: Exception, events: Events) -> Compact
     return await _Shortening(run, settings, "too_long", events).carry_out()
 
 
-def counted_size(run: Run) -> ViewSize | None:
-    """Return the size of the active view, with the provider's count of its last call; None without a size."""
-    size, items = run.frame.view.size, run.frame.view.items
-    if size is None or not size.turn or not (calls := run.report.calls):
+def counted_size(run: Run, view: View) -> ViewSize | None:
+    """Return the size of a view, with the provider's count of its last call; None without a size."""
+    size, items = view.size, view.items
+    if size is None or size.items != size.asked or not size.asked < len(items):
         return size
-    last = calls[-1]
-    if last.turn == size.turn and size.items == size.asked < len(items) and (tokens := _counted_tokens(last)):
+    # a caller's last call may be many calls ago
+    last = next((call for call in reversed(run.report.calls) if call.turn <= size.turn), None)
+    if last is not None and last.turn == size.turn and (tokens := _counted_tokens(last)):
         size.count(items, tokens)
     return size
 

@@ -77,7 +77,7 @@ def _document(run: Run) -> RunDocument:
         first_agent=run.first.name,
         announced_agent=None if run.announced_agent is None else run.announced_agent.name,
         started=run.agent_started,
-        frames=[*(_stored_frame(frame, numbers) for frame in run.callers), _active_frame(run, numbers)],
+        frames=[*(_stored_frame(run, frame, numbers) for frame in run.callers), _active_frame(run, numbers)],
         turn=run.turn,
         first_of_turn=run.first_of_turn,
         sub_run_turns=budget.sub_run_turns,
@@ -138,16 +138,15 @@ def _active_frame(run: Run, numbers: _Numbers) -> StoredFrame:
     frame, done = run.frame, run.ending.stop_reason == "done"
     scopes, payload = _scopes_and_payload(run)
     return replace(
-        _stored_frame(frame, numbers),
+        _stored_frame(run, frame, numbers),
         scopes=len(scopes),
         payload=None if done else payload,
         payload_note=None if done else frame.payload_note,
         rendered=frame.view.rendered_for(family_of(frame.handler), run.audience()),
-        size=_stored_size(counted_size(run)),
     )
 
 
-def _stored_frame(frame: Frame, numbers: _Numbers) -> StoredFrame:
+def _stored_frame(run: Run, frame: Frame, numbers: _Numbers) -> StoredFrame:
     stored = StoredFrame(
         agent=frame.agent.name,
         handler=frame.handler.name,
@@ -158,7 +157,7 @@ def _stored_frame(frame: Frame, numbers: _Numbers) -> StoredFrame:
         source_prompt=frame.source_prompt,
         payload_note=frame.payload_note,
         view=numbers.of(frame.view.items),
-        size=_stored_size(frame.view.size),
+        size=_stored_size(counted_size(run, frame.view)),
     )
     if (wait := frame.wait) is None:
         return stored
