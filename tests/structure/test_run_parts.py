@@ -44,7 +44,7 @@ WRITERS = {
     "model_call": {
         "run/compact.py",
         "run/failure.py",
-        "run/input_check.py",
+        "run/loop.py",
         "run/model_call.py",
     },
     "progress": {"run/loop.py", "run/mistakes.py", "run/model_call.py", "run/unusable_output.py"},

@@ -13,32 +13,47 @@ group or a cancel scope is open (https://anyio.readthedocs.io/en/stable/cancella
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
+import anyio
+
+from routelock._concurrency import open_group
 from routelock._copies import detached
 from routelock.errors import LoopDetected, ModelBehaviorError
 from routelock.guardrails import check_input, check_output
-from routelock.handlers.events import MessageDone
+from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.structured_output import json_in
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver
+from routelock.run.call_faults import count_failed
 from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, emit_now
 from routelock.run.events import AgentUpdated, RunDone, RunEvent
 from routelock.run.failure import fail, fail_frame, in_run_time, keep_partial, recover
 from routelock.run.frames import asking_caller, drop_standbys, is_for_caller, return_answer
-from routelock.run.input_check import read_beside
 from routelock.run.mistakes import check_failed_transfer, last_mistake
-from routelock.run.model_call import call_events, note_event, offered_tools, prepare_call, take_reply
+from routelock.run.model_call import (
+    InputCheck,
+    call_events,
+    note_event,
+    offered_tools,
+    prepare_call,
+    take_reply,
+)
 from routelock.run.result import RunResult
 from routelock.run.routing import RoutedCalls
 from routelock.run.run import Run
 from routelock.run.tool_calls import answer_calls
 from routelock.run.unusable_output import is_empty_output, reject_output, replacement
 
-__all__ = ["finish", "loop", "run_events", "take_turn"]
+__all__ = [
+    "finish",
+    "loop",
+    "run_events",
+    "take_turn",
+]
 
 
 _REPETITION_NUDGE = (
@@ -159,7 +174,7 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     try:
         arriving = call_events(run, call)
         try:
-            for held in () if call.check is None else await read_beside(run, arriving, call.check):
+            for held in () if call.check is None else await _read_beside(run, arriving, call.check):
                 yield held
             async for event in arriving:
                 if note_event(run, event) and run.stream:
@@ -304,3 +319,47 @@ async def _close(run: Run, raised: Exception | None) -> None:
     is_over = run.config.timeout is None or run.ending.stop_reason != "unfinished"
     if is_over and run.recorder is not None:
         emit_now(run, RunEnds(raised))
+
+
+async def _read_beside(
+    run: Run, events: AsyncGenerator[HandlerEvent], check: InputCheck
+) -> Sequence[HandlerEvent]:
+    """Run a check beside the model call; return the events to stream that arrived until it passed.
+
+    Only this task reads the events, because cancel scopes in their generator belong to the task that started
+    it. An error of the handler is kept for `take_reply`, because what arrived before it is streamed first.
+
+    Raises:
+        Exception: the error of the check.
+    """
+    held: list[HandlerEvent] = []
+    refusals: list[Exception] = []
+    checked = anyio.Event()
+    try:
+        async with open_group() as group:
+            group.start_soon(_check, check, checked, refusals, group.cancel_scope)
+            try:
+                while not checked.is_set() and (event := await anext(events, None)) is not None:
+                    held += [event] if note_event(run, event) else []
+            except Exception as error:  # the check goes on and may refuse the input
+                run.model_call.error = error
+                await events.aclose()  # it may come from `note_event`: then there are more events
+        if refusals:
+            raise refusals[0]
+    except BaseException:
+        if run.model_call.reply is not None:
+            count_failed(run, None)
+        run.model_call.forget_reply()
+        raise
+    return held
+
+
+async def _check(
+    check: InputCheck, checked: anyio.Event, refusals: list[Exception], reading: anyio.CancelScope
+) -> None:
+    try:
+        await check()
+    except Exception as error:  # a task group would wrap it in an exception group
+        refusals.append(error)
+        reading.cancel()
+    checked.set()

@@ -16,15 +16,17 @@ from routelock.agents.agent_problems import combine_errors
 from routelock.agents.checked_graph import checked_graph
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.errors import ConfigError
+from routelock.handlers.port import Handler
+from routelock.handoffs.handoff import Handoff
 from routelock.history.input import to_messages
 from routelock.history.marked import item_of
 from routelock.history.messages import Message, RunInput, RunItem, call_ids
 from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Frame
-from routelock.run.handler_selection import handler_for, named
+from routelock.run.handler_selection import handler_for, handlers_by_priority, load, named
 from routelock.run.run import Budget, HandoffLog, Run, SharedMemory, Transcript
-from routelock.run.vendor_tool_check import vendor_tool_error
+from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
@@ -180,7 +182,7 @@ def run_graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
         graph = checked_graph(agent, config.model, config.agents, config.external_tools, config.tool_search)
         users = [each for each in graph.values() if each.fixed_vendor_tools]
     if users:
-        errors = [vendor_tool_error(each, config) for each in users]
+        errors = [_vendor_tool_error(each, config) for each in users]
         if wrong := [error for error in errors if error is not None]:
             raise combine_errors(wrong)
     return graph
@@ -202,3 +204,34 @@ def _check_arguments(agent: object, max_turns: object, hooks: object, config: ob
         raise ConfigError("hooks must be a RunHooks; an AgentHooks belongs to Agent(hooks=...).")
     if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
         raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")
+
+
+def _vendor_tool_error(agent: Agent[Any], config: RunConfig) -> ConfigError | None:
+    """Return why none of the handlers that may answer for an agent takes its vendor's tools.
+
+    What only a request shows is found when the agent is asked: a tool that some runs are not offered, and a
+    handler that a handoff switches to.
+    """
+    if any(edge.to_handler is not None for edge in agent.edges):
+        return None
+    errors = [_refusal(load(each), agent, config) for each in handlers_by_priority(agent, config)]
+    return errors[0] if all(errors) and errors else None
+
+
+def _refusal(handler: Handler, agent: Agent[Any], config: RunConfig) -> ConfigError | None:
+    if (check := getattr(handler, "check_vendor_tools", None)) is None:
+        return None
+    specs = [each.spec for each in agent.fixed_vendor_tools]
+    settings = {**config.model_settings, **agent.model_settings}
+    routes: list[Tool | Handoff] = [*agent.all_tools, *agent.edges]
+    try:
+        check(specs, settings, functions=any(map(_is_fixed, routes)))
+    except ConfigError as error:
+        return ConfigError(f"Agent {agent.name!r}: {error}")
+    return None
+
+
+def _is_fixed(route: Tool | Handoff) -> bool:
+    """Whether every run offers a tool or a handoff; that of a handoff without a target is not known."""
+    is_open = route.is_enabled is True and route.scope == "all"
+    return is_open and (isinstance(route, Tool) or route.target is not None)
