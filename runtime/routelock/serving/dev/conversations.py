@@ -24,7 +24,6 @@ from routelock.run.config import RunConfig
 from routelock.run.events import RunEvent
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.runner import Runner
-from routelock.serving.dev.decisions import with_verdict
 from routelock.serving.errors import Refusal
 from routelock.sessions.session import Session
 from routelock.state.run_state import RunState
@@ -33,7 +32,15 @@ from routelock.tracing.file import as_line
 from routelock.tracing.recorder import TraceWriter
 from routelock.tracing.records import RunStarted, TraceRecord
 
-__all__ = ["DevConversation", "DevConversations", "DevDecision", "MakeSession", "Said", "SendLine"]
+__all__ = [
+    "DevConversation",
+    "DevConversations",
+    "DevDecision",
+    "MakeSession",
+    "Said",
+    "SendLine",
+    "with_verdict",
+]
 
 
 _logger = logging.getLogger("routelock.dev")
@@ -269,3 +276,20 @@ class _Lines:
 
     def write(self, record: TraceRecord, /) -> None:
         self._send_line(as_line(record).decode().rstrip("\n"))
+
+
+_NOT_ANSWERED = "The question needs an answer, and this client could only agree."
+
+
+def with_verdict(state: RunState, one: Interruption, *, approved: bool, message: str) -> RunState:
+    """Return the state with a client's yes or no on a call; a yes alone does not answer every question.
+
+    Args:
+        state: the state in which the call waits.
+        one: the call.
+        approved: whether the client agrees.
+        message: its reason if not.
+    """
+    if approved and not one.needs_answer:
+        return state.approve(one)
+    return state.reject(one, message=_NOT_ANSWERED if approved else message)

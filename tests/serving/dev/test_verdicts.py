@@ -8,7 +8,7 @@ import pytest
 
 from routelock import Agent, Runner, tool
 from routelock.context import ToolContext
-from routelock.serving.dev.decisions import with_verdict
+from routelock.serving.dev.conversations import with_verdict
 from routelock.testing import ScriptedHandler, call
 from routelock.tools import ToolQuestion
 
