@@ -52,9 +52,7 @@ class Play:
 
     def was_cut_short(self) -> bool:
         """Whether an agent, or a tool beside it, ran out of time (docs/agents-as-tools.md)."""
-        cut = any(item.message.get("content") == CUT_OFF.output for item in self.result.items)
-        nested = self.result.nested.values()
-        return any(inner.stop_reason == "unfinished" for inner in nested) or (cut and bool(nested))
+        return _was_cut_short(self.result)
 
     def facts(self) -> dict[str, Any]:
         """Return all that must not depend on whether somebody watched."""
@@ -64,6 +62,13 @@ class Play:
             "error": (type(error).__name__, None if error is None else str(error)),
             "nested": {call_id: _facts(inner) for call_id, inner in result.nested.items()},
         }
+
+
+def _was_cut_short(result: RunResult[Any]) -> bool:
+    nested = result.nested.values()
+    if any(inner.stop_reason == "unfinished" or _was_cut_short(inner) for inner in nested):
+        return True
+    return bool(nested) and any(item.message.get("content") == CUT_OFF.output for item in result.items)
 
 
 def _facts(result: RunResult[Any]) -> dict[str, Any]:
