@@ -162,6 +162,11 @@ def test_bug_of_litellm_as_a_server_error_is_a_defect() -> None:
     assert "service_tier" in str(error)
 
 
+def test_text_in_place_of_a_reply_of_azure_is_unreadable() -> None:
+    text = "AzureException APIError - Unexpected string response from Azure: data: {}"
+    assert type(mapped(litellm_says("InternalServerError", text))) is errors.UnreadableResponse
+
+
 def test_a_refused_request_of_litellms_own_is_not_a_server_error() -> None:
     error = mapped(chained(litellm_says("APIConnectionError"), ValueError("Invalid user message at index 4")))
     assert type(error) is errors.InvalidRequest
