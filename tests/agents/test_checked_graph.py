@@ -28,3 +28,11 @@ def test_external_tool_must_not_be_named_like_a_handoff() -> None:
     mine = {"type": "function", "function": {"name": "transfer_to_b", "parameters": {}}}
     with pytest.raises(ConfigError, match="give it another name"):
         run_graph(agent(handoffs=[agent("B")]), RunConfig(external_tools=[mine]))
+
+
+def test_agents_of_one_name_do_not_hide_other_problems() -> None:
+    start = agent(handoffs=["unknown", agent("B"), agent("C", handoffs=[agent("B")]), Agent("D")])
+    with pytest.raises(ConfigError) as raised:
+        run_graph(start, RunConfig(agents=[agent("C")]))
+    for problem in ("are named 'B'", "are named 'C'", "hands off to 'unknown'", "'D' has no model"):
+        assert problem in str(raised.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,7 +24,7 @@ from routelock.agents.agent_problems import (
     duplicate_name_error,
 )
 from routelock.agents.agent_tool import UsableAsTool
-from routelock.agents.checked_graph import checked_graph
+from routelock.agents.checked_graph import checked_graph, reachable
 from routelock.agents.deferral import Deferrals
 from routelock.agents.hooks import AgentHooks
 from routelock.agents.offer import OfferedTools, fixed_offer
@@ -321,18 +320,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
         Raises:
             ConfigError: two different agents have one name.
         """
-        found: dict[str, Agent[Any]] = {}
-        twice: dict[str, None] = {}
-        waiting: deque[Agent[Any]] = deque([self])
-        while waiting:
-            agent = waiting.popleft()
-            if found.setdefault(agent.name, agent) is agent:
-                targets = [target for edge in agent.edges for target in (edge.target, *edge.others)]
-                waiting += [
-                    each for each in targets if isinstance(each, Agent) and each is not found.get(each.name)
-                ]
-            else:
-                twice[agent.name] = None
+        found, twice = reachable(self)
         if twice:
             raise combine_errors([duplicate_name_error(name) for name in twice])
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,14 @@ from routelock.agents.agent_problems import check_model, combine_errors, duplica
 from routelock.agents.agent_tool import AgentCall
 from routelock.agents.registry import collect, collect_errors
 from routelock.errors import ConfigError
-from routelock.handlers.port import ToolSpec, tool_name
+from routelock.handlers.port import ToolSpec, is_handler, tool_name
 from routelock.tools.search import ToolSearch
 from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:
     from routelock.agents.agent import Agent
 
-__all__ = ["checked_graph", "connected", "find_agent"]
+__all__ = ["checked_graph", "connected", "find_agent", "reachable"]
 
 
 def checked_graph(
@@ -47,24 +48,24 @@ def checked_graph(
     taken = {tool_name(each) for each in external}
     roots = [(agent, model, others)]
     for root, model_of_run, others_of_run in roots:
-        with collect_errors(wrong):
-            found = connected(root, others_of_run)
-            graph = graph or found
-            for member in found.values():
+        found, same_names = _connected(root, others_of_run)
+        wrong += same_names
+        graph = graph or found
+        for member in found.values():
+            with collect_errors(wrong):
+                check_model(member, model_of_run)
+            _check_edges(member, found, taken if found is graph else (), wrong)
+            if search is not None or external:
+                callers = external if found is graph else ()
                 with collect_errors(wrong):
-                    check_model(member, model_of_run)
-                _check_edges(member, found, taken if found is graph else (), wrong)
-                if search is not None or external:
-                    callers = external if found is graph else ()
-                    with collect_errors(wrong):
-                        member.deferrals.of(member.tool_search or search, callers)
-                for call in _agent_calls(member):
-                    settings = call.settings
-                    own = settings.get("model", model_of_run), settings.get("agents", others_of_run)
-                    roots += [(call.agent, *own)] if (call.agent, *own) not in roots else []
-                if member.compact is not None and (writer := member.compact.agent) is not None:
-                    inner = writer, model_of_run, others_of_run
-                    roots += [inner] if inner not in roots else []
+                    member.deferrals.of(member.tool_search or search, callers)
+            for call in _agent_calls(member):
+                settings = call.settings
+                own = settings.get("model", model_of_run), settings.get("agents", others_of_run)
+                roots += [(call.agent, *own)] if (call.agent, *own) not in roots else []
+            if member.compact is not None and (writer := member.compact.agent) is not None:
+                inner = writer, model_of_run, others_of_run
+                roots += [inner] if inner not in roots else []
     if wrong:
         raise combine_errors(wrong)
     return graph
@@ -101,14 +102,49 @@ def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str,
     Raises:
         ConfigError: two agents have one name.
     """
-    graph, twice = dict(agent.graph), dict[str, None]()
-    for one in others:
-        for name, other in one.graph.items():
-            if graph.setdefault(name, other) is not other:
-                twice[name] = None
-    if twice:
-        raise combine_errors([duplicate_name_error(name) for name in twice])
+    graph, same_names = _connected(agent, others)
+    if same_names:
+        raise combine_errors(same_names)
     return graph
+
+
+def _connected(
+    agent: Agent[Any], others: Iterable[Agent[Any]]
+) -> tuple[dict[str, Agent[Any]], list[ConfigError]]:
+    """Return the agents of `connected`, and an error for each name that two of them have."""
+    graph: dict[str, Agent[Any]] = {}
+    twice: dict[str, None] = {}
+    for one in (agent, *others):
+        try:
+            found = one.graph
+        except ConfigError:
+            found, within = reachable(one)
+            twice |= within
+        twice |= {name: None for name, other in found.items() if graph.setdefault(name, other) is not other}
+    return graph, [duplicate_name_error(name) for name in twice]
+
+
+def reachable(agent: Agent[Any]) -> tuple[dict[str, Agent[Any]], dict[str, None]]:
+    """Return the agents that are reachable through agent objects, and the names that two of them have.
+
+    Of two agents with one name, the nearest one is returned.
+    """
+    found: dict[str, Agent[Any]] = {}
+    twice: dict[str, None] = {}
+    waiting = deque([agent])
+    while waiting:
+        one = waiting.popleft()
+        if found.setdefault(one.name, one) is one:
+            targets: list[Any] = [target for edge in one.edges for target in (edge.target, *edge.others)]
+            waiting += [
+                each
+                for each in targets
+                if not (each is None or isinstance(each, str) or is_handler(each))
+                if each is not found.get(each.name)
+            ]
+        else:
+            twice[one.name] = None
+    return found, twice
 
 
 def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
