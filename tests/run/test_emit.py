@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 from scripted_agents import TO_B, agent, pair
 
-from routelock import Agent, RunConfig, RunContext, Runner, handoff, tool
+from routelock import Agent, HandoffRequest, RunConfig, RunContext, Runner, handoff, tool
 from routelock.handoff_request import HandoffResponse
 from routelock.run.emit import loggable_text
 from routelock.testing import call
@@ -84,6 +85,33 @@ async def test_a_reason_forges_no_line_and_tells_no_secret(caplog: pytest.LogCap
     assert len(written.splitlines()) == 1
     assert "sk-abc" not in written
     assert len(written) < 400
+
+
+async def test_an_unknown_target_forges_no_line_and_tells_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    """A tool may hand over to a name that the model wrote."""
+
+    @tool
+    def go(name: str) -> HandoffRequest:
+        """Hand over to an agent."""
+        return HandoffRequest(name)
+
+    name = "B\n[B] Received handoff from root\u2028key sk-abcdefghijklmnopqrstuvwxyz012345 " + "y" * 9_999
+    a = agent("A", call("go", {"name": name}), "Mine.", tools=[go], handoffs=[agent("B")])
+    [written] = await lines(a, caplog)
+    assert len(written.splitlines()) == 1
+    assert "sk-abc" not in written
+    assert len(written) < 400
+
+
+async def test_a_name_is_on_one_line_wherever_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Names may come from elsewhere, such as the cards of remote agents."""
+    data = {"handoff_type": "quick_lookup", "conversation_context": "x"}
+    b = agent("B\nforged", "Done.")
+    a = agent("A\nforged", call("transfer_to_b_forged"), "Mine.")
+    to_b = handoff(b, tool_name_override="transfer_to_b_forged", payload=data, return_to_caller=True)
+    written = await lines(replace(a, handoffs=[to_b]), caplog)
+    assert len(written) == 5
+    assert all(len(line.splitlines()) == 1 for line in written)
 
 
 async def test_the_reason_is_all_that_is_told(caplog: pytest.LogCaptureFixture) -> None:

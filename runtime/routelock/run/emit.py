@@ -184,7 +184,8 @@ class HandoffNoted(Moment):
         """Log a handoff that was not carried out."""
         one = self.record
         if one.ended is not None:
-            log(run, _handoff_log, logging.INFO, "%s -> %s: %s", one.source, one.target, one.status)
+            source, target = loggable_text(one.source), loggable_text(one.target)
+            log(run, _handoff_log, logging.INFO, "%s -> %s: %s", source, target, one.status)
 
 
 @dataclass(slots=True)
@@ -240,7 +241,8 @@ class AnswerReturned(Moment):
     def write_log(self, run: Run) -> None:
         """Log the way back."""
         line = "%s -> %s with an answer in turn %d of run %s"
-        log(run, _handoff_log, logging.INFO, line, self.source, self.target, run.turn, run.run_id)
+        source, target = loggable_text(self.source), loggable_text(self.target)
+        log(run, _handoff_log, logging.INFO, line, source, target, run.turn, run.run_id)
 
 
 @dataclass(slots=True)

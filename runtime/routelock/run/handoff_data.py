@@ -18,7 +18,7 @@ from routelock.handoffs.payload import carried, loggable
 from routelock.history.filters import HandoffInputData, HandoffInputFilter, apply_filter, partition
 from routelock.history.messages import Message, RunItem
 from routelock.history.view import View
-from routelock.run.emit import log
+from routelock.run.emit import log, loggable_text
 from routelock.run.frames import answer_item
 from routelock.run.handoff_attempt import HandoffAttempt
 from routelock.run.prompt import has_own_payload, instructions
@@ -50,8 +50,9 @@ def share_payload(run: Run, attempt: HandoffAttempt) -> None:
     payload = carried(run.memory.shared, attempt.payload) if has_own_payload(run) else attempt.payload
     run.memory.shared[PAYLOAD_KEY] = unshared(payload.to_dict())  # the record keeps what was sent
     if _log.isEnabledFor(logging.INFO):
-        log(run, _log, logging.INFO, "%s passes along %s", run.active_name, loggable(payload))
-        log(run, _log, logging.INFO, "%s receives %s", attempt.target_name, loggable(payload))
+        source, target = loggable_text(run.active_name), loggable_text(attempt.target_name)
+        log(run, _log, logging.INFO, "%s passes along %s", source, loggable(payload))
+        log(run, _log, logging.INFO, "%s receives %s", target, loggable(payload))
         log(run, _log, logging.DEBUG, "it is %s", loggable(payload, logging.DEBUG))
 
 
