@@ -480,10 +480,11 @@ async def test_what_cannot_be_read_does_no_harm(found: Any) -> None:
     assert system(a) == "You are A."
 
 
-async def test_invalid_payload_is_a_warning() -> None:
-    """Without any of its values."""
+@pytest.mark.parametrize("known", [{"handoff_type": "research_delegation"}, {"source_agent": "desk"}])
+async def test_invalid_payload_is_a_warning(known: dict[str, str]) -> None:
+    """Without any of its values, whichever of the required keys it lacks."""
     a = agent("A", "Done.")
-    found = {"handoff_type": "research_delegation", "secret": "4111"}
+    found = {**known, "secret": "4111"}
     result = await Runner.run(a, "Hi", run_config=RunConfig(shared_memory={KEY: found}))
     (warning,) = result.warnings
     assert "the handoff payload cannot be read" in warning

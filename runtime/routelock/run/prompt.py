@@ -68,7 +68,7 @@ def payload_note(run: Run) -> str:
             note = payload.note(markers=markers)
             run.frame.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
         given = run.memory.shared[PAYLOAD_KEY]
-        if problem and isinstance(given, dict) and "handoff_type" in given:
+        if problem and isinstance(given, dict) and ("handoff_type" in given or "source_agent" in given):
             run.warn(f"turn {run.turn}: the handoff payload cannot be read: {problem}")
     return run.frame.payload_note
 
