@@ -157,7 +157,10 @@ class HandoffFilterError(HandoffError):
 
 
 class HandoffTimeout(HandoffError):
-    """The target took longer than its handoff's ``run_timeout``; the source gets this as the tool result."""
+    """The target took longer than its handoff's ``run_timeout``.
+
+    The source gets this as the result of its call with ``return_to_caller``, and as a message without it.
+    """
 
     call_id = ""
     """The handoff call whose time is over."""
