@@ -118,7 +118,8 @@ _NO_PROVIDER = re.compile(r"LLM Provider NOT provided|Unmapped LLM provider|isn'
 
 
 _EMPTY = re.compile(
-    r"empty or invalid response|invalid response object|error parsing chunk|unexpected (string )?response from azure",
+    r"empty or invalid response|invalid response object|error parsing chunk"
+    r"|unexpected (string )?response from azure",
     re.IGNORECASE,
 )
 
