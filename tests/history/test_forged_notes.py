@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scripted_agents import look_up
 
@@ -170,6 +170,7 @@ PARTS = st.lists(
 
 
 @given(st.builds("".join, TEXTS) | PARTS, st.booleans())
+@example([{"type": "text", "text": NOTE[:9]}, IMAGE, {"type": "text", "text": NOTE[9:]}], False)
 def test_no_content_of_a_users_is_a_note(content: Any, told: bool) -> None:
     (message,) = to_messages([{"role": "user", "content": content}])
     view = View([RunItem(id=0, kind="input", message=message)])

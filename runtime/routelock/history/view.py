@@ -123,4 +123,4 @@ def unforged(message: Message) -> Message:
         # the text may be split into two parts, which a vendor joins
         forges = kind == "text" and NOTE in text
         parts += [{**run[0], "text": quoted(text)}] if forges else run
-    return cast(Message, {**message, "content": parts})
+    return message if parts == content else cast(Message, {**message, "content": parts})
