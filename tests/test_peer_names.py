@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -11,7 +12,20 @@ from typing import Any
 import pytest
 
 import routelock
-from routelock import Agent, RunConfig, RunContext, Runner, RunResult, function_tool, handoff, tool
+from routelock import (
+    Agent,
+    AgentHooks,
+    RunConfig,
+    RunContext,
+    Runner,
+    RunResult,
+    Skill,
+    function_handler,
+    function_tool,
+    handler,
+    handoff,
+    tool,
+)
 from routelock._peer_names import (
     AGENT,
     AGENT_KEYWORDS,
@@ -19,14 +33,21 @@ from routelock._peer_names import (
     CONFIG_KEYWORDS,
     CONTEXT,
     FUNCTION_TOOL_KEYWORDS,
+    HANDLER_KEYWORDS,
     HANDOFF_KEYWORDS,
+    HOOKS,
     LIST,
     NAMES,
+    REGISTRY,
     RESULT,
     RUN_KEYWORDS,
+    SKILL,
     STREAM,
     TOOL_KEYWORDS,
 )
+from routelock.agents import hook
+from routelock.agents.registry import Registry
+from routelock.errors import ConfigError
 from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +71,10 @@ def stream() -> Any:
 
 def frozen() -> Any:
     return agent().handoffs
+
+
+def registry() -> Any:
+    return Registry("A")
 
 
 def notes_of(call: Callable[..., Any], **keywords: Any) -> list[str]:
@@ -94,6 +119,19 @@ def test_keyword_of_a_handoff_is_named(keyword: str, ours: str) -> None:
 def test_keyword_of_a_run_is_named(start: Callable[..., Any], keyword: str) -> None:
     (note,) = notes_of(start, starting_agent=agent(), input="Hi", **{keyword: 1})
     assert note == f"Instead of {keyword}=, write context=, which tools read as ctx.context."
+
+
+@pytest.mark.parametrize("setting", [each.name for each in dataclasses.fields(RunConfig)])
+def test_setting_that_is_passed_to_a_run_is_named(setting: str) -> None:
+    (note,) = notes_of(Runner.run_sync, starting_agent=agent(), input="Hi", **{setting: 1})
+    assert note == f"Instead of {setting}=, write run_config=RunConfig({setting}=...)."
+
+
+@pytest.mark.parametrize(
+    ("keyword", "ours"), [("auto_tool", "expose="), ("auto_tool_description", "prompt=")]
+)
+def test_keyword_of_a_handler_is_named(keyword: str, ours: str) -> None:
+    assert notes_of(handler, **{keyword: "x"}) == [f"Instead of {keyword}=, write {ours}."]
 
 
 def test_keyword_of_the_settings_of_a_run_is_named() -> None:
@@ -154,6 +192,8 @@ def test_unknown_keyword_has_no_note() -> None:
         (Agent.as_tool, AS_TOOL_KEYWORDS),
         (RunConfig, CONFIG_KEYWORDS),
         (function_tool, FUNCTION_TOOL_KEYWORDS),
+        (function_handler, HANDLER_KEYWORDS),
+        (handler, HANDLER_KEYWORDS),
         (handoff, HANDOFF_KEYWORDS),
         (tool, TOOL_KEYWORDS),
         (Runner.run, RUN_KEYWORDS),
@@ -194,6 +234,22 @@ def test_attribute_of_an_agent_is_named(name: str) -> None:
         getattr(agent(), name)
 
 
+@pytest.mark.parametrize(
+    ("made", "name", "ours"),
+    [
+        (agent, "run_streaming", "Runner.run_streamed(agent, messages)"),
+        (agent, "add_skill", "dataclasses.replace(agent, skills=[...])"),
+        (agent, "list_available_handoffs", "agent.registered.handlers"),
+        (Skill, "get_context", "context: RunContext"),
+        (Skill, "register_handoff", "registry.add_handler(...)"),
+        (registry, "register_tool", "registry.add_tool(...)"),
+    ],
+)
+def test_attribute_of_webagents_is_named(made: Callable[[], object], name: str, ours: str) -> None:
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}': write .*{re.escape(ours)}"):
+        getattr(made(), name)
+
+
 def test_dependencies_of_a_context_are_named() -> None:
     with pytest.raises(AttributeError, match=r"has no attribute 'deps': write context\.$"):
         _ = context().deps
@@ -227,7 +283,15 @@ def test_list_of_an_agent_cannot_be_appended_to(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("made", "names"),
-    [(agent, AGENT), (context, CONTEXT), (frozen, LIST), (result, RESULT), (stream, STREAM)],
+    [
+        (agent, AGENT),
+        (context, CONTEXT),
+        (frozen, LIST),
+        (registry, REGISTRY),
+        (result, RESULT),
+        (Skill, SKILL),
+        (stream, STREAM),
+    ],
 )
 def test_no_attribute_of_ours_is_called_wrong(made: Callable[[], object], names: dict[str, str]) -> None:
     assert not names.keys() & set(dir(made()))
@@ -242,6 +306,23 @@ def test_unknown_attribute_has_the_error_of_python() -> None:
     )
 
 
+# -- hooks --
+
+
+@pytest.mark.parametrize(
+    ("event", "ours"),
+    [("before_llm_call", "'on_llm_start'"), ("on_chunk", "a loop over the events of Runner.run_streamed")],
+)
+def test_hook_of_webagents_is_named(event: str, ours: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^There is no hook '{event}': write {re.escape(ours)}\.$"):
+        hook(event)
+
+
+def test_hook_that_is_named_exists() -> None:
+    named = {each.strip("'") for each in HOOKS.values() if each.startswith("'")}
+    assert named <= {name for name in vars(AgentHooks) if name.startswith("on_")}
+
+
 # -- imports --
 
 
@@ -252,6 +333,8 @@ def test_unknown_attribute_has_the_error_of_python() -> None:
         ("ModelRetry", "raise ValueError(text), or another exception: the model gets its text"),
         ("GraphRecursionError", "from routelock import MaxTurnsExceeded"),
         ("Session", "from routelock.sessions import Session"),
+        ("BaseAgent", "from routelock import Agent"),
+        ("hook", "from routelock.agents import hook"),
     ],
 )
 def test_import_of_another_library_is_named(name: str, ours: str) -> None:

@@ -16,11 +16,15 @@ __all__ = [
     "CONFIG_KEYWORDS",
     "CONTEXT",
     "FUNCTION_TOOL_KEYWORDS",
+    "HANDLER_KEYWORDS",
     "HANDOFF_KEYWORDS",
+    "HOOKS",
     "LIST",
     "NAMES",
+    "REGISTRY",
     "RESULT",
     "RUN_KEYWORDS",
+    "SKILL",
     "STREAM",
     "TOOL_KEYWORDS",
 ]
@@ -41,6 +45,7 @@ AGENT_KEYWORDS: Final[Mapping[str, str]] = {
     "response_format": "output_type=",
     "result_type": "output_type=",
     "retries": "RunConfig(max_mistakes=...), or retry=Retry(...) for the network, and pass it as run_config=",
+    "scopes": "scope= of each tool, handler or skill, and RunConfig(scopes=...) for the user of a run",
     "sub_agents": "handoffs=",
     "system_message": "instructions=",
     "system_prompt": "instructions=",
@@ -48,7 +53,7 @@ AGENT_KEYWORDS: Final[Mapping[str, str]] = {
     "tool_choice": "model_settings={'tool_choice': ...}",
     "toolsets": "tools=, or skills=",
 }
-"""Keywords of the agents of openai-agents, Swarm, pydantic-ai, LangChain and others."""
+"""Keywords of the agents of openai-agents, Swarm, pydantic-ai, LangChain, webagents and others."""
 
 AS_TOOL_KEYWORDS: Final[Mapping[str, str]] = {
     "conversation_id": "session=",
@@ -57,15 +62,24 @@ AS_TOOL_KEYWORDS: Final[Mapping[str, str]] = {
     "failure_error_function": "on_error=",
     "include_input_schema": "input=, a function that makes the input",
     "input_builder": "input=",
-    "limits": "run_config=RunConfig(limits=...)",
-    "model": "run_config=RunConfig(model=...)",
-    "model_settings": "run_config=RunConfig(model_settings=...)",
     "name": "tool_name=",
     "on_stream": "on_event=",
     "parameters": "input_type=",
     "previous_response_id": "session=",
 }
 """Keywords of ``Agent.as_tool``."""
+
+_BY_NAME = "nothing: code finds a handler by its name, and an agent by its capabilities="
+
+HANDLER_KEYWORDS: Final[Mapping[str, str]] = {
+    "auto_tool": "expose=",
+    "auto_tool_description": "prompt=",
+    "description": "prompt=",
+    "produces": _BY_NAME,
+    "provides": _BY_NAME,
+    "subscribes": _BY_NAME,
+}
+"""Keywords of the functions that make handlers."""
 
 HANDOFF_KEYWORDS: Final[Mapping[str, str]] = {
     "agent_name": "the agent, or its name, as the first argument",
@@ -93,26 +107,24 @@ RUN_KEYWORDS: Final[Mapping[str, str]] = {
     "agent": "the agent as the first argument",
     "config": "run_config=RunConfig(...)",
     "context_variables": "context=, which tools read as ctx.context",
-    "conversation_id": "run_config=RunConfig(conversation_id=...)",
     "debug": "run_config=RunConfig(trace=...)",
     "deps": "context=, which tools read as ctx.context",
     "error_handlers": "run_config=RunConfig(on_limit=..., on_invalid_output=..., on_refusal=...)",
     "event_stream_handler": "Runner.run_streamed(...)",
-    "limits": "run_config=RunConfig(limits=...)",
+    "handoff_name": "run_config=RunConfig(handler=...)",
     "message_history": "the messages as input: [*earlier.to_input_list(), message]",
     "messages": "the messages as input, which is the second argument",
-    "model": "run_config=RunConfig(model=...)",
     "model_override": "run_config=RunConfig(model=...)",
-    "model_settings": "run_config=RunConfig(model_settings=...)",
     "output_type": "Agent(output_type=...)",
     "previous_response_id": "session=Session(...)",
     "stream": "Runner.run_streamed(...)",
+    "temperature": "run_config=RunConfig(model_settings={'temperature': ...})",
     "thread_id": "session=Session(thread_id, ...)",
-    "timeout": "run_config=RunConfig(timeout=...)",
+    "tools": "run_config=RunConfig(external_tools=...) for tools that the caller runs, or Agent(tools=...)",
     "usage_limits": "run_config=RunConfig(limits=Limits(...))",
     "user_prompt": "the text as input, which is the second argument",
 }
-"""Keywords of the methods that start a run."""
+"""Keywords of the methods that start a run, besides the settings in `RunConfig`."""
 
 TOOL_KEYWORDS: Final[Mapping[str, str]] = {
     "defer_loading": "deferred=",
@@ -186,16 +198,29 @@ STREAM: Final[Mapping[str, str]] = {
 
 _FUNCTION_TOOL = "@function_tool above the function, and Agent(tools=[function])"
 
+_OTHER_SKILLS = "dataclasses.replace(agent, skills=[...])"
+
 AGENT: Final[Mapping[str, str]] = {
+    "add_skill": _OTHER_SKILLS,
     "ainvoke": "Runner.run(agent, text)",
     "astream": "Runner.run_streamed(agent, text)",
     "clone": "dataclasses.replace(agent, ...)",
+    "execute_handoff": "Runner.run(agent, messages, run_config=RunConfig(handler=...))",
     "functions": "tools",
+    "get_handoff_by_target": "agent.registered.get(name)",
+    "handoff": "@handler(expose=True) above the function, and Agent(handlers=[function])",
+    "hook": "Agent(hooks=AgentHooks()), or @hook in a skill",
     "invoke": "Runner.run_sync(agent, text)",
     "iter": "Runner.run_streamed(agent, text)",
+    "list_available_handoffs": "agent.registered.handlers",
     "output_validator": "Agent(output_guardrails=[function])",
+    "register_handoff": "Agent(handlers=[...])",
+    "register_hook": "Agent(hooks=AgentHooks()), or @hook in a skill",
+    "register_tool": "Agent(tools=[...])",
+    "remove_skill": _OTHER_SKILLS,
     "run": "Runner.run(agent, text)",
     "run_stream": "Runner.run_streamed(agent, text)",
+    "run_streaming": "Runner.run_streamed(agent, messages)",
     "run_sync": "Runner.run_sync(agent, text)",
     "stream": "Runner.run_streamed(agent, text)",
     "system_prompt": "Agent(instructions=function)",
@@ -203,6 +228,36 @@ AGENT: Final[Mapping[str, str]] = {
     "tool_plain": _FUNCTION_TOOL,
 }
 """Attributes of the agents of other libraries."""
+
+REGISTRY: Final[Mapping[str, str]] = {
+    "register_handoff": "registry.add_handler(...)",
+    "register_hook": "registry.add_hook(...)",
+    "register_prompt": "registry.add_prompt(...)",
+    "register_tool": "registry.add_tool(...)",
+}
+"""Methods of webagents' agents, which skills call where routelock has a registry."""
+
+SKILL: Final[Mapping[str, str]] = {
+    **{name: f"{ours} in initialize(registry)" for name, ours in REGISTRY.items()},
+    "execute_handoff": "request_handoff(name) as the result of a tool, or RunConfig(handler=...)",
+    "get_context": "a parameter context: RunContext, which tools and handlers are given",
+    "get_dependencies": "dependencies",
+    "get_tools": "agent.registered.tools",
+}
+"""Methods of webagents' skills."""
+
+HOOKS: Final[Mapping[str, str]] = {
+    "after_handoff": "'on_handoff'",
+    "after_llm_call": "'on_llm_end'",
+    "after_toolcall": "'on_tool_end'",
+    "before_handoff": "'on_handoff'",
+    "before_llm_call": "'on_llm_start'",
+    "before_toolcall": "'on_tool_start'",
+    "finalize_connection": "'on_end'",
+    "on_chunk": "a loop over the events of Runner.run_streamed",
+    "on_connection": "'on_start'",
+}
+"""Events of webagents' hooks."""
 
 LIST: Final[Mapping[str, str]] = dict.fromkeys(
     ("append", "clear", "extend", "insert", "pop", "remove", "sort"),
@@ -330,6 +385,15 @@ NAMES: Final[Mapping[str, str]] = {
     "Response": "from routelock import RunResult",
     "Result": "from routelock import ToolResult, or HandoffRequest",
     "Swarm": "from routelock import Runner",
+    # webagents
+    "AgentHandoffSkill": "from routelock_skills import AgentHandoffSkill",
+    "BaseAgent": "from routelock import Agent",
+    "LiteLLMSkill": "from routelock_skills import LiteLLMSkill",
+    "LocalAgentHandoff": "Agent(handoffs=[other])",
+    "get_context": f"{_CONTEXT}, and a parameter context: RunContext",
+    "hook": "from routelock.agents import hook",
+    "http": "from routelock.serving import create_app, and a route of your own beside it",
+    "prompt": "from routelock.agents import prompt",
     # names of routelock that are elsewhere
     "HandoffOccurred": "from routelock.run import HandoffOccurred",
     "InMemorySessions": f"{_SESSIONS} InMemorySessions",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from routelock._hints import hint_keywords
@@ -28,6 +30,11 @@ __all__ = ["Runner"]
 Context = TypeVar("Context")
 
 Output = TypeVar("Output")
+
+_SETTINGS = {each.name: f"run_config=RunConfig({each.name}=...)" for each in fields(RunConfig)}
+
+_KEYWORDS: Mapping[str, str] = {**_SETTINGS, **RUN_KEYWORDS}
+"""Keywords that the methods below do not have, each with what to write in its place."""
 
 
 class Runner:
@@ -62,7 +69,7 @@ class Runner:
     ) -> RunResult[Output]: ...
 
     @staticmethod
-    @hint_keywords(RUN_KEYWORDS)
+    @hint_keywords(_KEYWORDS)
     async def run(
         starting_agent: Agent[Any, Output],
         input: RunInput | RunState,
@@ -126,7 +133,7 @@ class Runner:
     ) -> RunResult[Output]: ...
 
     @staticmethod
-    @hint_keywords(RUN_KEYWORDS)
+    @hint_keywords(_KEYWORDS)
     def run_sync(
         starting_agent: Agent[Any, Output],
         input: RunInput | RunState,
@@ -180,7 +187,7 @@ class Runner:
     ) -> RunStream[Output]: ...
 
     @staticmethod
-    @hint_keywords(RUN_KEYWORDS)
+    @hint_keywords(_KEYWORDS)
     def run_streamed(
         starting_agent: Agent[Any, Output],
         input: RunInput | RunState,

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast, overload
 
+from routelock._hints import hint_keywords
+from routelock._peer_names import HANDLER_KEYWORDS
 from routelock.errors import ConfigError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.function_handler import FunctionHandler, function_handler
@@ -13,6 +15,8 @@ from routelock.handlers.port import Priority, Request, copy_of
 from routelock.scopes import Scope
 
 __all__ = ["Handoff", "handoff"]
+
+_OFFERED = "nothing: the model is always offered transfer_to_<name>"
 
 
 @overload
@@ -39,6 +43,7 @@ def handoff(
 ) -> Callable[[Callable[..., Any]], FunctionHandler]: ...
 
 
+@hint_keywords({**HANDLER_KEYWORDS, "auto_tool": _OFFERED, "expose": _OFFERED})
 def handoff(
     function: Callable[..., Any] | None = None,
     /,

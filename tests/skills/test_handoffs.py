@@ -52,6 +52,15 @@ def test_its_options_are_those_of_a_handler() -> None:
     assert handoff()(answer).prompt is None
 
 
+def test_a_keyword_of_webagents_is_named() -> None:
+    made: Any = handoff
+    with pytest.raises(TypeError, match="unexpected keyword argument 'auto_tool'") as raised:
+        made(name="desk", auto_tool=True)
+    assert raised.value.__notes__ == [
+        "Instead of auto_tool=, write nothing: the model is always offered transfer_to_<name>."
+    ]
+
+
 def test_a_sync_function_is_refused() -> None:
     with pytest.raises(ConfigError, match="'sync' must be an async function or async generator"):
 

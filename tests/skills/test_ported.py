@@ -43,6 +43,13 @@ async def test_a_skill_passes_something_along() -> None:
     assert expert.requests[0].handoff_input == {"topic": "taxes"}
 
 
+def test_keyword_of_a_request_of_webagents_is_named() -> None:
+    ask: Any = Skill().request_handoff
+    with pytest.raises(TypeError, match="unexpected keyword argument 'agent_url'") as raised:
+        ask("expert", agent_url="https://agents.example.com")
+    assert raised.value.__notes__ == ["Instead of agent_url=, write input={'agent_url': ...}."]
+
+
 def test_result_of_a_skill_is_a_handoff_request() -> None:
     assert Skill().request_handoff("expert") == HandoffRequest("expert")
 
@@ -67,7 +74,7 @@ class Registers(Skill):
     ],
 )
 def test_a_method_of_webagents_names_the_one_here(method: str, instead: str, on: str) -> None:
-    with pytest.raises(SkillInitError, match=f"has no attribute '{method}'. In routelock it is {instead}"):
+    with pytest.raises(SkillInitError, match=rf"has no attribute '{method}': write {instead}\(\.\.\.\)"):
         agent("desk", skills=[Registers(method, on)])
 
 

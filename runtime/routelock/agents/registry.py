@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from routelock._callables import MaybeAwaitable
+from routelock._hints import hint_attributes
+from routelock._peer_names import HOOKS, REGISTRY
 from routelock._tool_names import litellm_name
 from routelock.agents.hooks import AgentHooks
 from routelock.errors import ConfigError
@@ -105,6 +107,7 @@ class Registered:
         return all(permits(scope, granted) for scope in scopes)
 
 
+@hint_attributes(REGISTRY)
 class Registry:
     """Collects the handlers, tools, prompts and hooks of an agent; passed to `Skill.initialize`.
 
@@ -285,6 +288,8 @@ def checked_event(event: str) -> str:
         ConfigError: there is no such event.
     """
     known = [name for name in vars(AgentHooks) if name.startswith("on_")]
+    if event in HOOKS:
+        raise ConfigError(f"There is no hook {event!r}: write {HOOKS[event]}.")
     if event not in known:
         raise ConfigError(f"There is no hook {event!r}. There are: {', '.join(known)}.")
     return event

@@ -21,6 +21,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast, overload
 
 from routelock._callables import MaybeAwaitable, name_of
+from routelock._hints import hint_attributes, hint_keywords
+from routelock._peer_names import SKILL
 from routelock.agents.registry import Registered, Registry, checked_event, collect_errors, register
 from routelock.errors import ConfigError, SkillInitError
 from routelock.handlers.function_handler import FunctionHandler
@@ -33,15 +35,7 @@ from routelock.tools.tool import Tool
 __all__ = ["Hook", "Prompt", "Skill", "hook", "prompt", "register_all"]
 
 
-_WEBAGENTS_NAMES: Mapping[str, str] = {
-    "register_handoff": "registry.add_handler",
-    "register_hook": "registry.add_hook",
-    "register_prompt": "registry.add_prompt",
-    "register_tool": "registry.add_tool",
-}
-"""The method of the registry for each method of the webagents library."""
-
-
+@hint_attributes(SKILL)
 class Skill:
     """A bundle of tools, handlers, prompts and hooks.
 
@@ -88,6 +82,7 @@ class Skill:
         during a run. Open resources such as connections before the agent is made.
         """
 
+    @hint_keywords({"agent_url": "input={'agent_url': ...}"})
     def request_handoff(self, target_name: str, input: Any = None) -> HandoffRequest:
         """Return a handoff request for a tool of the skill to return; the method is named as in webagents.
 
@@ -300,10 +295,9 @@ def _initialize(registry: Registry, name: str, skill: Skill) -> None:
     try:
         given = initialize(registry)
     except Exception as error:
-        instead = _WEBAGENTS_NAMES.get(error.name or "") if isinstance(error, AttributeError) else None
         raise SkillInitError(
             f"Agent {registry.agent!r}: skill {name!r} could not be initialised: "
-            f"{type(error).__name__}: {error}" + (f". In routelock it is {instead}(...)." if instead else "")
+            f"{type(error).__name__}: {error}"
         ) from error
     if given is not None:
         is_async = inspect.isawaitable(given) or inspect.isasyncgen(given)

@@ -25,6 +25,8 @@ from typing import Any, cast, overload
 import anyio
 
 from routelock._callables import declared_parameters, is_method, name_of, types_in, unbound
+from routelock._hints import hint_keywords
+from routelock._peer_names import HANDLER_KEYWORDS
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError
 from routelock.handlers.collector import Collector
@@ -417,6 +419,7 @@ async def _close(source: Any) -> None:
 # -- making handlers --
 
 
+@hint_keywords(HANDLER_KEYWORDS)
 def function_handler(
     function: Callable[..., Any],
     *,
@@ -491,6 +494,7 @@ def handler(
 ) -> Callable[[Callable[..., Any]], FunctionHandler]: ...
 
 
+@hint_keywords(HANDLER_KEYWORDS)
 def handler(
     function: Callable[..., Any] | None = None,
     /,
