@@ -18,7 +18,7 @@ from routelock.handlers.events import TextDelta
 from routelock.run.events import HandoffOccurred
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock_providers import RemoteAgent
-from routelock_providers.remote.urls import UrlNotAllowed
+from routelock_providers.remote import UrlNotAllowed
 from routelock_skills import AgentHandoffSkill, Skill, SpecialistSkill, handler, tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]

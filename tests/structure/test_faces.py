@@ -4,8 +4,13 @@ from __future__ import annotations
 import __future__
 
 import ast
+import builtins
+import importlib
+import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -69,6 +74,35 @@ def _exported(module: Any) -> set[str]:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
             return set(ast.literal_eval(node.value))
     return set()
+
+
+def _errors_named(made: object) -> set[str]:
+    """The errors in the section ``Raises:`` of a docstring."""
+    raises = re.search(r"^Raises:\n((?: .*\n?)+)", inspect.getdoc(made) or "", re.MULTILINE)
+    return set(re.findall(r"^ {4}([A-Z]\w+):", raises[1], re.MULTILINE)) if raises else set()
+
+
+def _documented(made: object) -> Iterator[object]:
+    """Yield a public object and its public methods."""
+    yield made
+    if inspect.isclass(made):
+        yield from (value for name, value in vars(made).items() if not name.startswith("_"))
+
+
+def test_errors_that_a_docstring_names_can_be_imported(modules: dict[str, Any]) -> None:
+    """A program that catches one must not import it from within a room."""
+    faces = [importlib.import_module(each.name) for each in _faces(modules)] + [
+        importlib.import_module("routelock.errors")
+    ]
+    known = {name for face in faces for name in face.__all__} | set(dir(builtins))
+    named = {
+        error
+        for face in faces
+        for name in face.__all__
+        for each in _documented(getattr(face, name))
+        for error in _errors_named(each)
+    }
+    assert sorted(named - known) == []
 
 
 @pytest.mark.parametrize("package", ["routelock.tracing", "routelock_providers"])

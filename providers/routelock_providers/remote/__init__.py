@@ -19,8 +19,8 @@ else:
         {
             "a2a": "A2AAgent",
             "agent": "RemoteAgent",
-            "urls": "AllowList",
+            "urls": "AllowList UrlNotAllowed",
         },
     )
 
-__all__ = ["A2AAgent", "AllowList", "RemoteAgent"]
+__all__ = ["A2AAgent", "AllowList", "RemoteAgent", "UrlNotAllowed"]

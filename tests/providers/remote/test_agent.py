@@ -32,7 +32,7 @@ from routelock.handlers.port import OutputSchema, Priority, Request, family_of
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 from routelock_providers import RemoteAgent
-from routelock_providers.remote.urls import UrlNotAllowed
+from routelock_providers.remote import UrlNotAllowed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
