@@ -109,6 +109,14 @@ async def test_a_message_dict_is_passed_on_as_it_is(make: Any) -> None:
     assert (await done_by(make(message))).message is message
 
 
+@pytest.mark.parametrize("make", [giving, returning])
+async def test_usage_and_reason_in_a_message_dict_are_not_part_of_the_message(make: Any) -> None:
+    done = await done_by(make({**HELLO, "odd": 1, "usage": USAGE, "finish_reason": "length"}))
+    assert done.message == {**HELLO, "odd": 1}
+    assert done.usage == Usage(requests=1, input_tokens=3, output_tokens=4)
+    assert done.finish_reason == "length"
+
+
 async def test_a_completion_dict_gives_message_usage_and_reason() -> None:
     done = await done_by(returning(completion(HELLO)))
     assert done.message == HELLO

@@ -245,7 +245,14 @@ def _numbered(calls: list[Any]) -> list[Any]:
 
 
 def _message_done(message: Mapping[str, Any]) -> MessageDone:
-    """Return the reply of a message; arguments that are objects, as of Ollama's client, become text."""
+    """Return the reply of a message, with the usage and the finish reason that a function put into it.
+
+    Arguments that are objects, as of Ollama's client, become text.
+    """
+    if "usage" in message or "finish_reason" in message:
+        said = {key: value for key, value in message.items() if key not in ("usage", "finish_reason")}
+        choice = {"message": said, "finish_reason": message.get("finish_reason")}
+        return completion_done({"choices": [choice], "usage": message.get("usage")})
     given = cast(Message, message if isinstance(message, dict) else dict(message))
     functions = [cast("Mapping[str, Any]", call.get("function") or {}) for call in calls_of(given)]
     if all(isinstance(function.get("arguments"), str | None) for function in functions):
