@@ -178,3 +178,19 @@ def test_context_variables_are_not_asked_of_the_model() -> None:
 def test_context_without_annotation_is_not_asked_of_the_model() -> None:
     with pytest.raises(ConfigError, match=r"parameter 'ctx' has no annotation.*write ctx: RunContext"):
         tool(lambda ctx, item: item, name="order")
+
+
+def test_webagents_context_without_annotation_is_not_asked_of_the_model() -> None:
+    """It is any parameter of that name there, mostly the last; here a model would make up its value."""
+    with pytest.raises(
+        ConfigError, match=r"parameter 'context' has no annotation.*write context: RunContext"
+    ):
+        tool(lambda item, context=None: item, name="order")
+
+
+def test_context_with_an_annotation_may_be_text_from_the_model() -> None:
+    def summarise(context: str) -> str:
+        """Summarise a text."""
+        return context
+
+    assert list(tool(summarise).params_json_schema["properties"]) == ["context"]

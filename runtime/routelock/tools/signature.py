@@ -107,11 +107,13 @@ def _is_positional(parameter: inspect.Parameter, rest: str | None) -> bool:
 
 
 def _context(function: Callable[..., Any], declared: Sequence[inspect.Parameter], name: str) -> str | None:
-    if declared and declared[0].name == "ctx" and declared[0].annotation is _EMPTY:
-        raise ConfigError(
-            f"{name}: parameter 'ctx' has no annotation, so the model would be asked for it: write "
-            "ctx: RunContext, or rename it."
-        )
+    for place, each in enumerate(declared):
+        # openai-agents fills in the first parameter, webagents any that is named context
+        if each.annotation is _EMPTY and (each.name == "context" or (each.name == "ctx" and place == 0)):
+            raise ConfigError(
+                f"{name}: parameter {each.name!r} has no annotation, so the model would be asked for it: "
+                f"write {each.name}: RunContext. If the model is to fill it, write its type, such as str."
+            )
     found = [each.name for each in declared if _is_context(function, each)]
     if len(found) > 1:
         raise ConfigError(f"{name}: {' and '.join(found)} both take the run's context. Remove one of them.")
