@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from math import inf
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import anyio
 
@@ -31,11 +31,14 @@ def check_seconds(*, timeout: float | None = None, chunk_timeout: float | None =
         chunk_timeout: the handler's argument of that name, in seconds.
 
     Raises:
-        ConfigError: a limit is 0 or less; the message names it.
+        ConfigError: a limit is no number, or 0 or less; the message names it.
     """
     for name, seconds in (("timeout", timeout), ("chunk_timeout", chunk_timeout)):
-        if seconds is not None and seconds <= 0:
-            raise ConfigError(f"{name} must be more than 0 seconds, or None for no limit, not {seconds}.")
+        is_number = isinstance(cast(object, seconds), int | float) and not isinstance(seconds, bool)
+        if seconds is not None and not (is_number and seconds > 0):
+            raise ConfigError(
+                f"{name} must be more than 0 seconds, or None for no limit, not {seconds!r:.80}."
+            )
 
 
 class Deadline:

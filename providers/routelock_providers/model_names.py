@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from routelock.errors import ModelNotFound
+from routelock.errors import ConfigError, ModelNotFound
 from routelock_providers.vendors import split_model
 
-__all__ = ["suggest_model", "unknown_provider_error"]
+__all__ = ["checked_model", "suggest_model", "unknown_provider_error"]
 
 
 _PROVIDERS = frozenset(
@@ -61,6 +61,22 @@ _MAKERS = (
 
 _NEAR = 0.75
 """How alike a misspelt name is to the right one, from 0 to 1: ``gorq`` and ``groq``."""
+
+
+def checked_model(model: object, handler: str, example: str = "gpt-4o-mini") -> str:
+    """Return the model of a handler after a check that it is text.
+
+    Args:
+        model: the model as the app gave it; None if it comes from a variable that is not set.
+        handler: the class of the handler, for the error.
+        example: a name that the handler would take, for the error.
+
+    Raises:
+        ConfigError: it is no text.
+    """
+    if not isinstance(model, str):
+        raise ConfigError(f"{handler} needs a model string such as {example!r}, not {model!r:.80}.")
+    return model
 
 
 def suggest_model(model: str) -> str | None:

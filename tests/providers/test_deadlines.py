@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
@@ -158,6 +159,14 @@ def test_limits_of_zero_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="chunk_timeout"):
         check_seconds(timeout=1.0, chunk_timeout=0.0)
     check_seconds(timeout=None)
+
+
+@pytest.mark.parametrize("given", ["30", True, [1]])
+def test_limit_that_is_not_a_number_is_refused_by_name(given: Any) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"^timeout must be more than 0 seconds.*, not {re.escape(repr(given))}"
+    ):
+        check_seconds(timeout=given)
 
 
 @pytest.mark.parametrize("name", ["timeout", "chunk_timeout"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from routelock.errors import ConfigError
+from routelock_providers import OpenAI, OpenAICompatible
 from routelock_providers.errors import to_provider_error
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import load_litellm
@@ -41,6 +44,15 @@ RIGHT = (
 @pytest.mark.parametrize(("wrong", "right"), MEANT.items())
 def test_wrong_name_gets_the_right_one(wrong: str, right: str) -> None:
     assert suggest_model(wrong) == right
+
+
+@pytest.mark.parametrize("handler", [LiteLLM, OpenAI, OpenAICompatible])
+@pytest.mark.parametrize("model", [None, {"model": "gpt-4o"}])
+def test_model_that_is_not_text_is_refused_by_each_handler(handler: Any, model: Any) -> None:
+    """Such as that of a variable which is not set."""
+    wrong = rf"^{handler.__name__} needs a model string such as '.*', not {re.escape(repr(model))}\.$"
+    with pytest.raises(ConfigError, match=wrong):
+        handler(model)
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -35,6 +35,7 @@ from routelock_providers.chat_completions.openai_compatible import (
 from routelock_providers.deadlines import check_seconds
 from routelock_providers.http.body import ACCEPTED, MOST_BYTES, read_error_body
 from routelock_providers.http_errors import Answer, error_from_answer, missing_key_error, redirect_error
+from routelock_providers.model_names import checked_model
 from routelock_providers.vendors import provider_at
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class OpenAI:
     library does not.
 
     Raises:
-        ConfigError: base_url is not an address, or a time limit is not more than 0.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class OpenAI:
         check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         endpoint = str(client.base_url) if client is not None else base_url or OPENAI
         host = host_of(endpoint)
-        self.model = model
+        self.model = checked_model(model, "OpenAI")
         self.provider: str = provider_at(host)
         self.family: str = family_at(host)
         self.name: str = name or f"{self.provider}_{model.replace('/', '_')}"

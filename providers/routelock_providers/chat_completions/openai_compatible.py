@@ -24,6 +24,7 @@ from routelock_providers.chat_completions.request_cache import body_as_json
 from routelock_providers.deadlines import check_seconds
 from routelock_providers.http.body import ACCEPTED, MOST_BYTES
 from routelock_providers.http_errors import missing_key_error
+from routelock_providers.model_names import checked_model
 from routelock_providers.vendors import VendorRules, provider_at, vendor_rules
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class OpenAICompatible:
         check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         self._url = chat_url(base_url or OPENAI)
         host = host_of(self._url)
-        self.model = model
+        self.model = checked_model(model, "OpenAICompatible")
         self.provider: str = provider_at(host)
         self.family: str = family_at(host)
         self.name: str = name or f"{self.provider}_{model.replace('/', '_')}"

@@ -33,7 +33,7 @@ from routelock_providers.litellm.request import (
     call_for,
     find_target,
 )
-from routelock_providers.model_names import suggest_model, unknown_provider_error
+from routelock_providers.model_names import checked_model, suggest_model, unknown_provider_error
 from routelock_providers.structured_output import AnswerEvents
 from routelock_providers.vendor_items import Collector
 from routelock_providers.vendor_tools import added_tools, check_settings
@@ -100,7 +100,7 @@ class LiteLLM:
         name: str | None = None,
         priority: int = 10,
     ) -> None:
-        if not model:
+        if not checked_model(model, "LiteLLM", "openai/gpt-4o-mini"):
             raise ConfigError("LiteLLM needs a model string such as 'openai/gpt-4o-mini', not an empty one.")
         if wrong := settings_problems(settings or {}, allowed=("tools",)):
             raise ConfigError(f"LiteLLM({model!r}): {'; '.join(wrong)}.")

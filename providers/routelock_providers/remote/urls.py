@@ -11,6 +11,7 @@ import ipaddress
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import cast
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from routelock.errors import ConfigError, InvalidRequest
@@ -82,6 +83,8 @@ def parse_url(text: str) -> AgentUrl:
     Raises:
         ConfigError: the text is not an http or https URL, or can be misread; the message says why.
     """
+    if not isinstance(cast(object, text), str):
+        raise _url_error(text, "it must be text")
     if len(text) > _LONGEST or re.search(r"[\x00-\x20\x7f-\xa0\\]", text):
         raise _url_error(text, "it is too long, or holds blanks, backslashes or control characters")
     try:

@@ -130,6 +130,12 @@ def test_ambiguous_urls_are_refused(text: str) -> None:
         parse_url(text)
 
 
+@pytest.mark.parametrize("given", [None, 5, {"agent_url": "https://a.example"}])
+def test_a_url_that_is_not_text_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"because it must be text: "):
+        parse_url(given)
+
+
 def test_url_with_a_password_is_refused() -> None:
     with pytest.raises(ConfigError, match="api_key="):
         parse_url("https://user:secret@a.example/")
