@@ -379,3 +379,13 @@ def test_decorated_handler_keeps_its_options() -> None:
         "owner",
         True,
     )
+
+
+def test_priority_that_is_not_a_whole_number_is_refused() -> None:
+    made: Any = Registry("A")
+    for add in (
+        lambda: made.add_prompt("Be brief.", priority="10"),
+        lambda: made.add_hook("on_start", print, priority="10"),
+    ):
+        with pytest.raises(ConfigError, match="priority must be a whole number, lower first, not '10'"):
+            add()

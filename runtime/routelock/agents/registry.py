@@ -212,10 +212,11 @@ class Registry:
             name: the name of the section, for errors; by default that of the skill.
 
         Raises:
-            ConfigError: the scope is neither a name nor a list of names.
+            ConfigError: the scope is neither a name nor a list of names, or the priority no whole number.
         """
         self._open()
         name = name or self._source
+        priority = _checked_priority(priority, f"A prompt of {name!r}")
         scope = checked_scope(self._scope_or_default(scope), f"A prompt of {name!r}")
         self._sections.append(PromptSection(text=text, priority=priority, scope=scope, name=name))
 
@@ -228,9 +229,10 @@ class Registry:
             priority: the order of hooks of one event, lower first.
 
         Raises:
-            ConfigError: there is no such event.
+            ConfigError: there is no such event, or the priority is no whole number.
         """
         self._open()
+        priority = _checked_priority(priority, f"A hook of {self._source!r}")
         self._hooks.append((priority, checked_event(event), function))
 
     def close(self) -> Registered:
@@ -326,11 +328,11 @@ def register(
     name: object = getattr(found, "name", None)
     if not isinstance(name, str) or not name:
         raise ConfigError(f"A handler needs a name; {handler!r:.80} has {name!r}.")
-    own = getattr(found, "scope", "all")
+    own, given = getattr(found, "scope", "all"), getattr(found, "priority", None)
     return RegisteredHandler(
         name=name,
         handler=cast(Handler, found),
-        priority=_checked_priority(getattr(found, "priority", None), priority, name),
+        priority=_checked_priority(priority if given is None else given, f"Handler {name!r}"),
         scope=checked_scope(scope if own == "all" else own, f"Handler {name!r}"),
         prompt=getattr(found, "prompt", None),
         expose=bool(getattr(found, "expose", False)),
@@ -347,11 +349,7 @@ def _handler_of(function: Any) -> Handler:
     return function_handler(function)
 
 
-def _checked_priority(given: object, default: int, name: str) -> int:
-    if given is None:
-        return default
+def _checked_priority(given: object, where: str) -> int:
     if not isinstance(given, int):
-        raise ConfigError(
-            f"Handler {name!r}: priority must be a whole number, lower first, not {given!r:.80}."
-        )
+        raise ConfigError(f"{where}: priority must be a whole number, lower first, not {given!r:.80}.")
     return given
