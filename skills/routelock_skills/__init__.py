@@ -11,12 +11,19 @@ It imports `routelock` and `routelock_providers`. Start at `specialist.py`; `mcp
 servers.
 """
 
+from typing import TYPE_CHECKING
+
 from routelock import Skill, handler, tool
+from routelock._lazy import load_late
+from routelock._peer_names import NAMES
 from routelock.agents.skill import hook, prompt
 from routelock_skills.handoffs import Handoff, handoff
 from routelock_skills.litellm import LiteLLMSkill
 from routelock_skills.remote import AgentHandoffSkill
 from routelock_skills.specialist import SpecialistSkill
+
+if not TYPE_CHECKING:
+    __getattr__ = load_late(__name__, {}, NAMES)
 
 __all__ = [
     "AgentHandoffSkill",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from waiting import PATIENCE
 
 import routelock
@@ -30,6 +31,17 @@ def test_names_for_skills_are_routelocks() -> None:
         assert getattr(routelock_skills, name) is getattr(routelock, name)
     for name in ("hook", "prompt"):
         assert getattr(routelock_skills, name) is getattr(routelock.agents, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("BaseAgent", "from routelock import Agent"), ("get_context", "from routelock import RunContext")],
+)
+def test_import_of_webagents_is_named(name: str, ours: str) -> None:
+    with pytest.raises(
+        ImportError, match=f"cannot import name '{name}' from 'routelock_skills': write {ours}"
+    ):
+        getattr(routelock_skills, name)
 
 
 def test_skills_handoff_makes_a_handler() -> None:
