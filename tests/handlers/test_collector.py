@@ -191,6 +191,16 @@ async def test_a_complete_message_wins_over_the_pieces_before_it() -> None:
     assert done.message is HELLO
 
 
+@pytest.mark.parametrize("empty", [{"content": None}, {"content": ""}, {}])
+async def test_a_complete_message_without_text_keeps_the_text_before_it(empty: dict[str, Any]) -> None:
+    """Such as the calls, after text that was streamed."""
+    calls = {"role": "assistant", **empty, "tool_calls": [call("look", "{}", id="c")]}
+    *deltas, done = await events_of(giving("I ", "look.", calls))
+    assert deltas == [TextDelta("I "), TextDelta("look.")]
+    assert isinstance(done, MessageDone)
+    assert done.message == {**calls, "content": "I look."}
+
+
 async def test_a_failed_attempt_voids_the_pieces_before_it() -> None:
     failed = AttemptFailed(error=ConnectionFailed("x"), attempt=1, delay=0)
     assert (await done_by(giving("Hallo", failed, "Hello"))).message == HELLO

@@ -110,6 +110,8 @@ class Collector:
         if self._shown is None:  # the run makes the deltas if it is streamed
             return [done]
         text, shown = done.message.get("content"), join_surrogates(self._shown)
+        if shown and not text:
+            return [dataclasses.replace(done, message=cast(Message, {**done.message, "content": shown}))]
         rest = text[len(shown) :] if isinstance(text, str) and text.startswith(shown) else ""
         return [TextDelta(rest), done] if rest else [done]
 
