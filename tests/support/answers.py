@@ -26,7 +26,7 @@ _OPEN: dict[int, Answers] = {}
 @contextmanager
 def answering() -> Generator[None]:
     """Let `Answers` answer, and servers too; tests of a module share the router, since each takes 2 ms."""
-    with use_respx(respx.mock(assert_all_called=False, using="httpx")) as router:
+    with use_respx(respx.mock(assert_all_called=False)) as router:
         router.route(host="127.0.0.1").mock(side_effect=_answer)
         router.route().pass_through()
         yield

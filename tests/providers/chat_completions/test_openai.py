@@ -10,6 +10,7 @@ import traceback
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import parse_qs
@@ -842,7 +843,10 @@ async def test_object_that_is_not_a_completion_is_quoted() -> None:
 # How it gets there
 
 
-async def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, anyio_backend_name: str) -> None:
+    is_httpx = KINDS[0] is OpenAI and anyio_backend_name == "trio"
+    if is_httpx and version("openai") < "3":
+        pytest.skip("respx, which this module uses, misreads httpcore's requests to a proxy")
     with Server(HELLO) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
         async with handler_at("http://models.invalid/v1") as handler:
