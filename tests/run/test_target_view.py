@@ -269,6 +269,14 @@ async def test_the_cause_of_a_broken_filter_is_chained() -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+async def test_a_filter_that_returns_no_data_has_a_cause_too() -> None:
+    """Code that logs or reports the cause need not know in which way the filter is broken."""
+    a, _ = pair(input_filter=lambda data: {"new_items": []})
+    with pytest.raises(HandoffFilterError, match="'A' -> 'B'") as caught:
+        await Runner.run(a, "Hi")
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
 async def test_record_names_the_error_of_a_broken_filter() -> None:
     """Not on the one beside it that was not taken."""
     b, c = agent("B"), agent("C")

@@ -378,12 +378,10 @@ async def apply_filter(
     given, originals = (data, {id(item): item for item in data.all_items}) if own else _copied(data)
     with filter_errors(who, data):
         result = cast(object, await resolve(apply(given)))
-    if not isinstance(result, HandoffInputData):
-        raise HandoffFilterError(
-            f"{who} on {_edge(data)} must return a HandoffInputData, not {type(result).__name__}. "
-            "Return data.clone(...)."
-        )
     try:
+        if not isinstance(result, HandoffInputData):
+            kind = type(result).__name__
+            raise TypeError(f"it must return a HandoffInputData, not {kind}; return data.clone(...)")
         items = enumerate(as_items(result.all_items))
         return [_frozen(index, item, originals.get(id(item))) for index, item in items]
     except (TypeError, ConfigError) as error:
