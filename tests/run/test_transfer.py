@@ -300,6 +300,11 @@ async def test_target_function_without_a_target_is_answered(target: Any, says: s
     assert says in text_of(shown(a, 1)[-1])
 
 
+async def test_result_has_a_handoff_error_if_the_target_function_returns_no_agent() -> None:
+    result = await Runner.run(agent("A", call("transfer_to_b"), "I stay.", handoffs=[deciding(5)]), "Hi")
+    assert isinstance(result.errors[0].error, HandoffError)
+
+
 async def test_skipped_handoff_calls_no_callback() -> None:
     """The callback books, mails or logs: it comes last, when nothing else can fail."""
     called: list[Any] = []

@@ -17,6 +17,7 @@ from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.agents.checked_graph import find_agent
 from routelock.context import RunContext, scoped
+from routelock.errors import HandoffError
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.handoffs.capabilities import (
     AT_MAXIMUM,
@@ -173,7 +174,7 @@ async def _resolve_target(run: Run, attempt: HandoffAttempt, candidate: object) 
 
     Raises:
         HandoffRefused: it is active already.
-        TypeError: ``on_invoke_handoff`` returned something else.
+        HandoffError: ``on_invoke_handoff`` returned something else.
     """
     edge = attempt.edge
     if edge.on_invoke_handoff is not None:
@@ -184,7 +185,7 @@ async def _resolve_target(run: Run, attempt: HandoffAttempt, candidate: object) 
         raise HandoffRefused("an agent cannot hand off to itself")
     if not isinstance(candidate, Agent) and not callable(getattr(candidate, "stream", None)):
         kind = type(candidate).__name__
-        raise TypeError(f"on_invoke_handoff must return an Agent or a Handler, not {kind}")
+        raise HandoffError(f"on_invoke_handoff must return an Agent or a Handler, not {kind}")
     target = cast("Target", candidate)
     if not isinstance(target, Agent) and target.name == run.frame.handler.name:
         raise HandoffRefused("it is in charge already; answer the user yourself")
