@@ -199,6 +199,15 @@ async def test_call_ids_are_the_same_in_every_run_and_differ_between_turns() -> 
     assert await ids(script()) == await ids(script()) == ["call_1_0", "call_1_1", "mine", "call_3_0"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_may_lack_its_id_and_its_arguments(stream: bool) -> None:
+    """Some servers send none, and a test plays them."""
+    bare: Any = {"type": "function", "function": {"name": "look_up"}}
+    events = await ask(ScriptedHandler([{"tool_calls": [bare]}]), stream=stream)
+    assert isinstance(done := events[-1], MessageDone)
+    assert calls_of(done.message) == [{"id": "call_1_0", **bare}]
+
+
 async def test_call_ids_avoid_those_of_an_earlier_run() -> None:
     earlier: Message = {"role": "assistant", "tool_calls": [call("a", id="call_1_0")]}
     done = await answer(ScriptedHandler([call("a")]), messages=[earlier, USER], turn=1)

@@ -260,7 +260,7 @@ class ScriptedHandler:
             yield TextDelta(piece)
         for index, each in enumerate(calls_of(message)):
             function = each["function"]
-            yield ToolCallDelta(index, each["id"], function["name"], function["arguments"])
+            yield ToolCallDelta(index, each["id"], function["name"], function.get("arguments") or "")
         yield done
 
 
@@ -332,13 +332,13 @@ def _with_ids(message: Message, request: Request, used_ids: set[str]) -> Message
     If an earlier call has such an id, the next free number takes the place of the turn.
     """
     calls = calls_of(message)
-    if all(each["id"] for each in calls):
+    if all(each.get("id") for each in calls):
         return message
     seen = used_ids.union(str(each.get("id")) for earlier in request.messages for each in calls_of(earlier))
     batch = request.turn
     while any(f"call_{batch}_{index}" in seen for index in range(len(calls))):
         batch += 1
-    filled = [{**each, "id": each["id"] or f"call_{batch}_{index}"} for index, each in enumerate(calls)]
+    filled = [{**each, "id": each.get("id") or f"call_{batch}_{index}"} for index, each in enumerate(calls)]
     used_ids.update(str(each["id"]) for each in filled)
     return cast(Message, {**message, "tool_calls": filled})
 
