@@ -130,7 +130,7 @@ def handoff(
         is_enabled: a bool, or a function of the context and the agent, called in every turn and before a
             transfer.
         reason: when to hand over; part of the tool's description.
-        ask_reason: makes the model say why it hands over.
+        ask_reason: asks the model why it hands over.
         preserve_context: False shows the target only the newest user message.
         transfer_system_message: also shows the target the source's instructions.
         scope: the scope needed to hand over, see `routelock.scopes`; default: that of a handler, or all.

@@ -70,7 +70,7 @@ class Handoff:
     reason: str | None = None
     """When to hand over to this target; shown to the model and kept in the record."""
     ask_reason: bool = False
-    """Whether the model must say why it hands over."""
+    """Whether the model is asked why it hands over; if it does not say, it is ``"No reason provided"``."""
     preserve_context: bool = True
     """Whether the target sees the conversation; if not, it sees only the newest user message."""
     transfer_system_message: bool = False
