@@ -343,6 +343,20 @@ def test_import_of_another_library_is_named(name: str, ours: str) -> None:
     assert str(raised.value) == f"cannot import name '{name}' from 'routelock': write {ours}."
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HandoffContext", "HandoffPayload", "HandoffStatus", "HandoffFilterError", "MaxHandoffsExceeded"),
+        *("HandoffHistoryMapper", "default_handoff_history_mapper", "remove_all_tools"),
+        *(f"{verb}_conversation_history_wrappers" for verb in ("get", "set", "reset")),
+    ],
+)
+def test_a_name_of_handoffs_is_found_in_its_room(name: str) -> None:
+    """The SDK has some of them at its top, and a reader of our pages looks for the others there."""
+    with pytest.raises(ImportError, match=rf": write from routelock\.\w+ import {name}\."):
+        getattr(routelock, name)
+
+
 @pytest.mark.parametrize("advice", sorted(set(NAMES.values())))
 def test_import_that_is_named_exists(advice: str) -> None:
     if found := re.match(r"from (routelock[\w.]*) import (\w+)(?:, ([A-Z]\w+))?", advice):
