@@ -206,6 +206,17 @@ def test_report_describes_choices_and_references() -> None:
     assert told.endswith("rest (any).")
 
 
+def test_report_describes_an_enum_by_its_values_and_not_as_an_object() -> None:
+    class Paint(pydantic.BaseModel):
+        colour: Colour
+        other: Colour | None
+        under: Node
+
+    told = describe_error(ValueError("No"), "x", schema=plain_schema(pydantic.TypeAdapter(Paint)))
+    assert 'colour (one of ["red"], required), other (one of ["red"] or null, required)' in told
+    assert "under (object, required)" in told
+
+
 def test_long_text_is_shown_by_its_two_ends() -> None:
     """The error of a cut-off reply is at its end."""
     told = complaint(Reason, '{"reason": "' + "x" * 5000 + " the end")

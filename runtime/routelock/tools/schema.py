@@ -455,23 +455,25 @@ def _expected(schema: Mapping[str, Any]) -> str:
     properties: Mapping[str, Any] = schema.get("properties", {})
     if not properties:
         return "Expected: {}, without any field."
-    required = schema.get("required", ())
+    required, named = schema.get("required", ()), schema.get("$defs", {})
     fields = (
-        f"{name} ({_kind(each)}{', required' if name in required else ''})"
+        f"{name} ({_kind(each, named)}{', required' if name in required else ''})"
         for name, each in properties.items()
     )
     return "Expected a JSON object with " + ", ".join(fields) + "."
 
 
-def _kind(node: object) -> str:
+def _kind(node: object, named: Mapping[str, Any]) -> str:
+    """Return the type of a node as text. ``named`` are the types that it may refer to."""
     if not isinstance(node, Mapping):
         return "any"
     each = cast("Mapping[str, Any]", node)
     if "enum" in each or "const" in each:
         return "one of " + json.dumps(each.get("enum", [each.get("const")]), ensure_ascii=False)
     if "$ref" in each:
-        return "object"
+        target = named.get(str(each["$ref"]).removeprefix("#/$defs/"))
+        return "object" if target is None else _kind(target, {})  # a type may contain itself
     if "anyOf" in each:
-        return " or ".join(_kind(choice) for choice in each["anyOf"])
+        return " or ".join(_kind(choice, named) for choice in each["anyOf"])
     kind: Any = each.get("type", "any")
     return " or ".join(cast("list[str]", kind)) if isinstance(kind, list) else str(kind)
