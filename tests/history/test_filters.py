@@ -137,7 +137,7 @@ def test_parts_may_be_text_or_plain_messages(part: str, value: Any, over: Any) -
 
 
 def test_text_as_a_history_can_be_nested() -> None:
-    data: Any = HandoffInputData(input_history="Hi", pre_handoff_items=(), new_items=())  # type: ignore[arg-type]
+    data: Any = HandoffInputData(input_history="Hi", pre_handoff_items=(), new_items=())
     nested = nest_handoff_history(data)
     assert [text_of(one.message) for one in nested.all_items][-1] == "Hi"
 

@@ -12,12 +12,14 @@ from typing import Any, assert_type
 
 from routelock import (
     Agent,
+    HandoffInputData,
     Limits,
     MaxTurnsExceeded,
     Message,
     ModelBehaviorError,
     RunConfig,
     RunContext,
+    RunItem,
     Runner,
     RunResult,
     RunStream,
@@ -80,6 +82,19 @@ text = Agent("text", "You answer in text.", tools=[add])
 invoices = Agent("invoices", tools=[greet, balance], output_type=Invoice)
 helper: Agent[App] = Agent("helper", instructions, tools=[greet, add])
 triage = Agent("triage", handoffs=[text, handoff(invoices)])
+
+
+def only_the_question(data: HandoffInputData) -> HandoffInputData:
+    """Return text and plain messages, as filters for openai-agents do."""
+    assert_type(data.input_history, tuple[RunItem, ...])
+    if data.source:
+        return data.clone(input_history="What is it?", new_items=[{"role": "user", "content": "Well?"}])
+    return HandoffInputData(
+        input_history=[{"role": "user", "content": "Well?"}], pre_handoff_items=(), new_items=()
+    )
+
+
+filtered = Agent("filtered", handoffs=[handoff(invoices, input_filter=only_the_question)])
 typed_triage = Agent[App, Invoice]("triage", handoffs=[invoices], output_type=Invoice)
 typed_text = Agent[App]("typed text", "You answer in text.", tools=[add])
 several = Agent("several", output_type=list[Invoice])

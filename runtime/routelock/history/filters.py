@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from routelock._callables import MaybeAwaitable, error_text, is_error, name_of, resolve
 from routelock._copies import detached
@@ -40,6 +40,9 @@ __all__ = [
 
 
 _UNCHANGED: Any = object()
+
+_Given = Iterable[RunItem | Message] | str
+"""A part as filters may give it; text is one user message."""
 
 _PART_NAMES = ("input_history", "pre_handoff_items", "new_items", "input_items")
 
@@ -72,6 +75,23 @@ class HandoffInputData:
     reason: str | None = None
     tool_call_id: str = ""
 
+    if TYPE_CHECKING:  # the parts are items, whatever they were made of
+
+        def __init__(
+            self,
+            *,
+            input_history: _Given,
+            pre_handoff_items: _Given,
+            new_items: _Given,
+            run_context: RunContext[Any] | None = None,
+            input_items: _Given | None = None,
+            source: str = "",
+            target: str = "",
+            arguments: Any = None,
+            reason: str | None = None,
+            tool_call_id: str = "",
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         """Convert text and plain messages to items, because filters written for openai-agents return these.
 
@@ -96,10 +116,10 @@ class HandoffInputData:
     def clone(
         self,
         *,
-        input_history: Iterable[RunItem | Message] = _UNCHANGED,
-        pre_handoff_items: Iterable[RunItem | Message] = _UNCHANGED,
-        new_items: Iterable[RunItem | Message] = _UNCHANGED,
-        input_items: Iterable[RunItem | Message] | None = _UNCHANGED,
+        input_history: _Given = _UNCHANGED,
+        pre_handoff_items: _Given = _UNCHANGED,
+        new_items: _Given = _UNCHANGED,
+        input_items: _Given | None = _UNCHANGED,
     ) -> HandoffInputData:
         """Return a copy with some parts replaced; the other parts stay as they are.
 
