@@ -339,8 +339,16 @@ def test_hook_that_is_named_exists() -> None:
 )
 def test_import_of_another_library_is_named(name: str, ours: str) -> None:
     with pytest.raises(ImportError) as raised:
-        getattr(routelock, name)
+        __import__("routelock", fromlist=[name])
     assert str(raised.value) == f"cannot import name '{name}' from 'routelock': write {ours}."
+
+
+def test_name_of_another_library_is_no_attribute() -> None:
+    """`hasattr` takes no other error; nor does pickle, which may look for a function in all modules."""
+    assert not hasattr(routelock, "Session")
+    with pytest.raises(AttributeError) as raised:
+        getattr(routelock, "trace")  # noqa: B009 - a type checker knows that it is not there
+    assert str(raised.value) == "module 'routelock' has no attribute 'trace': write RunConfig(trace=...)."
 
 
 @pytest.mark.parametrize(
@@ -354,7 +362,7 @@ def test_import_of_another_library_is_named(name: str, ours: str) -> None:
 def test_a_name_of_handoffs_is_found_in_its_room(name: str) -> None:
     """The SDK has some of them at its top, and a reader of our pages looks for the others there."""
     with pytest.raises(ImportError, match=rf": write from routelock\.\w+ import {name}\."):
-        getattr(routelock, name)
+        __import__("routelock", fromlist=[name])
 
 
 @pytest.mark.parametrize("advice", sorted(set(NAMES.values())))

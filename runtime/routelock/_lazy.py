@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,19 +18,32 @@ def load_late(
     Args:
         package: the name of the package.
         modules: the public names in each of its modules, with spaces in between.
-        instead: names that are not there, each with what to write instead. Such a name is an ImportError:
-            an import statement drops the text of any other error.
+        instead: names that are not there, each with what to write instead.
     """
     places = {name: module for module, names in modules.items() for name in names.split()}
     advice = instead or {}
 
     def load(name: str) -> Any:
         if name in advice:
-            raise ImportError(
-                f"cannot import name {name!r} from {package!r}: write {advice[name]}.", name=package
-            )
+            if _is_asked_by_import():
+                raise ImportError(
+                    f"cannot import name {name!r} from {package!r}: write {advice[name]}.", name=package
+                )
+            raise AttributeError(f"module {package!r} has no attribute {name!r}: write {advice[name]}.")
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{package}.{places[name]}"), name)
 
     return load
+
+
+def _is_asked_by_import() -> bool:
+    """Return whether an import statement asks a ``__getattr__`` for a name, and not other code.
+
+    The statement drops the text of any error but an ImportError. Other code, such as `hasattr`, and pickle
+    when it looks for the module of a function, takes no error but an AttributeError.
+    """
+    own = inspect.currentframe()
+    asked = own and own.f_back
+    asking = asked and asked.f_back
+    return asking is not None and asking.f_code.co_name == "_handle_fromlist"  # a function of importlib
