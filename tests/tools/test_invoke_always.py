@@ -15,7 +15,7 @@ from thoroughness import examples
 
 from routelock import Agent, Retry, RunConfig, Runner, RunResult, Tool, function_handler
 from routelock import tool as make_tool
-from routelock.errors import ConnectionFailed, IncompleteResponse, RoutelockError
+from routelock.errors import ConnectionFailed, ContentRefused, IncompleteResponse, RoutelockError
 from routelock.handlers.port import Handler, Request
 from routelock.testing import ScriptedHandler
 
@@ -146,7 +146,9 @@ async def test_tool_never_runs_with_incomplete_arguments(
     calls = [(call["function"]["name"], call["function"]["arguments"]) for call in message["tool_calls"]]
     for ran in bench.ran:
         assert ran in calls or ran[1] == "{}"
-    assert error == "" or "HandlerError" in error or IncompleteResponse.__name__ in error
+    # a reply whose text is white space counts as refused if its finish reason is a content filter's
+    known = ("HandlerError", IncompleteResponse.__name__, ContentRefused.__name__)
+    assert error == "" or any(name in error for name in known)
 
 
 @pytest.mark.pairwise
