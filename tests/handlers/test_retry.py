@@ -334,7 +334,7 @@ class ByHand:
 @pytest.mark.parametrize(("stream", "gave"), [(gives_text, "coroutine"), (lambda request: "Hi", "str")])
 async def test_stream_that_is_not_an_async_generator_is_an_error(stream: Any, gave: str) -> None:
     with pytest.raises(
-        HandlerError, match=f"'mine': stream must be an async generator, .* returned a {gave}"
+        HandlerError, match=f"'mine' of agent 'A': stream must be an async generator, .* returned a {gave}"
     ):
         await Runner.run(Agent("A", model=ByHand(stream)), "Hi")
 

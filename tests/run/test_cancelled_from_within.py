@@ -58,7 +58,7 @@ async def answers_late(request: Request) -> AsyncGenerator[HandlerEvent]:
 async def test_a_handler_has_failed(answers: Any) -> None:
     error = await fails(lambda: Agent("A", model=function_handler(answers, name="mine")))
     assert isinstance(error, HandlerError)
-    assert "'mine' raised a cancellation" in str(error)
+    assert "'mine' of agent 'A' raised a cancellation in turn 1" in str(error)
 
 
 async def test_another_handler_may_answer_in_its_place() -> None:

@@ -140,7 +140,7 @@ async def test_a_handler_that_breaks_its_contract_is_named(given: list[Any], wro
 @pytest.mark.parametrize("odd", [{"id": "c"}, {"id": "c", "function": {"name": "f", "arguments": {"a": 1}}}])
 async def test_malformed_call_is_refused(odd: Any) -> None:
     message: Message = {"role": "assistant", "content": "Hm.", "tool_calls": [odd]}
-    with pytest.raises(HandlerError, match="'odd' gave a reply in turn 1 with") as caught:
+    with pytest.raises(HandlerError, match="'odd' of agent 'A' gave a reply in turn 1 with") as caught:
         await Runner.run(Agent("A", model=events(MessageDone(message=message, usage=DONE.usage))), "Hi")
     assert caught.value.result.usage == DONE.usage
     assert problems(caught.value.result.to_input_list()) == []

@@ -113,7 +113,7 @@ FAILURES: dict[str, tuple[Target, str]] = {
     ),
     "a handler's contract": (
         lambda: Agent("B", model=_SaysNothing([], name="B")),
-        "HandlerError: Handler 'B' ended in turn 2 without a MessageDone.",
+        "HandlerError: Handler 'B' of agent 'B' ended in turn 2 without a MessageDone.",
     ),
     "a tool that stops the run": (
         lambda: agent("B", call("pay"), tools=[_fatal_tool()]),
@@ -145,11 +145,11 @@ FAILURES: dict[str, tuple[Target, str]] = {
     ),
     "mistakes": (
         lambda: agent("B", *[call("nothing")] * 3),
-        "ModelBehaviorError: Agent 'B' made nothing but mistakes in 3 turns in a row.",
+        "ModelBehaviorError: Agent 'B' made nothing but mistakes in 3 turns in a row, up to turn 4.",
     ),
     "an output of another type": (
         lambda: agent("B", *["no number"] * 3, output_type=int),
-        "ModelBehaviorError: Agent 'B' gave no valid final output in 3 turns in a row:",
+        "ModelBehaviorError: Agent 'B' gave no valid final output in 3 turns in a row, up to turn 4:",
     ),
     "going round": (
         lambda: agent("B", *[call("look_up", {"order": 7})] * 6, tools=[look_up]),

@@ -397,7 +397,7 @@ async def test_what_is_no_event_is_not_passed_on() -> None:
         async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
             yield "hello"  # type: ignore[misc]
 
-    with pytest.raises(HandlerError, match="'odd' yielded a str in turn 1"):
+    with pytest.raises(HandlerError, match="'odd' of agent 'A' yielded a str in turn 1"):
         await Runner.run(Agent("A", model=Odd()), "Hi")
 
 

@@ -269,7 +269,7 @@ def stalls_once() -> tuple[Agent[Any], ScriptedHandler]:
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 async def test_a_late_reply_is_the_handlers_failure(stream: bool) -> None:
     late = await ended(lambda: stalls_once()[0], ProviderTimeout, stream=stream, turn_timeout=SHORT)
-    assert "'first' gave no complete reply in turn 1 within 0.02 s" in str(late.error)
+    assert "'first' of agent 'A' gave no complete reply in turn 1 within 0.02 s" in str(late.error)
     assert late.result.usage == Usage(requests=1, estimated=True)
 
 

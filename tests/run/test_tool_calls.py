@@ -383,7 +383,8 @@ async def test_only_mistakes_end_the_run_after_a_while() -> None:
     """With all that happened until then."""
     a = agent("A", *[call("nope")] * 5, tools=[look_up])
     with pytest.raises(
-        ModelBehaviorError, match=r"nothing but mistakes in 3 turns in a row\. The last one: There is no"
+        ModelBehaviorError,
+        match=r"nothing but mistakes in 3 turns in a row, up to turn 3\. The last one: There is no",
     ) as caught:
         await run(a)
     assert len(requests(a)) == 3

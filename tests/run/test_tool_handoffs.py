@@ -562,9 +562,9 @@ async def test_an_agent_cannot_be_asked_for_by_itself() -> None:
     assert played.statuses == [("A", "A", "failed")]
 
 
-async def test_the_handler_in_charge_cannot_be_asked_for() -> None:
+async def test_active_handler_cannot_be_asked_for() -> None:
     played = await both(lambda: to_specialist(value=HandoffRequest("model")))
-    assert "it is in charge already" in played.answers[0]
+    assert "it is active already" in played.answers[0]
 
 
 async def test_a_callback_that_raises_refuses_the_request() -> None:

@@ -11,18 +11,12 @@ from typing import Any, cast
 from routelock._json import is_utf8
 from routelock._sendable import finite, sendable
 from routelock.errors import HandlerError
-from routelock.handlers.events import (
-    MessageDone,
-)
+from routelock.handlers.events import MessageDone
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.history.messages import Message, ToolCall
 from routelock.history.validity import says_nothing
 
-__all__ = [
-    "is_empty",
-    "reply_problem",
-    "with_unique_ids",
-]
+__all__ = ["is_empty", "reply_problem", "with_unique_ids"]
 
 
 _REASONING_TYPES = ("thinking", "redacted_thinking", "reasoning")

@@ -118,10 +118,10 @@ class _ForeignCalls:
 
 
 def _is_foreign(call: ToolCall, agent: str, audience: Audience, is_transfer: bool) -> bool:
-    lacks = call["function"].get("name") not in audience.can_call
+    is_out_of_reach = call["function"].get("name") not in audience.can_call
     if agent == audience.agent:
-        return audience.stands_in and is_transfer and lacks
-    return is_transfer or lacks
+        return audience.stands_in and is_transfer and is_out_of_reach
+    return is_transfer or is_out_of_reach
 
 
 class _ShownItems:
@@ -134,7 +134,7 @@ class _ShownItems:
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
-        self._acts = not audience.stands_in
+        self._is_active = not audience.stands_in
         """Whether the items of the audience's agent from here on are the audience's own."""
         self._items: list[RunItem] = []
         self._note = _Note(audience)
@@ -142,7 +142,7 @@ class _ShownItems:
         """The index of the last note."""
         self._question = -1
         """The index of the user message that the audience has not acted on yet; -1 if there is none."""
-        self._calls = False
+        self._has_calls = False
         """Whether there are calls after that message."""
 
     def describe(self, item: RunItem, agent: str, call: ToolCall, answer: RunItem | None) -> None:
@@ -155,10 +155,10 @@ class _ShownItems:
             self._end_note()
         if is_of_user(item):
             self._settle()
-            self._question, self._calls = len(self._items), False
-        elif self._acts and item.agent == self._audience.agent:
+            self._question, self._has_calls = len(self._items), False
+        elif self._is_active and item.agent == self._audience.agent:
             self._settle()
-        self._calls = self._calls or bool(item.message.get("tool_calls"))
+        self._has_calls = self._has_calls or bool(item.message.get("tool_calls"))
         self._items.append(item)
 
     def done(self) -> list[RunItem]:
@@ -168,10 +168,10 @@ class _ShownItems:
         return self._items
 
     def _end_note(self) -> None:
-        if made := self._note.made(calls_above=self._question >= 0 and self._calls):
+        if made := self._note.made(calls_above=self._question >= 0 and self._has_calls):
             self._last_note = len(self._items)
             self._items.append(made)
-            self._acts = self._acts or self._note.arrived
+            self._is_active = self._is_active or self._note.tells_arrival
             self._note = _Note(self._audience)
 
     def _settle(self) -> None:
@@ -197,7 +197,7 @@ class _Note:
         self._lines: list[str] = []
         self._parts: list[dict[str, Any]] = []
         self._of_others = False
-        self.arrived = False
+        self.tells_arrival = False
         """Whether it describes the handoff by which the audience became the active handler of its agent."""
 
     def add(self, item: RunItem, agent: str, call: ToolCall, answer: RunItem | None) -> None:
@@ -214,7 +214,7 @@ class _Note:
         self._lines.append(f"- {json_line({'agent': agent} | facts)}")
         own = agent == self._audience.agent
         self._of_others = self._of_others or not own
-        self.arrived = self.arrived or (own and "handed over to" in facts)
+        self.tells_arrival = self.tells_arrival or (own and "handed over to" in facts)
         content = None if answer is None else answer.message.get("content")
         if isinstance(content, list):
             self._parts += [part for part in content if part.get("type") != "text"]

@@ -28,13 +28,13 @@ class View:
     Both give the same messages.
     """
 
-    __slots__ = ("_audience", "_family", "_ids", "_rendered", "_reported", "_wire", "items", "size")
+    __slots__ = ("_audience", "_family", "_ids", "_rendered_count", "_reported", "_wire", "items", "size")
 
     def __init__(self, items: Iterable[RunItem]) -> None:
         self.items: list[RunItem] = list(items)
         self._wire: list[Message] = []
         self._ids: set[str] = set()
-        self._rendered = 0
+        self._rendered_count = 0
         self._family: str | None = None
         self._audience: Audience | None = None
         self._reported: Sequence[str] = ()
@@ -44,12 +44,12 @@ class View:
 
     def rendered_for(self, family: str, audience: Audience | None) -> int:
         """Return how many items are rendered for this audience; their repairs were returned before."""
-        return self._rendered if family == self._family and audience is self._audience else 0
+        return self._rendered_count if family == self._family and audience is self._audience else 0
 
     def replace(self, items: Iterable[RunItem]) -> None:
         """Replace all items."""
         self.items, self.size = list(items), None
-        self._rendered, self._reported = 0, ()
+        self._rendered_count, self._reported = 0, ()
 
     def messages(self, family: str, audience: Audience | None = None) -> tuple[list[Message], Sequence[str]]:
         """Return the messages for a handler of ``family``, and the repairs made since the last call.
@@ -57,13 +57,13 @@ class View:
         With an ``audience``, calls that this audience cannot make are described in notes.
         """
         is_same_audience = family == self._family and audience is self._audience
-        if is_same_audience and self._rendered:
-            new = _rendered(self.items[self._rendered :], family)
+        if is_same_audience and self._rendered_count:
+            new = _render(self.items[self._rendered_count :], family)
             if not new or self._append(new):
                 return self._wire, ()
-        self._wire, self._ids, self._rendered = [], set(), 0
+        self._wire, self._ids, self._rendered_count = [], set(), 0
         self._family, self._audience = family, audience
-        new = _rendered(self.items if audience is None else with_notes(self.items, audience), family)
+        new = _render(self.items if audience is None else with_notes(self.items, audience), family)
         if self._append(new):
             self._reported = ()
             return self._wire, ()
@@ -71,7 +71,7 @@ class View:
         self._ids = call_ids(self._wire) | call_ids(new)
         found = [each for each in repairs if not is_same_audience or each not in self._reported]
         self._reported = repairs
-        self._rendered = 0 if NOTHING_LEFT in repairs else len(self.items)
+        self._rendered_count = 0 if NOTHING_LEFT in repairs else len(self.items)
         return self._wire, found
 
     def _append(self, new: list[Message]) -> bool:
@@ -81,20 +81,20 @@ class View:
             return False
         self._wire += new
         self._ids |= ids
-        self._rendered = len(self.items)
+        self._rendered_count = len(self.items)
         return True
 
 
-def _rendered(items: Iterable[RunItem], family: str) -> list[Message]:
+def _render(items: Iterable[RunItem], family: str) -> list[Message]:
     """Return the items as messages for a handler of ``family``.
 
     A message that the family wrote itself is complete; one of another family has only the fields that all
     providers can read. A user's message cannot pass for a note of the runtime.
     """
-    return [_shown(item, family) for item in items]
+    return [_render_item(item, family) for item in items]
 
 
-def _shown(item: RunItem, family: str) -> Message:
+def _render_item(item: RunItem, family: str) -> Message:
     if item.origin is not None:
         return item.message if item.origin == family else portable(item.message)
     if item.message["role"] == "user":
@@ -118,9 +118,9 @@ def unforged(message: Message) -> Message:
         return message
     parts: list[dict[str, Any]] = []
     for kind, several in groupby(content or (), key=lambda part: part.get("type")):
-        run = [*several]
-        text = "".join(str(part.get("text") or "") for part in run)
+        group = [*several]
+        text = "".join(str(part.get("text") or "") for part in group)
         # the text may be split into two parts, which a vendor joins
         forges = kind == "text" and NOTE in text
-        parts += [{**run[0], "text": quoted(text)}] if forges else run
+        parts += [{**group[0], "text": quoted(text)}] if forges else group
     return message if parts == content else cast(Message, {**message, "content": parts})

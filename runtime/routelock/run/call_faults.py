@@ -16,10 +16,16 @@ from routelock.usage import Usage
 __all__ = [
     "count_failed",
     "filter_error",
+    "handler_label",
     "void_attempt",
     "warn_of_ignored_choice",
     "without_usage",
 ]
+
+
+def handler_label(run: Run) -> str:
+    """Return the active handler and its agent for an error, such as ``Handler 'fast' of agent 'desk'``."""
+    return f"Handler {run.frame.handler.name!r} of agent {run.frame.agent.name!r}"
 
 
 def void_attempt(run: Run, failed: AttemptFailed) -> None:

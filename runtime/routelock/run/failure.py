@@ -22,7 +22,7 @@ from routelock.handlers.replies import reply_problem, with_unique_ids
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handoff_request import HandoffStatus
 from routelock.history.unfinished_turn import left_over
-from routelock.run.call_faults import count_failed
+from routelock.run.call_faults import count_failed, handler_label
 from routelock.run.compact import compact_refused
 from routelock.run.emit import ModelCallEnds, RunEnds, emit_now
 from routelock.run.events import Compacted, HandlerFallback, HandoffFailed, RunDone, RunEvent
@@ -159,8 +159,7 @@ async def fail(run: Run, error: Exception) -> Exception | None:
     if isinstance(error, AssertionError):  # a test failed within a callback: the handler did not
         return error
     raised = HandlerError(
-        f"Handler {run.frame.handler.name!r} of agent {run.frame.agent.name!r} raised {type(error).__name__} "
-        f"in turn {run.turn}: {error_text(error)}"
+        f"{handler_label(run)} raised {type(error).__name__} in turn {run.turn}: {error_text(error)}"
     )
     raised.result, raised.__cause__ = run.result(), error
     return raised

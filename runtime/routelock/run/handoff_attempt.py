@@ -27,11 +27,7 @@ from routelock.tools.schema import describe_error
 if TYPE_CHECKING:
     from routelock.run.run import Run
 
-__all__ = [
-    "CANCELLED",
-    "HandoffAttempt",
-    "Target",
-]
+__all__ = ["CANCELLED", "HandoffAttempt", "Target"]
 
 CANCELLED = "it was cancelled before it was decided"
 
@@ -41,8 +37,8 @@ Target = Agent[Any] | Handler
 class HandoffAttempt:
     """One handoff: what asks for it, what the checks found, and how it ended.
 
-    Routing makes it, the checks in `routelock.run.transfer_request` fill it in, and its `record` is put on
-    the result whether the handoff is made or not.
+    Routing makes it from the declared handoff (``edge``), the checks in `routelock.run.transfer_request` fill
+    it in, and its `record` is put on the result whether the handoff is made or not.
     """
 
     __slots__ = (

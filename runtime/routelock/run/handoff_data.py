@@ -111,24 +111,25 @@ class ViewFilter:
 
 
 async def target_view(
-    run: Run, attempt: HandoffAttempt, chosen: ViewFilter | None, seen: list[RunItem]
+    run: Run, attempt: HandoffAttempt, view_filter: ViewFilter | None, source_items: list[RunItem]
 ) -> list[RunItem]:
-    """Return the target's view, made from the items that the source has seen.
+    """Return the items of the target's view, made from those of the source's view.
 
     Args:
         run: the run.
         attempt: a handoff that the target has accepted.
-        chosen: the filter; None shows the target what the source has seen.
-        seen: the items that the source has seen.
+        view_filter: the filter; None shows the target what the source has seen.
+        source_items: the items of the source's view.
 
     Raises:
         HandoffFilterError: the filter failed.
     """
     if attempt.returns:
-        seen = [*seen, answer_item(run, attempt.call, attempt.answer, place=len(run.transcript.items) - 1)]
-    if chosen is None:
-        return seen
-    history, before, new = partition(seen, run.transcript.input_count, run.first_of_turn)
+        answer = answer_item(run, attempt.call, attempt.answer, place=len(run.transcript.items) - 1)
+        source_items = [*source_items, answer]
+    if view_filter is None:
+        return source_items
+    history, before, new = partition(source_items, run.transcript.input_count, run.first_of_turn)
     data = HandoffInputData(
         input_history=history,
         pre_handoff_items=before,
@@ -140,7 +141,7 @@ async def target_view(
         reason=attempt.reason,
         tool_call_id=attempt.call["id"],
     )
-    items = await apply_filter(chosen.apply, data, chosen.name, own=chosen.is_own)
+    items = await apply_filter(view_filter.apply, data, view_filter.name, own=view_filter.is_own)
     if attempt.reason and all(item.message["role"] in ("system", "developer") for item in items):
         reason: Message = {"role": "user", "content": attempt.reason}
         items.append(RunItem(id=len(run.transcript.items) - 1, kind="filter", message=reason))

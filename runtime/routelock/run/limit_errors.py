@@ -11,7 +11,7 @@ from routelock.usage import Usage
 if TYPE_CHECKING:
     from routelock.run.run import Budget
 
-__all__ = ["budget_exceeded", "own_budget_exceeded", "set_by", "turns_exceeded", "without_effect"]
+__all__ = ["budget_exceeded", "limit_warning", "own_budget_exceeded", "set_by", "turns_exceeded"]
 
 
 _NO_PRICE = (
@@ -25,7 +25,7 @@ _NO_TOKENS = (
 )
 
 
-def without_effect(limits: Limits, total: Usage, usage: Usage, agent: str) -> str | None:
+def limit_warning(limits: Limits, total: Usage, usage: Usage, agent: str) -> str | None:
     """Return why a limit has no effect after a model call, or None.
 
     Args:

@@ -123,7 +123,7 @@ async def finish(run: Run) -> RunResult[Any]:
 async def _open(run: Run) -> LeftOver | None:
     """Load the session, start the trace and check the input; return the rest of the turn of a resumed run."""
     try:
-        if run.store is not None:  # it has the first messages, and may know the agent
+        if run.store is not None:  # the session has the first messages, and may choose the agent
             await run.store.open(run)
     finally:
         if run.recorder is not None:
@@ -169,8 +169,8 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
         yield AgentUpdated(run.frame.agent.name)
     run.begin_turn()
     call = await prepare_call(run, run_events)
-    for told in call.events:
-        yield told
+    for notice in call.events:
+        yield notice
     try:
         arriving = call_events(run, call)
         try:
@@ -181,11 +181,11 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
                     yield event
         finally:
             await arriving.aclose()
-        unseen, reply = take_reply(run)
+        unstreamed, reply = take_reply(run)
     except Exception as error:
         yield await recover(run, error, run_events)
         return
-    for each in unseen:
+    for each in unstreamed:
         yield each
     if run.is_observed:
         await emit(run, ReplyTaken(reply))
@@ -230,7 +230,7 @@ def _check_progress(run: Run, reply: RoutedCalls) -> None:
     if run.progress.mistakes >= run.config.max_mistakes:
         raise ModelBehaviorError(
             f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
-            f"row. The last one: {last_mistake(run)}"
+            f"row, up to turn {run.turn}. The last one: {last_mistake(run)}"
         )
     if (reply.tools or reply.refused) and run.config.detect_loops:
         _check_repetition(run)
@@ -238,15 +238,15 @@ def _check_progress(run: Run, reply: RoutedCalls) -> None:
 
 def _check_repetition(run: Run) -> None:
     """Tell the model that it repeats itself, or end the run if it was told before."""
-    seen = run.progress
-    if seen.is_stuck:
+    progress = run.progress
+    if progress.is_stuck:
         raise LoopDetected(
-            f"Agent {run.frame.agent.name!r} was told that it repeats itself, and went on: {seen.idle} turns "
-            f"in a row returned the same results ({seen.repeated_tools}). The partial result is in "
-            "error.result; set RunConfig(detect_loops=False) if the agent is meant to repeat calls."
+            f"Agent {run.frame.agent.name!r} was told that it repeats itself, and went on: {progress.idle} "
+            f"turns in a row, up to turn {run.turn}, returned the same results ({progress.repeated_tools}). "
+            "The partial result is in error.result; set RunConfig(detect_loops=False) if it is meant to."
         )
-    if seen.needs_nudge:
-        text = _REPETITION_NUDGE.format(tools=seen.repeated_tools, turns=seen.idle)
+    if progress.needs_nudge:
+        text = _REPETITION_NUDGE.format(tools=progress.repeated_tools, turns=progress.idle)
         run.problem("loop", text)
         run.add("nudge", {"role": "user", "content": text})
 

@@ -111,7 +111,8 @@ def check_failed_transfer(run: Run, transfer: HandoffAttempt) -> None:
     if "failed_handoff" in run.config.raise_on:
         raise failed_handoff(run, transfer)
     again = (
-        f"Agent {run.frame.agent.name!r} requested the handoff again after it was told: {transfer.answer}."
+        f"Agent {run.frame.agent.name!r} requested the handoff again in turn {run.turn}, after it was told: "
+        f"{transfer.answer}."
     )
     if transfer.refused_by == "limit":
         run.progress.over_limit += 1

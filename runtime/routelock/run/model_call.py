@@ -31,7 +31,13 @@ from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
 from routelock.handlers.retry import Retry
 from routelock.history.messages import Message
 from routelock.run.call_events import prepared_events, unseen_events
-from routelock.run.call_faults import filter_error, void_attempt, warn_of_ignored_choice, without_usage
+from routelock.run.call_faults import (
+    filter_error,
+    handler_label,
+    void_attempt,
+    warn_of_ignored_choice,
+    without_usage,
+)
 from routelock.run.compact import compact_view
 from routelock.run.emit import AgentBegins, ModelCallBegins, ModelCallEnds, emit, emit_now
 from routelock.run.events import RunEvent
@@ -98,7 +104,7 @@ async def prepare_call(run: Run, events: Events) -> PreparedCall:
         offered = await offered_tools(run)
     system = await _system_message(run, offered)
     settings = frame.agent.compact or run.config.compact
-    made = () if settings is None else await compact_view(run, settings, system, offered, events)
+    compactions = () if settings is None else await compact_view(run, settings, system, offered, events)
     run.model_call.family = family = family_of(frame.handler)
     messages, repairs = frame.view.messages(family, run.audience())
     if repairs:
@@ -107,8 +113,8 @@ async def prepare_call(run: Run, events: Events) -> PreparedCall:
     request = _request(run, offered, [*messages] if system is None else [system, *messages])
     if run.is_observed:
         await emit(run, ModelCallBegins(request, shown))
-    told = prepared_events(run, made, repairs) if made or repairs else ()
-    return PreparedCall(request=request, shown=shown, offered=offered, events=told, check=check)
+    notices = prepared_events(run, compactions, repairs) if compactions or repairs else ()
+    return PreparedCall(request=request, shown=shown, offered=offered, events=notices, check=check)
 
 
 async def _start_agent(run: Run) -> InputCheck | None:
@@ -176,12 +182,12 @@ async def offered_tools(run: Run) -> OfferedTools:
     offered = run.frame.offered or await _offered_at_first(run)
     if offered.fixed:
         run.frame.offered = offered
-    most = run.config.warn_handoffs_over
-    if most is not None and offered.handoffs > most and not run.report.warned_of_many:
+    limit = run.config.warn_handoffs_over
+    if limit is not None and offered.handoffs > limit and not run.report.warned_of_many:
         run.report.warned_of_many = True
         run.warn(
             f"agent {run.frame.agent.name!r} is offered {offered.handoffs} handoffs, and models choose badly "
-            f"among more than {most}: move some to an agent of their own, or set "
+            f"among more than {limit}: move some to an agent of their own, or set "
             "RunConfig(warn_handoffs_over=...)"
         )
     return offered if offered.deferral is None else await _with_found(run, offered)
@@ -250,15 +256,15 @@ def _attempts_in_time(run: Run, request: Request) -> AsyncGenerator[HandlerEvent
     if isinstance(run.frame.handler, FunctionHandler):
         handler = CopyingHandler(handler)
     events = attempts(handler, request, run.config.retry, run.budget.begin_attempt)
-    if (seconds := run.config.turn_timeout) is not None:
-        late = ProviderTimeout(
-            f"Handler {run.frame.handler.name!r} gave no complete reply in turn {run.turn} within "
-            f"{seconds:g} s, the turn_timeout of the run."
+    if (limit := run.config.turn_timeout) is not None:
+        too_slow = ProviderTimeout(
+            f"{handler_label(run)} gave no complete reply in turn {run.turn} within {limit:g} s, the "
+            "turn_timeout of the run."
         )
-        events = in_time(events, seconds, late)
+        events = in_time(events, limit, too_slow)
     if run.callers:
-        left, over = time_left(run.callers, run.active_name)
-        events = events if isinf(left) else in_time(events, left, over)
+        seconds, late = time_left(run.callers, run.active_name)
+        events = events if isinf(seconds) else in_time(events, seconds, late)
     return events
 
 
@@ -300,7 +306,8 @@ async def attempts(
             if not is_spurious_cancel(error):
                 raise
             raise HandlerError(
-                f"Handler {handler.name!r} raised a cancellation although nothing cancelled it."
+                f"Handler {handler.name!r} of agent {request.agent!r} raised a cancellation in turn "
+                f"{request.turn} although nothing cancelled it."
             ) from error
         yield failed
         await retry.sleep(failed.delay)
@@ -318,9 +325,9 @@ def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEven
     if isinstance(events, Coroutine):
         events.close()  # otherwise Python warns that the coroutine was never awaited
     raise HandlerError(
-        f"Handler {handler.name!r}: stream must be an async generator, `async def` with `yield`, but "
-        f"returned a {type(events).__name__}. For a function that returns its reply use "
-        "routelock.function_handler(...)."
+        f"Handler {handler.name!r} of agent {request.agent!r}: stream must be an async generator, `async "
+        f"def` with `yield`, but returned a {type(events).__name__}. For a function that returns its reply "
+        "use routelock.function_handler(...)."
     )
 
 
@@ -330,8 +337,7 @@ def note_event(run: Run, event: HandlerEvent) -> bool:
         return _note_text(run, event.text)
     if isinstance(event, MessageDone):
         if run.model_call.reply is not None:
-            name = run.frame.handler.name
-            raise HandlerError(f"Handler {name!r} yielded two MessageDone in turn {run.turn}.")
+            raise HandlerError(f"{handler_label(run)} yielded two MessageDone in turn {run.turn}; yield one.")
         if isinstance(run.frame.handler, FunctionHandler):  # the app may keep the message and edit it
             event = replace(event, message=detached(event.message))
         if event.usage is not None and not is_usage(event.usage):
@@ -344,8 +350,8 @@ def note_event(run: Run, event: HandlerEvent) -> bool:
         void_attempt(run, event)
     elif not isinstance(cast(object, event), ReasoningDelta | ToolCallDelta):
         raise HandlerError(
-            f"Handler {run.frame.handler.name!r} yielded a {type(event).__name__} in turn {run.turn}, not "
-            "a routelock event. routelock.function_handler converts text, chunks and messages to events."
+            f"{handler_label(run)} yielded a {type(event).__name__} in turn {run.turn}, not an event of "
+            "routelock. routelock.function_handler converts text, chunks and messages to events."
         )
     elif not run.model_call.text:
         run.model_call.text.append("")  # marks that a delta was shown
@@ -357,8 +363,8 @@ def _note_text(run: Run, text: object) -> bool:
         return False
     if not isinstance(text, str):
         raise HandlerError(
-            f"Handler {run.frame.handler.name!r} yielded a TextDelta in turn {run.turn} whose text is "
-            f"{text!r:.80}."
+            f"{handler_label(run)} yielded a TextDelta in turn {run.turn} whose text is {text!r:.80}: it "
+            "must be a str."
         )
     run.model_call.text.append(text)
     return True
@@ -374,22 +380,21 @@ def take_reply(run: Run) -> tuple[Iterable[RunEvent], MessageDone]:
         raise call.error
     if (reply := call.reply) is None:
         raise HandlerError(
-            f"Handler {run.frame.handler.name!r} ended in turn {run.turn} without a MessageDone. "
-            "Every handler must yield exactly one, with the complete message."
+            f"{handler_label(run)} ended in turn {run.turn} without a MessageDone. Every handler must yield "
+            "exactly one, with the complete message."
         )
     if wrong := reply_problem(reply.message):
-        name = run.frame.handler.name
-        raise HandlerError(f"Handler {name!r} gave a reply in turn {run.turn} with {wrong}.")
+        raise HandlerError(f"{handler_label(run)} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason not in _COMPLETE and was_cut_short(reply.finish_reason):
         if why := filtered_out(reply):
             raise filter_error(run, reply, why)
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
     if call.request is not None and call.request.tool_choice not in _FREE_CHOICES:
         warn_of_ignored_choice(run, call.request, reply)
-    shown = call.text.copy()
+    streamed_text = call.text.copy()
     reply, repairs = with_unique_ids(reply, run.turn, run.transcript.call_ids)
     record_reply(run, reply, repairs)
-    return unseen_events(run, reply, shown, repairs) if run.stream else (), reply
+    return unseen_events(run, reply, streamed_text, repairs) if run.stream else (), reply
 
 
 def record_reply(run: Run, reply: MessageDone, repairs: Sequence[str]) -> None:

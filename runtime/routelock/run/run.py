@@ -29,7 +29,7 @@ from routelock.history.view import View
 from routelock.run.config import Limits, RunConfig
 from routelock.run.events import HandoffCompleted, RunEvent
 from routelock.run.frames import Frame, asking_caller
-from routelock.run.limit_errors import budget_exceeded, own_budget_exceeded, turns_exceeded, without_effect
+from routelock.run.limit_errors import budget_exceeded, limit_warning, own_budget_exceeded, turns_exceeded
 from routelock.run.progress import Progress
 from routelock.run.records import Compaction, HandoffRecord, ModelCall, Problem, Shown, StopReason
 from routelock.run.result import RunResult
@@ -261,7 +261,7 @@ class SharedMemory:
         self.shared = scope.inner
 
     def leave_scope(self, level: int = 0) -> None:
-        """Leave scopes until so many are left; changes of shared keys are kept."""
+        """Leave scopes until ``level`` of them are left; changes of shared keys are kept."""
         while len(self.scopes) > level:
             *outer, last = self.scopes
             self.scopes, self.shared = tuple(outer), last.widened()
@@ -407,14 +407,14 @@ class Run:
     agent_started: bool = False
     """Whether the hooks and input guardrails of the active agent were called."""
     is_observed: bool = True
-    """Whether hooks, a trace or the log watch this turn, so that moments are made for them."""
+    """Whether hooks, a trace or the log watch this turn; if not, `emit` need not be called."""
     failed_handlers: frozenset[tuple[str, str]] = frozenset()
     """Names of the agents and their handlers that failed and were replaced."""
     current_context: RunContext[Any] | None = None
     """Cache of `now`; None after a change that the context shows."""
 
     def now(self) -> RunContext[Any]:
-        """Return the context for callbacks of the app, as of now."""
+        """Return the context that callbacks of the app get, as of this moment."""
         if self.current_context is None:
             self.current_context = RunContext(
                 context=self.context,
@@ -587,7 +587,7 @@ class Run:
             self.handoffs.spent[handoff_id] = after if spent is before else spent + usage
         self.current_context = None
         if budget.limits is not None:
-            warning = without_effect(budget.limits, budget.usage, usage, name)
+            warning = limit_warning(budget.limits, budget.usage, usage, name)
             if warning is not None and warning not in self.report.warnings:
                 self.warn(warning)
 
@@ -663,11 +663,11 @@ class Run:
             pending=tuple(map(detached, self.calls.pending)),
             interruptions=self.calls.interruptions,
             nested=dict(self.sub_runs.ended),
-            capture=partial(_captured, self),
+            capture=partial(_state_of, self),
         )
 
 
-def _captured(run: Run) -> RunState:
+def _state_of(run: Run) -> RunState:
     """Return the state of a run."""
     from routelock.state.capture import capture  # noqa: PLC0415 - only `RunResult.state` needs it
 

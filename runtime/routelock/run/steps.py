@@ -45,7 +45,7 @@ async def run_by_executor(
     """
     if batch.slots is not None:
         await _run_steps(batch, executor, tools)
-        await run_all([partial(_carry_out_in_turn, batch, call) for call in agents])
+        await run_all([partial(_admit_and_carry_out, batch, call) for call in agents])
         return
     for call in agents:
         await batch.admit(call)
@@ -66,7 +66,7 @@ async def _run_steps(batch: ToolBatch, executor: Executor, calls: Sequence[Route
 
     async def body(step: Call) -> Outcome:
         call = by_key[step.key]
-        await isolated(_carry_out_in_turn(batch, call))
+        await isolated(_admit_and_carry_out(batch, call))
         assert call.outcome is not None
         stops = call.result is not None and call.result.stop is not None  # no result: the tool asks a person
         records = {"guardrails": records_as_json(call.guardrails)} if call.guardrails else {}
@@ -87,13 +87,13 @@ async def _run_steps(batch: ToolBatch, executor: Executor, calls: Sequence[Route
             emit_now(run, ToolEnds(call.call, call.tool, None, outcome))
 
 
-async def _carry_out_in_turn(batch: ToolBatch, call: RoutedCall) -> None:
+async def _admit_and_carry_out(batch: ToolBatch, call: RoutedCall) -> None:
     """Admit a call and carry it out.
 
     Calls that may start together are all admitted before any of them does something. So the calls that
     are skipped do not depend on the order in which the event loop starts tasks.
     """
-    await batch.wait_turn(call)  # or it could hold the slot that the other one needs
+    await batch.wait_for_session(call)  # or it could hold the slot that the other one needs
     await batch.admit(call)
     if not batch.is_single and batch.slots is None:
         await anyio.lowlevel.checkpoint()

@@ -57,8 +57,8 @@ __all__ = [
     "Events",
     "GraceOver",
     "SubRun",
-    "in_turn",
     "inner_config",
+    "order_by_session",
     "prepare_sub_runs",
     "put_inside",
     "step_key",
@@ -133,7 +133,7 @@ class SubRun:
         except Exception as error:  # a validator of the app raised
             self.error = error
 
-    async def wait_turn(self) -> bool:
+    async def wait_for_session(self) -> bool:
         """Wait for the sub-run that has the same session; return False if that one waits for an approval."""
         if self.after is None:
             return True
@@ -142,7 +142,7 @@ class SubRun:
         self.is_waiting = self.after.is_waiting
         return not self.is_waiting
 
-    def end_turn(self) -> None:
+    def release_session(self) -> None:
         """Let the next sub-run with the same session begin; not called if this one raised and so ends all."""
         if self.ended is not None:
             self.ended.set()
@@ -335,7 +335,7 @@ def prepare_sub_runs(run: Run, calls: Sequence[RoutedCall]) -> dict[str, SubRun]
     return sub_runs
 
 
-def in_turn(sub_runs: Iterable[SubRun]) -> None:
+def order_by_session(sub_runs: Iterable[SubRun]) -> None:
     """Let those of several sub-runs that have the same session begin one after the other.
 
     The second would otherwise find that the first has changed the session.

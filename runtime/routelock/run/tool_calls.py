@@ -39,10 +39,10 @@ from routelock.run.routing import MOST_CALLS, Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
 from routelock.run.steps import run_by_executor
 from routelock.run.sub_run_accounts import absorb_sub_runs
-from routelock.run.subrun import Events, GraceOver, SubRun, in_turn, prepare_sub_runs
+from routelock.run.subrun import Events, GraceOver, SubRun, order_by_session, prepare_sub_runs
 from routelock.run.tool_handoffs import note_cut_short, refuse_unknown_targets, take_requests
 from routelock.run.transfer import take_over
-from routelock.run.transfer_request import begin_attempt, try_handoff
+from routelock.run.transfer_request import begin_handoff, try_handoff
 from routelock.tools.approvals import NO_APPROVALS
 from routelock.tools.invoke import invoke
 from routelock.tools.outcome import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
@@ -54,11 +54,11 @@ __all__ = [
 ]
 
 
-_DOOMED = "A call beside it stops the agent, so nothing was handed over."
+_RUN_ENDS = "A call beside it stops the agent, so nothing was handed over."
 
-_WAITS = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
+_CALLER_FIRST = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
 
-_WAITS_FOR_APPROVAL = (
+_APPROVAL_FIRST = (
     "A call beside it waits for approval, so nothing was handed over. Ask again if it is still needed."
 )
 
@@ -183,8 +183,8 @@ def _note_results(run: Run, reply: RoutedCalls) -> None:
     requests: list[tuple[str, str, str]] = []
     for call in reply.tools:
         if call.result is not None:  # else it waits for approval
-            asks = call.outcome is not None and call.outcome.handoff is not None
-            (requests if asks else outputs).append((call.name, call.arguments, call.result.text))
+            is_request = call.outcome is not None and call.outcome.handoff is not None
+            (requests if is_request else outputs).append((call.name, call.arguments, call.result.text))
     run.progress.tool_results(outputs, requests)
 
 
@@ -204,8 +204,8 @@ async def _choose_handoff(run: Run, reply: RoutedCalls) -> None:
         reply.skip_handoff(chosen, why)
         return
     edge = chosen.attempt.edge
-    is_free = edge.is_enabled is True and edge.needs_approval is False
-    if not is_free or run.calls.decisions is not NO_APPROVALS:
+    is_always_open = edge.is_enabled is True and edge.needs_approval is False
+    if not is_always_open or run.calls.decisions is not NO_APPROVALS:
         await gate_handoff(run, reply, chosen)
     if reply.refused and not reply.tools and run.config.detect_loops:  # the turn brings nothing else
         refused = chosen.attempt.edge.tool_name, chosen.arguments, chosen.attempt.answer
@@ -215,10 +215,10 @@ async def _choose_handoff(run: Run, reply: RoutedCalls) -> None:
 def _why_not_tried(run: Run, reply: RoutedCalls) -> str | None:
     """Return why no target is asked in a turn that ends or pauses the run: it would not go on."""
     if _stop_of(reply) is not None or (reply.unknown_targets and "failed_handoff" in run.config.raise_on):
-        return _DOOMED
+        return _RUN_ENDS
     if reply.external:
-        return _WAITS
-    return _WAITS_FOR_APPROVAL if reply.waiting or run.sub_runs.waiting else None
+        return _CALLER_FIRST
+    return _APPROVAL_FIRST if reply.waiting or run.sub_runs.waiting else None
 
 
 async def _decide_handoffs(run: Run, reply: RoutedCalls) -> None:
@@ -247,7 +247,7 @@ def _answer_skipped(run: Run, reply: RoutedCalls) -> None:
         is_mistake = reply.handoff is None and call.kind == "handoff"
         call.result = Result(call.attempt.answer, call.attempt.error, is_mistake)
     for call in (*reply.skipped, *reply.refused):
-        begin_attempt(run, call.attempt)
+        begin_handoff(run, call.attempt)
         call.attempt.put_on_record(run)
     if reply.skipped:
         run.warn(f"turn {run.turn}: {len(reply.skipped)} of the reply's transfers were not taken")
@@ -290,10 +290,10 @@ class ToolBatch:
         self.streamed: Sequence[SubRun] = ()
         """Sub-runs that `run_together` leaves to `stream`."""
         self.is_single: bool = len(calls) == 1
-        most = run.config.tools_at_once
+        limit = run.config.tools_at_once
         self.slots: anyio.Semaphore | None = None
-        if most is not None and not self.is_single:
-            self.slots = anyio.Semaphore(most)
+        if limit is not None and not self.is_single:
+            self.slots = anyio.Semaphore(limit)
         self._sub_runs: dict[str, SubRun] = {}
         """All sub-runs, by call id."""
         self._noted = len(run.report.errors)
@@ -340,7 +340,7 @@ class ToolBatch:
     async def _find_sessions(self) -> None:
         for one in self._sub_runs.values():
             await isolated(one.find_session(one.call.context(self.run.now())))
-        in_turn(self._sub_runs.values())
+        order_by_session(self._sub_runs.values())
 
     async def admit(self, call: RoutedCall) -> None:
         """Wait for a slot, and mark the call as skipped if the run is ending. `carry_out` has to follow."""
@@ -353,7 +353,7 @@ class ToolBatch:
         try:
             if call.is_skipped:
                 self._skip(call)
-                self._end_turn(call)
+                self._release_session(call)
                 return
             with anyio.CancelScope(deadline=self._deadline) as call.scope:
                 await self._work(call)
@@ -363,7 +363,7 @@ class ToolBatch:
                 self.slots.release()
         if scope is not None and scope.cancelled_caught and call.outcome is None:
             await self._cut_off(call)
-        self._end_turn(call)
+        self._release_session(call)
 
     async def _work(self, call: RoutedCall) -> None:
         if call.id not in self._sub_runs:
@@ -388,16 +388,16 @@ class ToolBatch:
                     yield event
         except GraceOver:
             await self._cut_off(one.call)
-        one.end_turn()
+        one.release_session()
 
-    def _end_turn(self, call: RoutedCall) -> None:
+    def _release_session(self, call: RoutedCall) -> None:
         if call.id in self._sub_runs:
-            self._sub_runs[call.id].end_turn()
+            self._sub_runs[call.id].release_session()
 
-    async def wait_turn(self, call: RoutedCall) -> None:
+    async def wait_for_session(self, call: RoutedCall) -> None:
         """Wait for the sub-run before a call, if it is one of an agent and both have the same session."""
         if call.id in self._sub_runs:
-            await self._sub_runs[call.id].wait_turn()
+            await self._sub_runs[call.id].wait_for_session()
 
     def take(self, call: RoutedCall, outcome: ToolOutcome, stop: RoutelockError | None = None) -> None:
         """Take an outcome; if it ends the run, start the grace period of the other calls."""
@@ -432,7 +432,7 @@ class ToolBatch:
             with nullcontext() if run.recorder is None else run.recorder.inside(call.id):
                 outcome = await invoke(tool, context, call.arguments, call.guardrails)
         except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
-            outcome, stop = _stopped(raised), raised
+            outcome, stop = _outcome_of_stop(raised), raised
         self.take(call, outcome, stop)  # before the hooks: if one is cancelled, it is not lost
         if run.is_observed and outcome.question is None:
             await emit(run, ToolEnds(call.call, tool, context, outcome))
@@ -440,7 +440,7 @@ class ToolBatch:
     async def _run_sub(self, one: SubRun) -> AsyncGenerator[RunEvent]:
         """Carry out a sub-run and take its outcome; there is none if it waits for an approval."""
         run, call = self.run, one.call
-        if not await one.wait_turn():
+        if not await one.wait_for_session():
             run.budget.tool_calls -= 1  # it is counted when the run is resumed
             return
         context = call.context(run.now())
@@ -455,7 +455,7 @@ class ToolBatch:
                     yield event
             outcome = one.outcome
         except (ToolError, ToolGuardrailTripped, CallbackError) as raised:
-            outcome, stop = _stopped(raised), raised
+            outcome, stop = _outcome_of_stop(raised), raised
         if outcome is None:
             run.calls.begun.discard(call.id)
             run.budget.tool_calls -= 1  # it is counted when the run is resumed
@@ -495,7 +495,7 @@ def take_outcome(
     return result.stop is not None
 
 
-def _stopped(raised: RoutelockError) -> ToolOutcome:
+def _outcome_of_stop(raised: RoutelockError) -> ToolOutcome:
     kind: ToolErrorKind = "timeout" if isinstance(raised, ToolTimeout) else "raised"
     kind = "guardrail" if isinstance(raised, GuardrailTripped) else kind
     return ToolOutcome(str(raised), error=kind, exception=raised)

@@ -15,7 +15,7 @@ from routelock.run.handoff_refused import HandoffRefused
 from routelock.run.mistakes import failed_handoff
 from routelock.run.routing import Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
-from routelock.run.transfer_request import begin_attempt, cut_short
+from routelock.run.transfer_request import begin_handoff, cut_short
 
 __all__ = [
     "edge_for",
@@ -61,7 +61,7 @@ def _edge_or_problem(run: Run, request: HandoffRequest) -> Handoff | str:
 def refuse_unknown_targets(run: Run, reply: RoutedCalls) -> None:
     """Answer, and put on record, the handoffs by tools to targets that the run does not have."""
     for call in reply.unknown_targets:
-        begin_attempt(run, call.attempt)
+        begin_handoff(run, call.attempt)
         stop = failed_handoff(run, call.attempt) if "failed_handoff" in run.config.raise_on else None
         call.result = Result(call.attempt.answer, "handoff", problem="handoff", stop=stop)
         call.attempt.put_on_record(run)

@@ -47,20 +47,20 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
     """
     source, target, edge = run.frame.agent, attempt.target, attempt.edge
     assert target is not None
-    seen, shaped_by = _without_not_tried(run), _filter_of(run, edge)
-    items = seen
+    source_items, view_filter = _tried_items(run), _filter_of(run, edge)
+    target_items = source_items
     try:
-        if shaped_by is not None or attempt.returns:
-            items = await target_view(run, attempt, shaped_by, seen)
+        if view_filter is not None or attempt.returns:
+            target_items = await target_view(run, attempt, view_filter, source_items)
         passes_prompt = edge.transfer_system_message and isinstance(target, Agent)
         prompt = await source_prompt(run) if passes_prompt else None
     except BaseException as error:
-        _not_taken_over(run, attempt, error)
+        _record_failed_transfer(run, attempt, error)
         raise
     if run.callers:
         drop_standby(run, target)
     wait = _wait_of(run, attempt) if attempt.keeps_source else None
-    frame = _frame_of(run, attempt, items, prompt)
+    frame = _frame_of(run, attempt, target_items, prompt)
     if wait is None:
         run.close_handoff(HandoffStatus.COMPLETED)
     if isinstance(target, Agent):
@@ -71,7 +71,8 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
     run.progress.handed_over(attempt.source, target.name, attempt.input_text)
     try:
         if run.is_observed:
-            await _announce(run, attempt, source, shaped_by, before=len(seen), after=len(items))
+            before, after = len(source_items), len(target_items)
+            await _announce(run, attempt, source, view_filter, before=before, after=after)
     finally:  # the handoff is made: a cancellation here leaves the target active
         if wait is None:
             run.replace_frame(frame)
@@ -89,7 +90,7 @@ async def _announce(
     run: Run,
     attempt: HandoffAttempt,
     source: Agent[Any],
-    shaped_by: ViewFilter | None,
+    view_filter: ViewFilter | None,
     *,
     before: int,
     after: int,
@@ -98,7 +99,7 @@ async def _announce(
     record, target = run.handoffs.get(attempt.id), attempt.target
     assert record is not None
     assert target is not None
-    label = None if shaped_by is None or run.recorder is None else shaped_by.label
+    label = None if view_filter is None or run.recorder is None else view_filter.label
     await emit(run, HandoffMade(record, source, target, label, before, after))
 
 
@@ -137,15 +138,16 @@ def _frame_of(run: Run, attempt: HandoffAttempt, items: list[RunItem], source_pr
     return frame
 
 
-def _without_not_tried(run: Run) -> list[RunItem]:
+def _tried_items(run: Run) -> list[RunItem]:
+    """Return the items of the source's view, without the calls of handoffs that were not tried."""
     not_tried = {one.call_id for one in run.handoffs.records if not one.tried and one.requested_by == "model"}
     return without_calls(run.frame.view.items, not_tried) if not_tried else run.frame.view.items
 
 
-def _not_taken_over(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:
-    """Put on record that a handoff failed after all, and tell a source that goes on later."""
-    broken = isinstance(error, Exception)
-    why = str(error) if broken else "it was cancelled before the target took over"
+def _record_failed_transfer(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:
+    """Record that an accepted handoff failed, and put that into its answer: the source may go on later."""
+    is_failure = isinstance(error, Exception)
+    why = str(error) if is_failure else "it was cancelled before the target took over"
     run.handoffs.close(attempt.id, run.config.clock(), HandoffStatus.FAILED, why)
     answer = answer_item(run, attempt.call, f"The transfer was not made: {why}", place=0).message
     run.frame.view.replace(
@@ -169,7 +171,7 @@ def _filter_of(run: Run, edge: Handoff) -> ViewFilter | None:
     if not nest:
         return None
 
-    def fold(data: HandoffInputData) -> MaybeAwaitable[HandoffInputData]:
+    def nested(data: HandoffInputData) -> MaybeAwaitable[HandoffInputData]:
         return nest_handoff_history(
             data,
             history_mapper=run.config.handoff_history_mapper,
@@ -177,4 +179,4 @@ def _filter_of(run: Run, edge: Handoff) -> ViewFilter | None:
             wrappers=run.config.history_wrappers,
         )
 
-    return ViewFilter("nest_handoff_history", fold, is_own=True)
+    return ViewFilter("nest_handoff_history", nested, is_own=True)

@@ -37,12 +37,7 @@ from routelock.run.run import Run
 from routelock.scopes import permits
 from routelock.tools.failures import reason_of
 
-__all__ = [
-    "begin_attempt",
-    "cut_short",
-    "try_handoff",
-]
-
+__all__ = ["begin_handoff", "cut_short", "try_handoff"]
 
 _REPEATED = (
     "this transfer was already made and nothing new has come up since; "
@@ -50,7 +45,7 @@ _REPEATED = (
 )
 
 
-def begin_attempt(run: Run, attempt: HandoffAttempt) -> None:
+def begin_handoff(run: Run, attempt: HandoffAttempt) -> None:
     """Give an attempt its id, its source and its time; the id counts the records, so record it next.
 
     The id is the same when the run is replayed.
@@ -65,7 +60,7 @@ async def try_handoff(run: Run, attempt: HandoffAttempt) -> None:
     If a check or a callback fails, the reason becomes the answer to the model's call, and the source stays
     active. The attempt is on record afterwards, even if it was cancelled.
     """
-    begin_attempt(run, attempt)
+    begin_handoff(run, attempt)
     try:
         attempt.read_input()
         _check_limit(run)
@@ -83,7 +78,7 @@ async def try_handoff(run: Run, attempt: HandoffAttempt) -> None:
 
 def cut_short(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:
     """Note that the turn ended before it came to the attempt."""
-    begin_attempt(run, attempt)
+    begin_handoff(run, attempt)
     cancelled = not isinstance(error, Exception)
     why = CANCELLED if cancelled else f"the turn ended before: {reason_of(error)}"
     attempt.skip(clip(why, LONGEST_REASON), HandoffStatus.FAILED)
@@ -93,11 +88,11 @@ def cut_short(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:
 
 
 def _check_limit(run: Run) -> None:
-    most = run.config.max_handoffs
+    limit = run.config.max_handoffs
     records = run.handoffs.records
-    if most is None or len(records) < most or sum(one.taken for one in records) < most:
+    if limit is None or len(records) < limit or sum(one.taken for one in records) < limit:
         return
-    raise HandoffRefused(f"the limit of {most} transfers is reached; answer the user yourself", by="limit")
+    raise HandoffRefused(f"the limit of {limit} transfers is reached; answer the user yourself", by="limit")
 
 
 async def _check_payload(run: Run, attempt: HandoffAttempt) -> None:
@@ -111,7 +106,7 @@ async def _check_payload(run: Run, attempt: HandoffAttempt) -> None:
 
     types = run.config.handoff_types or HandoffTypes()
     sent = sent_by(run.active_name, given)
-    sent = replace(sent, context_data=unshared(sent.context_data))  # the run may change its own, not theirs
+    sent = replace(sent, context_data=unshared(sent.context_data))  # the app keeps its own dict
     attempt.payload, warning = types.check(sent, strict=run.config.strict_payloads)
     if warning is not None:
         run.warn(f"turn {run.turn}: {warning}")
@@ -130,15 +125,15 @@ async def _choose_target(run: Run, attempt: HandoffAttempt) -> Target:
     if _is_found_by_capability(edge):
         nearest_first = {**run.frame.agent.graph, **run.graph}  # wherever the run has been before
         candidates: list[object] = [each for each in nearest_first.values() if each is not run.frame.agent]
-        none_left, single = NONE_CAPABLE, False
+        none_left, is_single = NONE_CAPABLE, False
     else:
         candidates = [edge.target, *edge.others]
-        none_left, single = NONE_AVAILABLE, not edge.others
+        none_left, is_single = NONE_AVAILABLE, not edge.others
     for each in candidates:
         try:
             return await _check_candidate(run, attempt, each)
         except HandoffRefused as refusal:
-            if single:
+            if is_single:
                 raise
             attempt.pass_over(each, str(refusal))
     raise HandoffRefused(none_left)
@@ -188,7 +183,7 @@ async def _resolve_target(run: Run, attempt: HandoffAttempt, candidate: object) 
         raise HandoffError(f"on_invoke_handoff must return an Agent or a Handler, not {kind}")
     target = cast("Target", candidate)
     if not isinstance(target, Agent) and target.name == run.frame.handler.name:
-        raise HandoffRefused("it is in charge already; answer the user yourself")
+        raise HandoffRefused("it is active already; answer the user yourself")
     return target
 
 
@@ -234,13 +229,13 @@ def _check_capacity(run: Run, attempt: HandoffAttempt, target: Target) -> None:
 
 async def _accept(run: Run, attempt: HandoffAttempt, target: Target) -> None:
     """Find the handler and the answer to the call, and call ``on_handoff``; the target has accepted."""
-    edge, given = attempt.edge, attempt.tool_request
+    edge, request = attempt.edge, attempt.tool_request
     if isinstance(target, Agent):
         handler = handler_for(target, run.config, run.failed_of(target) if run.failed_handlers else ())
     else:
         handler = target
-    own = None if given is None else given.message
-    answer = edge.get_transfer_message(target) if own is None else own
+    message = None if request is None else request.message
+    answer = edge.get_transfer_message(target) if message is None else message
     if not isinstance(cast(object, answer), str):
         raise TypeError(f"get_transfer_message must return text, not {type(answer).__name__}")
     if edge.on_handoff is not None:

@@ -111,7 +111,7 @@ def reject_output(run: Run, wrong: str) -> ModelBehaviorError | None:
     if run.progress.mistakes >= run.config.max_mistakes:
         return ModelBehaviorError(
             f"Agent {run.frame.agent.name!r} gave no valid final output in {run.progress.mistakes} turns in "
-            f"a row: {wrong}"
+            f"a row, up to turn {run.turn}: {wrong}"
         )
     text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
     nudge: Message = {"role": "user", "content": text}
