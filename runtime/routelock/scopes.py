@@ -35,10 +35,14 @@ def permits(scope: Scope, granted: Collection[str]) -> bool:
 
 
 def checked_scope(scope: object, where: str) -> Scope:
-    """Return a declared scope, a list as a tuple.
+    """Return a declared scope after a check of it. A list of names becomes a tuple.
+
+    Args:
+        scope: the scope.
+        where: the owner of the scope, for the error.
 
     Raises:
-        ConfigError: the scope is neither a name nor a list of names. ``where`` names the owner in the error.
+        ConfigError: the scope is neither a name nor a list of names.
     """
     if isinstance(scope, str) and scope:
         return scope

@@ -58,7 +58,7 @@ _ENDS = (*_DONE, _LOGIN, "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE
 
 
 class A2AAgent:
-    """A handler that lets an A2A agent answer, whichever framework the agent is made with.
+    """A handler that lets an A2A agent answer, of any framework.
 
     For the run it is one model call. The agent is sent the newest message of the user below a summary of the
     messages before it, without system messages, tools, images or files. Each call has a context of its own.

@@ -303,7 +303,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
 
     @cached_property
     def output_prompt(self) -> str:
-        """The instruction that asks for the output in the ``"prompted"`` mode; else empty."""
+        """The instruction that asks for the output, for ``output_mode="prompted"``; empty in other modes."""
         of = self.output
         return "" if of is None or self.output_mode != "prompted" else schema_prompt(of.schema)
 

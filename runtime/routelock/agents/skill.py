@@ -193,17 +193,18 @@ def register_all(
     skills: Sequence[Skill],
     wrong: list[ConfigError],
 ) -> Registered:
-    """Register an agent's model, handlers and skills, and return the closed registry's contents.
+    """Register an agent's model, handlers and skills, and return everything that is registered.
 
-    Skills are initialised only if there are no errors before.
+    A skill is initialised only if no error was found before.
 
     Args:
         agent: the name of the agent.
         model: its model. A model that is neither text nor a handler is reported when a run begins.
         handlers: its handlers.
         skills: its skills.
-        wrong: the errors of the agent. Added are: conflicting names, invalid handlers, missing or circular
-            dependencies, and skills that could not be initialised.
+        wrong: the errors of the agent so far. This function appends an error for each name that occurs twice,
+            each invalid handler, each missing or circular dependency, and each skill whose initialisation
+            failed.
     """
     by_name = _by_name(agent, skills, wrong)
     registry = Registry(agent, by_name)

@@ -303,7 +303,7 @@ def _uses_litellm(registered: RegisteredHandler) -> bool:
 
 
 def written_names(options: RunOptions) -> Mapping[str, str]:
-    """Return the names to show for the handlers of a run, by their names."""
+    """Return the name to show for each handler of a run; the key is the handler's own name."""
     members = members_of(options.agent, options.config.agents).values()
     handlers = (each for member in members for each in handlers_by_priority(member, options.config))
     return {each.name: each.written for each in handlers}

@@ -306,7 +306,7 @@ class Assembler:
 
     @property
     def counted(self) -> bool:
-        """Whether the usage arrived after the whole message; usage that came earlier proves no end."""
+        """Whether usage arrived, and no part of the message after it: then the message is whole."""
         return self._parts == self._parts_before_usage
 
     def feed(self, chunk: _Json) -> list[HandlerEvent]:

@@ -316,7 +316,10 @@ async def decided(store: HandoffStore, handoff_id: str, *, poll: float = 0.1) ->
 
 
 async def finished(store: HandoffStore, handoff_id: str, *, poll: float = 0.1) -> HandoffResponse:
-    """Wait until a handoff is declined, expired, completed or failed; see `decided`."""
+    """Wait until a handoff is declined, expired, completed or failed, and return its state.
+
+    Arguments and errors are those of `decided`.
+    """
     unfinished = (HandoffStatus.PENDING, HandoffStatus.ACCEPTED)
     return await _poll(lambda: store.status(handoff_id), lambda found: found.status not in unfinished, poll)
 
@@ -326,6 +329,11 @@ async def incoming(store: HandoffStore, agent: str, *, poll: float = 0.1) -> tup
 
     The request stays pending until it is decided. If several workers wait for it, only one of them can accept
     it with `HandoffStore.accept`; the others get a `HandoffStateError`.
+
+    Args:
+        store: the store in which requests are filed.
+        agent: the name of the target.
+        poll: seconds between two reads of the store.
     """
     return (await _poll(lambda: store.pending(agent), bool, poll))[0]
 

@@ -187,7 +187,7 @@ class ViewSize:
         return min(max(self.tokens / self.estimated, _LEAST_SCALE), _MOST_SCALE)
 
     def add(self, items: Sequence[RunItem], end: int) -> None:
-        """Count the items of the view that are new, up to an index."""
+        """Count the items of the view that are new, up to the index ``end``, which is not included."""
         scale = self.scale
         for place in range(self.items, end):
             tokens = estimated_tokens(items[place].message)
@@ -198,12 +198,17 @@ class ViewSize:
         self.items = end
 
     def count(self, items: Sequence[RunItem], tokens: int) -> None:
-        """Take the provider's count of the last request and of its reply, which is the next item."""
+        """Use the provider's count of the last request and its reply in place of the estimate.
+
+        Args:
+            items: the items of the view; the reply follows those of the request.
+            tokens: the provider's count.
+        """
         self.add(items, self.asked + 1)
         self.tokens = max(tokens, round(self.estimated * _LEAST_SCALE))
 
     def with_fixed(self, fixed: int) -> ViewSize:
-        """Return the size with another prompt and other tools."""
+        """Return the size with another prompt and other tools, whose estimated tokens are ``fixed``."""
         size = copy(self)
         size.tokens += round((fixed - self.fixed) * self.scale)
         size.estimated += fixed - self.fixed

@@ -25,7 +25,10 @@ _PRIVATE = (ORIGIN, KIND, AGENT)
 
 
 def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
-    """Return a message from `to_messages` as an item; its private keys become fields of the item."""
+    """Return a message from `to_messages` as the item with the id ``place``.
+
+    Its private keys become fields of the item.
+    """
     known = cast("dict[str, Any]", message)
     if not known.keys().isdisjoint(_PRIVATE):
         message = cast(Message, {key: known[key] for key in known if key not in _PRIVATE})

@@ -42,7 +42,7 @@ def limit_warning(limits: Limits, total: Usage, usage: Usage, agent: str) -> str
 
 
 def budget_exceeded(why: str, agent: str, calls: int) -> BudgetExceeded:
-    """Return the error of a run whose limits do not allow another model call, or so many tool calls."""
+    """Return the error of a run whose limits do not allow another model call, or ``calls`` tool calls."""
     return BudgetExceeded(
         f"The budget of the run is used up: {why}, and agent {agent!r} wanted {_wanted(calls)}. "
         "Raise RunConfig(limits=...), or use the partial result in error.result."

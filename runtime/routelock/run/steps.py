@@ -41,7 +41,7 @@ async def run_by_executor(
     """Run tools as steps of the executor, and agents beside them.
 
     A step that is replayed takes no time. So which agents start may not depend on when a tool ends: all
-    of them are admitted before, or after the tools if only so many calls may run at once.
+    of them are admitted before the tools start, or after the tools if ``tools_at_once`` limits the calls.
     """
     if batch.slots is not None:
         await _run_steps(batch, executor, tools)

@@ -366,7 +366,7 @@ def _store_of(one: SubRun, inner: Run, session: Session) -> RunStore:
 
 
 def _share(run: Run, place: int, count: int) -> int | None:
-    """Return the number of turns for one of so many sub-runs; None for no limit."""
+    """Return the number of turns for the sub-run at index ``place`` of ``count``; None for no limit."""
     if run.budget.max_turns is None:
         return None
     left = max(0, run.budget.max_turns - run.turn - run.budget.sub_run_turns - 1)

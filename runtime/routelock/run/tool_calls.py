@@ -155,7 +155,7 @@ async def _free_tools(run: Run, reply: RoutedCalls) -> Sequence[RoutedCall]:
 
     Raises:
         CallbackError: an ``is_enabled`` or ``needs_approval`` function raised; no call is carried out then.
-        BudgetExceeded: ``RunConfig.limits`` does not allow so many calls.
+        BudgetExceeded: ``RunConfig.limits`` does not allow all of these calls; none is carried out then.
     """
     free: Sequence[RoutedCall] = [call for call in reply.tools if call.is_open]
     if _stop_of(reply) is not None:

@@ -131,10 +131,13 @@ class AccessControl:
 
     @contextmanager
     def body_room(self, size: int) -> Generator[None]:
-        """Hold the room for a body of so many bytes while it is read, where a run takes its slot later.
+        """Reserve memory for the body of a request while it is read, before its run takes a slot.
 
-        There is as much room as for the bodies of all slots. It is not a slot: a run that holds one may wait
-        for an answer that comes in another body.
+        The limit is ``max_concurrent`` bodies of ``max_body`` bytes. A body takes no slot: a run that holds a
+        slot may wait for an answer that comes in another body.
+
+        Args:
+            size: the bytes of the body.
 
         Raises:
             Refusal: 429, because there is not enough room. This does not wait.

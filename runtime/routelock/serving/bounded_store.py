@@ -92,7 +92,13 @@ class BoundedStore(Generic[K, V]):
         return self._entries[key].value
 
     def put(self, key: K, value: V, size: int) -> list[tuple[K, V]]:
-        """Keep a value of so many bytes, and return the values that are dropped for it."""
+        """Keep a value, and return the values that are dropped for it.
+
+        Args:
+            key: the key of the value; its first part is the owner.
+            value: the value.
+            size: the bytes that the value counts as.
+        """
         self.remove(key)
         self._entries[key] = _Entry(value, size)
         self._ends[key] = self._bounds.clock() + self._bounds.ttl
@@ -134,7 +140,7 @@ class BoundedStore(Generic[K, V]):
         return self._is_used(value) or self._is_held(value)
 
     def _exceeded(self) -> Counter[Any] | None:
-        """Return the count or the bytes of each owner, whichever exceeds its bound; None if neither does."""
+        """Return the number of values, or their bytes, by owner: those whose sum is too high; else None."""
         if len(self._entries) > self._bounds.most:
             return self._counts
         return self._sizes if self._used > self._bounds.size else None

@@ -150,7 +150,7 @@ def refusal_for(error: BaseException) -> Refusal:
 
 
 def out_of_time(seconds: float) -> Refusal:
-    """Return the refusal for a run that took longer than so many seconds."""
+    """Return the refusal for a run that took longer than its time limit, in seconds."""
     return Refusal(
         504,
         f"The run took longer than the {seconds:g} seconds that this server allows.",

@@ -65,7 +65,10 @@ _PING = ": ping\n\n"
 
 
 class AsciiJSON(JSONResponse):
-    """A JSON response in ASCII: it may repeat text of a client that has half of a character."""
+    """A JSON response in ASCII.
+
+    It may quote a client's text with half a surrogate pair, which UTF-8 cannot encode.
+    """
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
@@ -341,7 +344,7 @@ class EventStream(StreamingResponse):
             self._over.set()
 
     async def _keep_alive(self) -> None:
-        """Send a comment after every so many seconds of silence."""
+        """Send a comment whenever nothing else was sent for ``ping`` seconds."""
         while True:
             before = self._events
             await anyio.sleep(self._ping)

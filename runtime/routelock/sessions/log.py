@@ -45,6 +45,11 @@ def newest_part(
     """Return the newest items within the limits, and whether older ones were left out.
 
     A tool result is left out if its call is.
+
+    Args:
+        items: the items, the oldest first.
+        max_items: the most items to return; None for no limit.
+        max_bytes: the most bytes of JSON in UTF-8, of all items together; None for no limit.
     """
     start = _start(items, max_items, max_bytes)
     if not start:
@@ -325,7 +330,11 @@ class Loaded:
 
 
 class SessionLog:
-    """The records of one session in a store, see `routelock.sessions.Session`."""
+    """The records of one session in a store.
+
+    The arguments are those of `routelock.sessions.Session`. ``grace`` is the time in seconds that storing the
+    end of a run may take.
+    """
 
     __slots__ = ("grace", "max_bytes", "max_items", "name", "store")
 
@@ -367,7 +376,7 @@ class SessionLog:
         return records[-1][0] if records else 0
 
     async def records(self, newest: int | None) -> Sequence[Record]:
-        """Return the records in the store.
+        """Return the newest records in the store, the oldest of them first; None returns all.
 
         Raises:
             SessionError: the store fails.
@@ -377,6 +386,11 @@ class SessionLog:
 
     async def append(self, after: int, text: str, *, alone: bool = False) -> None:
         """Store a record; if the store has it already, from an attempt that broke off, that is no conflict.
+
+        Args:
+            after: the number of the newest record that the caller knows; 0 for a new session.
+            text: the record.
+            alone: whether all earlier records are deleted in the same step.
 
         Raises:
             SessionConflict: another record was stored.

@@ -66,12 +66,12 @@ def stored_summary(summary: RunItem, items: Sequence[RunItem], history: int) -> 
 def covered_places(
     stored: StoredSummary, before: Sequence[RunItem], history: Sequence[RunItem]
 ) -> Sequence[int]:
-    """Return the places of the items that a stored summary covers, as far as they are loaded.
+    """Return the indexes, in ``history``, of the items that a stored summary covers.
 
     Args:
         stored: the summary.
-        before: the items up to the last one that it covers.
-        history: the items that a run is given.
+        before: all items of the session up to the last one that the summary covers.
+        history: the items that a run is given; the oldest may be left out.
     """
     covered = {id(item) for item in before if _digest(item.message) not in stored.kept}
     return [place for place, item in enumerate(history) if id(item) in covered]

@@ -274,7 +274,7 @@ def write_document(document: RunDocument) -> dict[str, Any]:
 def copy_document(document: RunDocument) -> RunDocument:
     """Return a copy of a document that shares nothing with the run of which it was made.
 
-    Half a surrogate pair, which models and tools write now and then, becomes U+FFFD: UTF-8 cannot hold it.
+    Half a surrogate pair, which models and tools sometimes write, becomes U+FFFD: UTF-8 cannot encode it.
 
     Raises:
         ValueError: a value is not JSON, or the parts of the document contradict one another; the message

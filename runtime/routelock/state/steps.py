@@ -271,7 +271,7 @@ If a text is recorded for this ``call.run_id`` and ``call.key``, it returns that
 not recorded: it ends the run."""
 
 Show = Callable[[Call, HandlerEvent], None]
-"""Called with each event of a model call as it happens, such as to send text to a page."""
+"""Called with each event of a model call when it arrives, for example to send text to a page."""
 
 
 class StepExecutor:

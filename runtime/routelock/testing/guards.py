@@ -54,8 +54,8 @@ def no_models(*, allow: Iterable[str] = ()) -> Generator[list[str]]:
     also refuses models on this machine. It covers the handlers of `routelock_providers`, wherever they are
     called from. Scripts, functions and cassettes (see `use_cassette`) still answer.
 
-    Yields the list of models that were refused, which grows as it happens. The guard holds for this task and
-    for the tasks that it starts from now on.
+    Yields the list of models that were refused; each refusal adds to it at once. The guard holds for this
+    task and for the tasks that it starts from now on.
 
     Args:
         allow: models that may be called, by the name that the error shows.
@@ -108,7 +108,7 @@ class NetworkBlocked(RuntimeError):
 def no_network(*, allow: Iterable[str | re.Pattern[str]] = ()) -> Generator[list[str]]:
     """Refuse connections and host look-ups beyond this machine; loopback and Unix sockets work.
 
-    Yields the list of hosts that were refused, which grows as it happens: some clients swallow the
+    Yields the list of hosts that were refused; each refusal adds to it at once: some clients swallow the
     error, and ``assert blocked == []`` at the end finds them. The guard holds for the whole process,
     all threads included. It covers everything that goes through Python's ``socket`` module: httpx,
     aiohttp, requests, urllib, and the socket functions of asyncio, anyio and trio.

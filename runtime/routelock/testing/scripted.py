@@ -34,12 +34,12 @@ __all__ = [
 
 
 def watch_requests(look: Callable[[Request], None] | None) -> None:
-    """Call a function with every request of every run, whichever handler answers it.
+    """Call a function with every request of every run, for all handlers.
 
-    It is one place to check all requests of a test suite. A retried call is shown again. It holds for this
-    task and for the tasks that it starts from now on; in a ``pytest_configure``, for all tests. An exception
-    of the function is raised in the run, where it may count as an error of the handler. So let the function
-    collect the requests, and check them after each test.
+    It is one place to check all requests of a test suite. A retried call is shown again. The function is
+    called for this task and for the tasks that it starts from now on; if it was set in ``pytest_configure``,
+    for all tests. An exception of the function is raised in the run, where it may count as an error of the
+    handler. So let the function collect the requests, and check them after each test.
 
     Args:
         look: called with each request before it is answered; None to stop.

@@ -74,17 +74,17 @@ class Meters:
     def agent_ended(
         self, attributes: Mapping[str, Any], seconds: float, *, model_calls: int, tool_calls: int
     ) -> None:
-        """Count a period in which an agent was active."""
+        """Count a period in which an agent was active, with its seconds and its numbers of calls."""
         if self._work is not None:
             self._work.agent_ended(sendable_attributes(attributes), seconds, model_calls, tool_calls)
 
     def run_ended(self, attributes: Mapping[str, Any], seconds: float) -> None:
-        """Count a run, which the conventions call a workflow."""
+        """Count a run, which OpenTelemetry's conventions call a workflow, with its length in seconds."""
         if self._work is not None:
             self._work.agents.record(max(0.0, seconds), sendable_attributes(attributes))
 
     def tool_ended(self, attributes: Mapping[str, Any], seconds: float) -> None:
-        """Count a call of a tool."""
+        """Count a call of a tool, with its length in seconds."""
         if self._work is not None:
             self._work.tools.record(max(0.0, seconds), sendable_attributes(attributes))
 

@@ -147,7 +147,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemTraced:
-    """A message. See `routelock.history.RunItem` for those of the transcript."""
+    """A message of the transcript, or one that only a model was shown. See `routelock.history.RunItem`."""
 
     type: ClassVar[str] = "item"
     run: str

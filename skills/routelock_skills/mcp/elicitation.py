@@ -29,7 +29,7 @@ class NotAnswered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Elicitations:
-    """Answers elicitations of a server by the app's function."""
+    """Answers elicitations (questions of an MCP server to the user) with a function of the app."""
 
     function: OnElicitation | None = None
 

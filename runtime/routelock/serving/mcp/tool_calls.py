@@ -280,7 +280,7 @@ class ToolCalls:
     async def _run(
         self, asked: _Asked, given: str | RunState, steps: Iterator[int], seconds: float
     ) -> tuple[RunResult[Any], str, str]:
-        """Run for so many seconds; return the result, the text of the agents, and the finish reason."""
+        """Run for at most ``seconds``; return the result, the text of the agents, and the finish reason."""
         config, served = self._config, asked.tool.served
         settings = replace(config.run_config, run_id=None, executor=None, scopes=asked.about.scopes)
         with anyio.move_on_after(seconds):

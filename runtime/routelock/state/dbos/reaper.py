@@ -61,9 +61,10 @@ class Reaper:
         executor_id: the id of this worker.
         running: the ids of the workflows that this worker runs at the moment.
         every: seconds between two checks.
-        lease: seconds without a heartbeat after which a worker with an open connection is dead. A run that
-            belongs to this worker and is not running here is queued again after a third of that.
-        grace: seconds without verdicts after the connection was lost: other workers lost theirs, too.
+        lease: seconds without a heartbeat after which a worker counts as dead even if its connection is open.
+            A run that belongs to this worker and is not running here is queued again after a third of that.
+        grace: seconds after a lost connection in which no worker is declared dead: the others may have lost
+            theirs at the same time.
     """
 
     def __init__(
