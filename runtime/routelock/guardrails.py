@@ -254,7 +254,9 @@ class _Check:
         if not isinstance(found, GuardrailResult):
             raise TypeError(f"guardrail {name!r} must return a GuardrailResult, not {found!r:.80}")
         if found.answer is not None and kind in ("input", "output"):
-            raise TypeError(f"guardrail {name!r} gave an answer; only those of tools can")
+            raise TypeError(
+                f"guardrail {name!r} gave an answer, and only a guardrail of a tool may: leave it out"
+            )
         if not isinstance(cast("object", found.answer), str | None):
             raise TypeError(f"guardrail {name!r} must answer with text, not {found.answer!r:.80}")
         self.found = replace(

@@ -206,7 +206,8 @@ class HandoffRequest:
         required: object = self.capabilities_required
         if isinstance(required, str):
             raise ConfigError(
-                "A HandoffRequest takes capabilities_required as a list of names, not one text."
+                "A HandoffRequest takes capabilities_required as a list of names, such as "
+                f"[{required!r:.80}], not one text."
             )
         if required != () and not _are_names(required):
             raise ConfigError(
@@ -271,8 +272,8 @@ class HandoffRequest:
 
         if self.to_agent is None:
             raise ValueError(
-                "This HandoffRequest cannot leave the process: to_agent: it names no target, only the "
-                "capabilities that the target must have."
+                "This HandoffRequest cannot leave the process: it has capabilities_required and no to_agent. "
+                "Name the target, because another process cannot look it up."
             )
         return as_wire(self._as_data())
 

@@ -481,7 +481,7 @@ async def test_sync_iterator_is_an_error_with_advice() -> None:
 
 @pytest.mark.parametrize("pieces", [(), ({"choices": []},), ({"choices": [], "usage": USAGE},)])
 async def test_generator_without_pieces_is_an_error(pieces: tuple[Any, ...]) -> None:
-    with pytest.raises(HandlerError, match="'pieces_of' ended without a reply"):
+    with pytest.raises(HandlerError, match="'pieces_of' ended without a reply: give a text"):
         await events_of(giving(*pieces))
 
 

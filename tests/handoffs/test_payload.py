@@ -134,7 +134,7 @@ def test_flat_keys_are_folded_into_the_data() -> None:
 
 def test_a_key_that_is_flat_and_in_the_data_is_refused() -> None:
     """Neither value is right, and neither is dropped silently."""
-    with pytest.raises(PayloadError, match="beside it: doc"):
+    with pytest.raises(PayloadError, match="beside it are: doc"):
         HandoffPayload.parse({"source_agent": "a", "handoff_type": "t", "doc": 1, "context_data": {"doc": 2}})
 
 

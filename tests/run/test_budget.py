@@ -40,7 +40,7 @@ def busy(*, times: int = 5, **options: Any) -> Agent[Any]:
         (Limits(requests=2), "2 of 2 requests are made", 2),
         (Limits(tokens=25), "30 of 25 tokens are used", 3),
         (Limits(cost=0.02), "0.0200 of 0.0200 US dollars are spent", 2),
-        (Limits(tool_calls=3), "3 of 3 tool calls are made, and agent 'A' wanted 1 more", 4),
+        (Limits(tool_calls=3), "3 of 3 tool calls are made, and agent 'A' wanted another tool call", 4),
     ],
 )
 async def test_a_run_ends_with_the_work_that_is_done(limits: Limits, why: str, requests: int) -> None:

@@ -178,7 +178,7 @@ async def test_the_output_can_be_typed() -> None:
     result = await played("structured")
     assert result.final_output_as(object) is result.final_output
     assert result.final_output_as(int) is result.final_output
-    with pytest.raises(TypeError, match="Final output is Weather, not int"):
+    with pytest.raises(TypeError, match="is of type Weather, not int"):
         result.final_output_as(int, raise_if_incorrect_type=True)
     assert result.final_output_as(type(result.final_output), raise_if_incorrect_type=True).degrees == 21
 

@@ -126,7 +126,7 @@ async def test_agents_can_only_ask_one_another_so_deep() -> None:
     """A refusal, and not Python's stack."""
     ended = await both(lambda: deep(25), max_turns=None)
     ids = tuple(f"c{level}" for level in range(25, 5, -1))
-    assert "nested 20 deep already" in answers_of(inner(ended.result, ids))[0]
+    assert "nested 20 deep, which is the limit" in answers_of(inner(ended.result, ids))[0]
     assert inner(ended.result, ids).nested == {}
     assert ended.result.final_output == "from 25"
 

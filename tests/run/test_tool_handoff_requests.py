@@ -270,7 +270,7 @@ async def test_a_request_by_capability_survives_a_journal() -> None:
 
 
 def test_a_request_by_capability_does_not_leave_the_process() -> None:
-    with pytest.raises(ValueError, match="cannot leave the process: to_agent: it names no target"):
+    with pytest.raises(ValueError, match=r"it has capabilities_required and no to_agent\. Name the target"):
         HandoffRequest(capabilities_required=["sql"], from_agent="a").to_dict()
 
 

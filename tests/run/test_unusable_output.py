@@ -139,7 +139,8 @@ async def test_a_function_that_raises_is_named(case: str) -> None:
 @pytest.mark.parametrize("given", [None, "text", {"text": 1}, Said("no")])
 async def test_an_output_of_another_type_is_an_error(case: str, given: Any) -> None:
     with pytest.raises(
-        CallbackError, match=f"The {EACH[case][1]} function of the run gave no output of agent 'A'"
+        CallbackError,
+        match=f"The {EACH[case][1]} function of the run gave an output that agent 'A' cannot have",
     ):
         await run(case, lambda error: given)
 

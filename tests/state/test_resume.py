@@ -631,7 +631,7 @@ async def test_places_are_taken_anew() -> None:
     state = written(await run(a, max_turns=2, on_limit="return", capacity=places), a)
     assert places.free("B") == 1
     with places.take("B") or pytest.fail("it is free"):
-        with pytest.raises(HandoffError, match="'B' holds as many transfers as it can") as raised:
+        with pytest.raises(HandoffError, match="'B' has no free slot") as raised:
             await run(a, state, capacity=places)
     assert (await run(a, written(raised.value.result, a), capacity=places)).final_output == "Done."
     assert places.free("B") == 1

@@ -286,7 +286,7 @@ async def test_a_swallowed_call_too_many_is_found_at_the_end() -> None:
     handler = ScriptedHandler([])
     with pytest.raises(UnexpectedModelCall):
         await ask(handler)
-    with pytest.raises(UnusedReplies, match="called 1 times after its last reply"):
+    with pytest.raises(UnusedReplies, match="called 1 times after its last reply was used: script more"):
         handler.assert_complete()
 
 

@@ -191,7 +191,7 @@ async def test_agent_guardrail_cannot_give_an_answer() -> None:
         model=ScriptedHandler(["Hi."]),
         output_guardrails=[lambda *_: GuardrailResult(False, answer="No.")],
     )
-    with pytest.raises(CallbackError, match="gave an answer; only those of tools can"):
+    with pytest.raises(CallbackError, match="gave an answer, and only a guardrail of a tool may"):
         await play(agent)
 
 

@@ -77,7 +77,10 @@ def chat_url(base_url: str) -> str:
     """
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"base_url must be an http or https address, not {base_url!r}.")
+        raise ConfigError(
+            "The base_url of an OpenAI-compatible endpoint must be an http or https address, such as "
+            f"'http://localhost:8000/v1', not {base_url!r}."
+        )
     path = parts.path.rstrip("/").removesuffix(PATH)
     return urlunsplit(parts._replace(path=path + PATH, fragment=""))
 

@@ -113,7 +113,7 @@ class A2AAgent:
         self.expose = expose
         check_seconds(timeout=timeout)
         if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-            raise ConfigError("api_key holds characters that a header cannot hold.")
+            raise ConfigError("A2AAgent: a header cannot carry this api_key: use printable ASCII characters.")
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         # made once: reading the certificates takes longer than a call
         tls = httpx.create_ssl_context()

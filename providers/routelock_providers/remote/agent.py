@@ -219,7 +219,7 @@ class RemoteAgent:
         self._passes = (pass_tools, pass_instructions)
         check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         if max_bytes < 1 or max_redirects < 0:
-            raise ConfigError("max_bytes must be more than 0, and max_redirects 0 or more.")
+            raise ConfigError("RemoteAgent: max_bytes must be more than 0, and max_redirects 0 or more.")
         self._limits = (timeout, chunk_timeout, max_bytes)
         self._sender = RequestSender(model=self.model, timeout=timeout, max_redirects=max_redirects)
 
@@ -352,10 +352,11 @@ def _secrets(api_key: str | None, headers: Mapping[str, str]) -> Mapping[str, st
     for name, value in headers.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise ConfigError(
-                f"headers: {name!r} is not the name of a header, or its value is not plain ASCII."
+                f"RemoteAgent: headers: {name!r:.80} is not the name of a header, or its value is not plain "
+                "ASCII."
             )
     if api_key is not None and not _VALUE.fullmatch(api_key):
-        raise ConfigError("api_key holds characters that a header cannot hold.")
+        raise ConfigError("RemoteAgent: a header cannot carry this api_key: use printable ASCII characters.")
     bearer = {"authorization": f"Bearer {api_key}"} if api_key else {}
     return bearer | {name.lower(): value for name, value in headers.items()}
 
@@ -363,7 +364,8 @@ def _secrets(api_key: str | None, headers: Mapping[str, str]) -> Mapping[str, st
 def _checked_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     if "extra_headers" in settings:
         raise ConfigError(
-            "settings: pass headers= instead of extra_headers, so that they are sent to url= only."
+            "RemoteAgent: settings: pass headers= instead of extra_headers, so that they are sent to url= "
+            "only."
         )
     if wrong := settings_problems(settings, allowed=()):
         raise ConfigError(f"RemoteAgent: {'; '.join(wrong)}.")

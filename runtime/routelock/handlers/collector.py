@@ -117,7 +117,9 @@ class Collector:
 
     def _joined(self) -> MessageDone:
         if not self._has_begun:
-            raise HandlerError(f"Handler {self.handler!r} ended without a reply.")
+            raise HandlerError(
+                f"Handler {self.handler!r} ended without a reply: give a text, a message or chunks."
+            )
         done = self._assembled()
         # text is complete: the function has returned
         if calls_of(done.message) and (why := why_incomplete(done, ended=True)):

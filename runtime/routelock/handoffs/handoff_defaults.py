@@ -24,7 +24,8 @@ def default_name_of(declared: Handoff) -> str:
         return declared.agent_name
     if declared.target is None and declared.capabilities_required:
         if not is_list(declared.capabilities_required):
-            raise ConfigError("Handoff: capabilities_required must be a list of names, not one text.")
+            one: object = declared.capabilities_required
+            raise ConfigError(f"Handoff: capabilities_required must be a list of names, not {one!r:.80}.")
         return capable_name(declared.capabilities_required)
     return target_name(declared.target)
 

@@ -104,7 +104,9 @@ class HandoffPayload:
         inside = known.get("context_data")
         inside = {} if inside is None else _as_dict(inside, "context_data")
         if twice := [plain(str(key), 40) for key in given if key in inside]:
-            raise PayloadError(f"These keys are in context_data and beside it: {', '.join(twice[:5])}.")
+            raise PayloadError(
+                f"Give each key once; in context_data and beside it are: {', '.join(twice[:5])}."
+            )
         checked = _validated({**known, "context_data": {**inside, **given}})
         return cls(**cast("Any", checked), previous=() if earlier is None else earlier)
 
@@ -216,7 +218,7 @@ def _entries(payload: HandoffPayload) -> Iterator[tuple[HandoffPayload, str, Any
 
 def _as_dict(data: object, what: str) -> dict[str, Any]:
     if not isinstance(data, Mapping):
-        raise PayloadError(f"{what} is an object with named fields, not {type(data).__name__}.")
+        raise PayloadError(f"{what} must be an object with named fields, not {type(data).__name__}.")
     return dict(cast("Mapping[str, Any]", data))
 
 
@@ -231,10 +233,12 @@ def _validated(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _parsed(earlier: object) -> list[HandoffPayload]:
     if not isinstance(earlier, list | tuple):
-        raise PayloadError(f"previous is a list of payloads, not {type(earlier).__name__}.")
+        raise PayloadError(f"previous must be a list of payloads, not {type(earlier).__name__}.")
     newest = cast("Sequence[object]", earlier)[-LONGEST_CHAIN:]
     if any(isinstance(each, Mapping) and "previous" in each for each in newest):
-        raise PayloadError("A payload in previous has no previous of its own: the list is flat.")
+        raise PayloadError(
+            "A payload in previous must not have a previous of its own: put all of them into one list."
+        )
     return [HandoffPayload.parse(each) for each in newest]
 
 

@@ -58,7 +58,9 @@ def own_budget_exceeded(why: str, agent: str, calls: int) -> BudgetExceeded:
 
 
 def _wanted(calls: int) -> str:
-    return f"{calls} more, of which none was made" if calls else "another model call"
+    if not calls:
+        return "another model call"
+    return "another tool call" if calls == 1 else f"{calls} more tool calls, of which none was made"
 
 
 def turns_exceeded(budget: Budget, most: int, agent: str) -> MaxTurnsExceeded:

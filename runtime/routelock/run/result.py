@@ -225,7 +225,10 @@ class RunResult(Generic[Output]):
             TypeError: it is of another type, and ``raise_if_incorrect_type`` is set.
         """
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
-            raise TypeError(f"Final output is {type(self.final_output).__name__}, not {cls.__name__}.")
+            found = type(self.final_output).__name__
+            raise TypeError(
+                f"The final output of agent {self.last_agent.name!r} is of type {found}, not {cls.__name__}."
+            )
         return cast(U, self.final_output)
 
 

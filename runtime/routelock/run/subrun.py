@@ -168,7 +168,8 @@ class SubRun:
             return
         if run.sub_runs.depth >= _DEEPEST:
             self.error = LimitExceeded(
-                f"Agents that call agents as tools are nested {_DEEPEST} deep already, which is the limit."
+                f"Agents that call agents as tools are nested {_DEEPEST} deep, which is the limit: go on "
+                "without this call."
             )
             return
         self.is_stored = stored is not None

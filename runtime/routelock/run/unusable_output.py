@@ -82,7 +82,9 @@ async def replacement(
         output, text = _checked_output(run.frame.agent, given)
     except Exception as wrong:  # a validator of the app may raise anything
         name = run.frame.agent.name
-        raise CallbackError(f"{what} gave no output of agent {name!r}: {error_text(wrong)}") from wrong
+        raise CallbackError(
+            f"{what} gave an output that agent {name!r} cannot have: {error_text(wrong)}"
+        ) from wrong
     run.add("model", {"role": "assistant", "content": text}, final=True)
     return output
 

@@ -429,11 +429,13 @@ def _check_follows(given: RunState, kept: _RunRow) -> None:
     """Check that resuming from a state neither loses nor repeats a step."""
     if kept.status == "running":
         raise ConfigError(
-            f"The run {given.run_id!r:.80} was resumed from another state: leave the input out."
+            f"The run {given.run_id!r:.80} was resumed from another state and has not ended: pass no "
+            "input to go on with it."
         )
     if kept.status == "done" or is_behind(given.document, parse_document(kept.state or "{}")):
         raise ConfigError(
-            f"The run {given.run_id!r:.80} has gone on since this state was taken: take journal.state(...)."
+            f"The run {given.run_id!r:.80} has gone on since this state was taken: take a newer one, "
+            "await journal.state(...)."
         )
 
 

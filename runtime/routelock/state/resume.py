@@ -368,7 +368,9 @@ def _take_slots(run: Run, capacity: Capacity | None) -> None:
         if (record := run.handoffs.get(frame.handoff_id)) is None:
             continue
         if (slot := capacity.take(record.target)) is None:
-            raise HandoffError(f"{record.target!r} holds as many transfers as it can. Resume the run later.")
+            raise HandoffError(
+                f"{record.target!r} has no free slot in RunConfig(capacity=...). Resume the run later."
+            )
         run.handoffs.hold(record.id, slot)
 
 

@@ -224,7 +224,9 @@ class ScriptedHandler:
             shown = "".join(f"\n  {_brief(scripted)}" for scripted in left)
             raise UnusedReplies(f"{len(left)} of {len(self.replies)} replies of {self.name!r} unused:{shown}")
         if surplus := len(self.requests) - len(self.replies):
-            raise UnusedReplies(f"{self.name!r} was called {surplus} times after its last reply was used.")
+            raise UnusedReplies(
+                f"{self.name!r} was called {surplus} times after its last reply was used: script more."
+            )
 
     def _next(self, request: Request) -> Reply:
         index = len(self.requests)

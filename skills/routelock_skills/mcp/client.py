@@ -261,7 +261,7 @@ class MCPClient:
             if not is_unfinished(result):
                 return result
             asked = InputRound.of(result)
-        raise ToolError(f"the server asked {_MOST_ROUNDS} times in one call")
+        raise ToolError(f"the server asked {_MOST_ROUNDS} times in one call, which is the limit")
 
     async def _call(
         self, name: str, given: dict[str, Any], called: str, answers: InputRound | None
@@ -316,7 +316,7 @@ class MCPClient:
             connection = await self._connect()
             if self._lock is not lock:  # the block was left in the meantime
                 await connection.close()
-                raise ToolError(f"{self._where} was closed.")
+                raise ToolError(f"{self._where} was closed while it connected, so the call was not made.")
             self._connection = connection
             return connection
 

@@ -205,7 +205,7 @@ async def test_other_requests_are_refused() -> None:
 async def test_server_that_asks_for_ever_is_left() -> None:
     async with MCPClient(NEW, on_elicitation=with_fields) as client:
         made = await outcome(client, "nag")
-    assert made.output == "Tool 'nag' failed: the server asked 10 times in one call"
+    assert made.output == "Tool 'nag' failed: the server asked 10 times in one call, which is the limit"
 
 
 # -- calls of several rounds without a question --

@@ -369,7 +369,8 @@ class RunClient:
         newest = ended.state_json or before["state"]
         if state is not None and newest is not None and is_behind(state.document, parse_document(newest)):
             raise ConfigError(
-                f"The run {ended.run_id!r:.80} has gone on since this state was taken: take ended.state(...)."
+                f"The run {ended.run_id!r:.80} has gone on since this state was taken: take a newer one, "
+                "(await client.wait(run_id)).state(...)."
             )
         now = newest if state is None else state.to_json()
         job: JobDocument = {**before, "state": now, "until": None, "show": show, "follows": 0}

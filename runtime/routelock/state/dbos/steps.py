@@ -78,7 +78,7 @@ class _EngineSteps(StepExecutor):
         try:
             entry: str = await place.run_async({"name": call.key, "preemptible": True}, body)
         except Exception as error:  # an error of DBOS: those of the body are in `failed`
-            raise StepLost(f"Step {call.key!r} could not be recorded.") from error
+            raise StepLost(f"Step {call.key!r} of the run {call.run_id!r:.80} was not recorded.") from error
         if failed:
             raise failed[0]
         return entry
