@@ -25,7 +25,7 @@ __all__ = ["External", "OfferedTools", "Route", "enabled_of", "fixed_offer", "of
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """A tool that the caller of the run runs."""
+    """A tool of the caller: a call of it ends the run, and the caller carries it out."""
 
     name: str
     spec: ToolSpec

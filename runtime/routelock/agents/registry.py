@@ -186,7 +186,7 @@ class Registry:
 
         Args:
             tool: the tool.
-            scope: the scope of a tool that is open to all; by default that of the skill.
+            scope: the scope of the tool, if it has none of its own; by default that of the skill.
         """
         self._open()
         scope = self._scope_or_default(scope)

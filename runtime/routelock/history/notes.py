@@ -89,21 +89,17 @@ class _ForeignCalls:
         twice in a history of several runs."""
         self.by_result: dict[int, tuple[str, ToolCall]] = {}
         """Each call with the agent that made it, by the index of the result."""
-        self.answered: set[str] = set()
+        results = [(item.message.get("tool_call_id"), item.kind) for item in items]
+        self.answered: set[str] = {call_id for call_id, _ in results if call_id is not None}
         """The ids of all calls that have a result, foreign or not."""
-        transfers = {*audience.transfers}
-        for item in items:
-            if (answered := item.message.get("tool_call_id")) is not None:
-                self.answered.add(answered)
-                if item.kind == "handoff":
-                    transfers.add(answered)
+        transfers = {*audience.transfers, *(call_id for call_id, kind in results if kind == "handoff")}
         last: dict[str, int] = {}
-        early: list[tuple[int, str]] = []
+        unmatched: list[tuple[int, str]] = []
         for place, item in enumerate(items):
             if item.message["role"] == "tool":
                 answered = item.message.get("tool_call_id") or ""
                 if answered not in last:
-                    early.append((place, answered))
+                    unmatched.append((place, answered))
                 elif (made := self.calls.get((last[answered], answered))) is not None:
                     self.by_result[place] = made
                 continue
@@ -112,9 +108,9 @@ class _ForeignCalls:
                 last[call_id] = place
                 if item.agent is not None and _is_foreign(call, item.agent, audience, call_id in transfers):
                     self.calls[place, call_id] = (item.agent, call)
-        if early and self.calls:
+        if unmatched and self.calls:
             by_id = {call_id: made for (_, call_id), made in self.calls.items()}
-            self.by_result |= {place: by_id[answered] for place, answered in early if answered in by_id}
+            self.by_result |= {place: by_id[answered] for place, answered in unmatched if answered in by_id}
 
 
 def _is_foreign(call: ToolCall, agent: str, audience: Audience, is_transfer: bool) -> bool:

@@ -71,6 +71,7 @@ class View:
         self._ids = call_ids(self._wire) | call_ids(new)
         found = [each for each in repairs if not is_same_audience or each not in self._reported]
         self._reported = repairs
+        # a message that is appended later makes this repair void, so all items are rendered again
         self._rendered_count = 0 if NOTHING_LEFT in repairs else len(self.items)
         return self._wire, found
 

@@ -49,7 +49,7 @@ _logger = logging.getLogger("routelock.serving")
 
 @dataclass(eq=False)
 class Refusal(Exception):
-    """An error that a request is answered with. The client is sent ``message`` as it is."""
+    """An error that answers a request. The client is sent ``message`` as it is."""
 
     status: int
     message: str

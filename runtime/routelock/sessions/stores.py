@@ -57,7 +57,7 @@ def conflict(session: str, after: int) -> SessionConflict:
 
 
 class InMemorySessions:
-    """A `SessionStore` for one process; its threads and event loops may share it."""
+    """A `SessionStore` in memory, for one process, whose threads and event loops may share it."""
 
     __slots__ = ("_lock", "_records")
 

@@ -60,7 +60,7 @@ class JournalSteps(ReplayedSteps):
 
     Args:
         entries: the records of the run by key, in the order in which they were written.
-        write: writes another one.
+        write: writes one more record.
     """
 
     def __init__(self, entries: Mapping[str, str], write: Write) -> None:

@@ -563,7 +563,7 @@ class StreamingExecutorContract(DurableExecutorContract):
     """The contract of a durable executor that sends events to readers elsewhere. Write `shown`, too."""
 
     async def shown(self, run_id: str, offset: int) -> Sequence[str]:
-        """Return the text in each part of a run that a reader is shown from an offset on.
+        """Return the text of each part that a reader of the run gets, from the part at ``offset`` on.
 
         It is awaited after the last life of the run, in an event loop of its own.
 
