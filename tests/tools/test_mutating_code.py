@@ -14,6 +14,7 @@ from routelock import (
     Agent,
     AgentHooks,
     GuardrailResult,
+    HandoffRequest,
     Request,
     RunConfig,
     RunContext,
@@ -28,6 +29,7 @@ from routelock import (
 )
 from routelock.agents.skill import hook
 from routelock.errors import InputGuardrailTripped
+from routelock.history import Compact
 from routelock.run.emit import Moment, emit
 from routelock.run.start import start
 from routelock.sessions import InMemorySessions, Session
@@ -425,3 +427,87 @@ async def test_output_guardrail_and_hook_cannot_change_the_output() -> None:
     )
     assert (await Runner.run(agent, "Pay.")).final_output == Payment([5])
     assert judged == [Payment([5])]
+
+
+@dataclasses.dataclass
+class Escalation:
+    """What a model passes along with a handoff."""
+
+    why: list[str]
+
+
+@pytest.mark.parametrize("place", ["payload", "on_handoff", "on_handoff_request", "input_filter"])
+async def test_function_of_a_handoff_cannot_change_its_input(place: str) -> None:
+    def at(here: str, given: Any) -> None:
+        if here == place:
+            spoil(given)
+
+    def shape(data: Any) -> Any:
+        at("input_filter", data.arguments)
+        return data
+
+    b = Agent(
+        "b", model=ScriptedHandler(["Hi."]), on_handoff_request=lambda asked: at("on_handoff_request", asked)
+    )
+    edge = handoff(
+        b,
+        input_type=Escalation,
+        payload=lambda context, given: at("payload", given),
+        on_handoff=lambda context, given: at("on_handoff", given),
+        input_filter=shape,
+    )
+    a = Agent("a", model=ScriptedHandler([call("transfer_to_b", {"why": ["late"]})]), handoffs=[edge])
+    (record,) = (await Runner.run(a, "Hi")).handoffs
+    assert record.request is not None
+    assert record.input == record.request.input == Escalation(["late"])
+
+
+async def test_tool_may_edit_the_handoff_request_that_it_returned() -> None:
+    kept: list[HandoffRequest] = []
+    seen: list[Any] = []
+
+    @tool
+    def ask() -> HandoffRequest:
+        """Ask b."""
+        kept.append(HandoffRequest("b", input={"why": ["late"]}, metadata={"of": ["app"]}))
+        return kept[0]
+
+    class Answering:
+        name = "b"
+
+        async def stream(self, request: Request, /) -> AsyncGenerator[Any]:
+            spoil([kept[0].input, kept[0].metadata])
+            seen.append(request.handoff_input)
+            async for event in ScriptedHandler(["Hi."]).stream(request):
+                yield event
+
+    a = Agent("a", model=ScriptedHandler([call("ask")]), tools=[ask], handlers=[Answering()])
+    (record,) = (await Runner.run(a, "Hi")).handoffs
+    assert record.request is not None
+    assert (seen, record.request.metadata) == ([{"why": ["late"]}], {"of": ["app"]})
+
+
+async def test_guardrail_of_an_agent_as_a_tool_cannot_change_its_arguments() -> None:
+    def edits(context: Any, owner: Any, value: Any) -> GuardrailResult:
+        spoil(dict(context.arguments))
+        return GuardrailResult(False)
+
+    sub = Agent("sub", model=ScriptedHandler(["Hi."]))
+    as_tool = sub.as_tool(
+        input_type=Escalation, input=lambda context, value: ", ".join(value.why), input_guardrails=[edits]
+    )
+    model = ScriptedHandler([call("sub", {"why": ["late"]}, id="c"), "Done."])
+    result = await Runner.run(Agent("a", model=model, tools=[as_tool]), "Hi")
+    assert result.nested["c"].messages[0].get("content") == "late"
+
+
+async def test_keep_function_of_a_compaction_cannot_edit_the_transcript() -> None:
+    def edits(item: Any) -> bool:
+        spoil(item.message)
+        return False
+
+    given = [{"role": role, "content": "Hi"} for role in ("user", "assistant", "user", "assistant", "user")]
+    config = RunConfig(compact=Compact(at_messages=2, keep_turns=1, keep=edits))
+    result = await Runner.run(Agent("a", model=ScriptedHandler(["Yes."])), given, run_config=config)
+    assert result.compactions
+    assert [message.get("content") for message in result.messages] == [*(["Hi"] * 5), "Yes."]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from routelock._callables import MaybeAwaitable, callback_errors, name_of
+from routelock._copies import detached
 from routelock._text import clip, size_of
 from routelock.errors import ConfigError
 from routelock.history.content import media_of
@@ -70,7 +71,8 @@ class Compact:
     """How many turns at the end are kept; a turn is a reply with its tool results. Fewer are kept if they
     alone would fill most of the limit, and more if they fit into ``down_to``."""
     keep: Callable[[RunItem], bool] | None = None
-    """Returns whether an item always stays in the view, with the calls and results that belong to it."""
+    """Returns whether an item, of which it gets a copy, always stays in the view, with the calls and results
+    that belong to it."""
     rest: Literal["drop", "cut"] | str | Handler | Agent[Any] | SummaryFunction = "cut"
     """What becomes of the rest. ``"drop"``: a notice replaces it. ``"cut"``: its tool results are cut, and
     the oldest messages are dropped if that is not enough. Any other value writes a summary that replaces the
@@ -491,7 +493,9 @@ def _pinned(items: Sequence[RunItem], settings: Compact) -> set[int]:
     if settings.keep is None:
         return set()
     with callback_errors(f"The function {name_of(settings.keep)!r} of Compact(keep=...)"):
-        return {place for place, item in enumerate(items) if settings.keep(item)}
+        # a copy of each: the function may edit what it gets, and the items are those of the transcript
+        copies = [replace(item, message=detached(item.message)) for item in items]
+        return {place for place, item in enumerate(copies) if settings.keep(item)}
 
 
 def _start_of_turns(items: Sequence[RunItem], turns: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from routelock._callables import is_error
-from routelock._copies import unshared
+from routelock._copies import own_copy, unshared
 from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.errors import ModelBehaviorError
@@ -73,13 +73,13 @@ class HandoffAttempt:
         self.call: ToolCall = call
         """The model's call: of a transfer tool, or of the tool that returned ``tool_request``."""
         self.edge: Handoff = edge
-        self.tool_request: HandoffRequest | None = tool_request
+        self.tool_request: HandoffRequest | None = None if tool_request is None else _copied(tool_request)
         """The request that a tool returned; None if the model asks for the handoff itself."""
         self.by_tool: bool = tool_request is not None
         self.id: str = ""
         self.source: str = ""
         self.started: float = 0.0
-        self.input: Any = None if tool_request is None else tool_request.input
+        self.input: Any = None if self.tool_request is None else self.tool_request.input
         """What is passed to the target."""
         self.input_text: str = ""
         """The same as JSON text; empty if there is none, or it has no JSON form."""
@@ -144,6 +144,13 @@ class HandoffAttempt:
         if self.input is not None:
             self.input_text = _json_text(self.input)
 
+    def own_input(self) -> Any:
+        """Return a copy of what is passed to the target, for code of the app that may edit it.
+
+        Objects are copied only if they were made of the model's arguments: a tool may pass a connection.
+        """
+        return unshared(self.input) if self.edge.input_type is None else own_copy(self.input)
+
     # -- history --
 
     def begin(self, handoff_id: str, source: str, started: float) -> None:
@@ -207,7 +214,7 @@ class HandoffAttempt:
         """Return a copy of the request for one target, which may change it."""
         sent = self.payload
         payload = None if sent is None else replace(sent, context_data=unshared(sent.context_data))
-        return self._request(target, unshared(self.input), payload, unshared(self._metadata()))
+        return self._request(target, self.own_input(), payload, unshared(self._metadata()))
 
     def _metadata(self) -> dict[str, Any]:
         given = self.tool_request
@@ -287,6 +294,11 @@ class HandoffAttempt:
             metadata={} if own is None else own.metadata,
             from_agent="" if own is None else own.from_agent,
         )
+
+
+def _copied(request: HandoffRequest) -> HandoffRequest:
+    """Return a copy of a request, because the tool that returned it may go on to edit it."""
+    return replace(request, input=unshared(request.input), metadata=unshared(dict(request.metadata)))
 
 
 def _reason_in(arguments: str) -> str | None:

@@ -137,7 +137,7 @@ async def target_view(
         run_context=run.now(),
         source=run.active_name,
         target=attempt.target_name,
-        arguments=attempt.input,
+        arguments=attempt.own_input(),
         reason=attempt.reason,
         tool_call_id=attempt.call["id"],
     )

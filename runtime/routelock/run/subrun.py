@@ -19,6 +19,7 @@ from anyio import Event
 
 from routelock._callables import is_spurious_cancel, resolve
 from routelock._concurrency import call_in_time, in_time
+from routelock._copies import own_copy
 from routelock._text import clip
 from routelock.agents.agent_tool import AgentCall
 from routelock.context import ToolContext
@@ -199,9 +200,10 @@ class SubRun:
         if self.outcome is not None:
             return
         context, records = replace(context, arguments=self.arguments), self.call.guardrails
+        checked = context if records is None else replace(context, arguments=own_copy(self.arguments))
         if records is not None and self.inner is not None and not self.is_stored:
             values = self.value, self.arguments
-            answer = await self._in_grace(partial(screen_arguments, self.call.tool, context, values, records))
+            answer = await self._in_grace(partial(screen_arguments, self.call.tool, checked, values, records))
             if answer is not None:
                 self.outcome = ToolOutcome(to_text(answer), error="guardrail")
                 return
@@ -209,7 +211,7 @@ class SubRun:
             async for event in happening:
                 yield event
         if records is not None and self.outcome is not None:
-            check = partial(screen_outcome, self.call.tool, context, self.outcome, records)
+            check = partial(screen_outcome, self.call.tool, checked, self.outcome, records)
             self.outcome = await self._in_grace(check)
 
     async def _in_grace(self, ask: Callable[[], Awaitable[T]]) -> T:

@@ -99,7 +99,7 @@ async def _check_payload(run: Run, attempt: HandoffAttempt) -> None:
     """Make the payload and check its type."""
     given: Any = attempt.edge.payload
     if callable(given):
-        given = await resolve(given(run.now(), attempt.input))
+        given = await resolve(given(run.now(), attempt.own_input()))
     if given is None:
         return
     from routelock.handoffs.payload_types import HandoffTypes  # noqa: PLC0415 - for those who pass data along
@@ -239,7 +239,7 @@ async def _accept(run: Run, attempt: HandoffAttempt, target: Target) -> None:
     if not isinstance(cast(object, answer), str):
         raise TypeError(f"get_transfer_message must return text, not {type(answer).__name__}")
     if edge.on_handoff is not None:
-        value = attempt.input if edge.input_type is not None else attempt.reason
+        value = attempt.own_input() if edge.input_type is not None else attempt.reason
         arguments = (run.now(), value) if edge.on_handoff_takes_input else (run.now(),)
         await resolve(edge.on_handoff(*arguments))
     attempt.accept(target, handler, answer)
