@@ -452,10 +452,30 @@ def _as_role(message: Message, rules: VendorRules) -> Message:
 
 def _fit_result(message: Message, rules: VendorRules, ids: _CallIds) -> Message:
     content = _fit_content(message.get("content"), rules, keep_blank=False, from_model=False) or NO_OUTPUT
+    if rules.reads_results:
+        content = _readable(content)
     call_id = ids.sent(message.get("tool_call_id") or "")
     if content is message.get("content") and call_id == message.get("tool_call_id"):
         return message
     return {**message, "content": content, "tool_call_id": call_id}
+
+
+def _readable(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Return a tool result that libraries can read: any JSON in it is an object that can be sent."""
+    if isinstance(content, str):
+        return _readable_text(content)
+    text = "".join(str(part["text"]) for part in content if part.get("type") == "text")
+    if (fit := _readable_text(text)) == text:
+        return content
+    return [{"type": "text", "text": fit}, *(part for part in content if part.get("type") != "text")]
+
+
+def _readable_text(text: str) -> str:
+    """Return text as it is, unless it begins like JSON: then as an object, which may quote the text."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    fit = sendable_json(text)
+    return fit if _is_object(fit) else json.dumps({"content": text})
 
 
 def _for_empty(message: Message, sent: Message, rules: VendorRules) -> str | None:

@@ -73,6 +73,9 @@ class VendorRules:
     same_calls: bool = True
     """One turn may hold two equal calls. litellm (1.105) merges them for Gemini, which has no ids up to
     version 2, and keeps both results, which Gemini refuses."""
+    reads_results: bool = False
+    """litellm (1.110) reads a tool result that is JSON text, and sends Gemini the object. Half a surrogate
+    pair or NaN in it then breaks the request, and so does JSON that is nested too deep."""
     images_from_tools: bool = False
     """A tool result may hold more than text (on Claude and Gemini; OpenAI: "Image URLs are only
     allowed for messages with role 'user'", OpenHands 7700; Mistral: LibreChat agents 344)."""
@@ -117,6 +120,7 @@ _GEMINI: Final = VendorRules(
     images_from_tools=True,
     answers_in_order=True,
     same_calls=False,
+    reads_results=True,
 )
 
 _MISTRAL: Final = VendorRules(

@@ -290,6 +290,40 @@ def test_sendable_text_is_unchanged_the_second_time(vendor: str, messages: list[
     assert prepare(once, vendor_rules(provider, model)) is once
 
 
+# -- results --
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("with_image", [False, True])
+@pytest.mark.parametrize(
+    ("result", "sent"),
+    [
+        ('{"place": "Rome"}', {"place": "Rome"}),
+        (ESCAPED, {"x": "half \ufffd"}),
+        ('{"x": NaN}', {"content": '{"x": NaN}'}),
+        ('{"x": 1e999}', {"content": '{"x": 1e999}'}),
+        ('{"x": ' * 300 + "1" + "}" * 300, {"content": '{"x": ' * 300 + "1" + "}" * 300}),
+        ("[" * 3000 + "]" * 3000, {"content": "[" * 3000 + "]" * 3000}),
+        ("[1]", {"content": "[1]"}),
+        ("{not JSON", {"content": "{not JSON"}),
+    ],
+    ids=["an object", "half", "NaN", "infinity", "deep", "a deep list", "a list", "no JSON"],
+)
+async def test_gemini_is_sent_any_result_that_is_json_text(
+    refusing: Answers, result: str, sent: Any, with_image: bool
+) -> None:
+    """litellm reads such a text, and sends what it says."""
+    used = {"id": "c", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+    messages: list[Message] = [
+        {"role": "user", "content": "Where?"},
+        cast(Message, {"role": "assistant", "content": None, "tool_calls": [used]}),
+        {"role": "tool", "tool_call_id": "c", "content": [part(result), IMAGE] if with_image else result},
+    ]
+    handler = LiteLLM(MODELS["gemini"], api_base=refusing.url, api_key="k")
+    body = strictly(await body_of(refusing, handler, Request(messages=messages, tools=SPECS)))
+    assert body["contents"][-1]["parts"][0]["function_response"]["response"] == sent
+
+
 # -- a conversation --
 
 
