@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import TypeAdapter
 
-from routelock._json import AnyObject, OrDefault, json_line
+from routelock._json import AnyObject, OrDefault, json_line, recordable
 from routelock.history.messages import Message
 
 
@@ -35,3 +35,31 @@ def test_value_that_does_not_fit_is_read_as_the_default(wrong: dict[str, Any]) -
 
 def test_any_object_keeps_keys_that_its_type_does_not_know() -> None:
     assert STORED.validate_python({"message": {"unknown": 1}}).message == {"unknown": 1}
+
+
+@dataclass
+class Found:
+    text: str
+    score: float = 0.5
+
+
+HALF = "half \ud83d"
+
+
+@pytest.mark.parametrize(
+    ("value", "recorded"),
+    [
+        ({HALF: [HALF, 1]}, {"half \ufffd": ["half \ufffd", 1]}),
+        (Found(HALF, float("nan")), {"text": "half \ufffd", "score": "NaN"}),
+        ({"found": (Found(HALF),)}, {"found": [{"text": "half \ufffd", "score": 0.5}]}),
+        (ValueError(HALF), "half \ufffd"),
+    ],
+)
+def test_half_a_character_does_not_make_text_of_data(value: object, recorded: object) -> None:
+    assert recordable(value) == recorded
+
+
+def test_data_that_refers_to_itself_is_recorded_as_text() -> None:
+    circle: list[object] = [HALF]
+    circle.append(circle)
+    assert recordable(circle) == repr(circle)

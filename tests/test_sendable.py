@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock._json import is_utf8
-from routelock._sendable import finite, integral, sendable, sendable_json
+from routelock._sendable import finite, integral, is_utf8, sendable, sendable_json
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=8)
 DATA = st.recursive(

@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from routelock._sendable import sendable
+
 __all__ = [
     "LINE_ENDS",
     "AnyObject",
     "AnyValue",
     "OrDefault",
-    "is_utf8",
     "json_line",
     "recordable",
 ]
@@ -77,20 +78,25 @@ LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
 def recordable(value: object) -> Any:
-    """Return a value as JSON data, for a journal. A value without a JSON form becomes text."""
+    """Return a value as JSON data, for a journal, with U+FFFD for each half of a surrogate pair.
+
+    A value without a JSON form becomes text.
+    """
     from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
     try:
         return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))
-    except ValueError:  # it refers to itself, or has text that is no valid Unicode
+    except ValueError:
+        return _whole(value)
+
+
+def _whole(value: object) -> Any:
+    """Return a value with half a surrogate pair as JSON data; one that refers to itself becomes text."""
+    from pydantic_core import from_json, to_json, to_jsonable_python  # noqa: PLC0415
+
+    try:
+        # before and after: pydantic refuses a key with such a half, and only it reads objects
+        plain = sendable(to_jsonable_python(sendable(value), fallback=str))
+        return from_json(to_json(plain, inf_nan_mode="strings"))
+    except (ValueError, RecursionError):
         return repr(value)
-
-
-def is_utf8(text: str) -> bool:
-    """Whether UTF-8 can encode a text; it cannot encode half a surrogate pair."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return False
-    return True

@@ -17,11 +17,11 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from routelock._sendable import is_utf8
 from routelock._text import plain
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
-from routelock._json import is_utf8
 
 __all__ = [
     "MAX_BYTES",

@@ -7,9 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from routelock._json import is_utf8
-
-__all__ = ["finite", "integral", "sendable", "sendable_json"]
+__all__ = ["finite", "integral", "is_utf8", "sendable", "sendable_json"]
 
 
 T = TypeVar("T")
@@ -115,3 +113,13 @@ def _null_if_not_finite(value: object) -> object:
 def integral(value: object) -> object:
     """Return JSON data with an int for each whole float: some readers turn 7 into 7.0."""
     return _rebuilt(value, lambda each: int(each) if isinstance(each, float) and each.is_integer() else each)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can encode a text; it cannot encode half a surrogate pair."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True

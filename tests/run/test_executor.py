@@ -13,8 +13,9 @@ from scenes import SCENES, Stage, facts
 from scripted_agents import answers_of
 from stress.journal import Journal
 
-from routelock import Agent, RunConfig, Runner, function_tool, tool
+from routelock import Agent, GuardrailResult, HandoffRequest, RunConfig, Runner, function_tool, tool
 from routelock.errors import (
+    CallbackError,
     ConfigError,
     HandlerError,
     ModelBehaviorError,
@@ -169,7 +170,15 @@ def breaking(script: list[Any], **settings: Any) -> Agent:
     async def broken() -> str:
         raise ValueError("no")
 
-    return Agent("A", model=ScriptedHandler(script), tools=[slow, broken], **settings)
+    @tool(input_guardrails=[_raises])
+    async def guarded() -> str:
+        return "never"
+
+    return Agent("A", model=ScriptedHandler(script), tools=[slow, broken, guarded], **settings)
+
+
+def _raises(context: Any, owner: Any, value: Any) -> GuardrailResult:
+    raise ValueError("no")
 
 
 @pytest.mark.parametrize(
@@ -179,6 +188,7 @@ def breaking(script: list[Any], **settings: Any) -> Agent:
         ([call("broken")], ToolError),
         ([[call("broken"), call("slow")]], ToolError),
         ([[call("slow"), call("broken")]], ToolTimeout),
+        ([call("guarded")], CallbackError),
         ([call("slow", "{")] * 3, ModelBehaviorError),
     ],
 )
@@ -193,6 +203,24 @@ async def test_a_replayed_run_ends_with_the_same_error(script: list[Any], error:
     first, again = raised
     assert (type(first), str(first)) == (type(again), str(again))
     assert facts(first.result) == facts(again.result)
+
+
+async def test_half_a_character_in_a_handoff_request_is_no_obstacle_to_a_replay() -> None:
+    """Data with such a half was recorded as text, which is no metadata."""
+
+    @tool
+    def ask() -> HandoffRequest:
+        """Ask b."""
+        return HandoffRequest("B", input={"x": "half \ud83d"}, metadata={"of\ud83d": "app"})
+
+    recording = Recording()
+    for executor in (recording, Replaying(recording)):
+        b = Agent("B", model=ScriptedHandler(["Hi."]))
+        a = Agent("A", model=ScriptedHandler([call("ask")]), tools=[ask])
+        config = RunConfig(executor=executor, run_id="r", agents=[b])
+        (record,) = (await Runner.run(a, "Hi", run_config=config)).handoffs
+    assert record.request is not None
+    assert (record.input, record.request.metadata) == ({"x": "half \ufffd"}, {"of\ufffd": "app"})
 
 
 async def test_errors_of_one_turn_are_listed_in_call_order() -> None:

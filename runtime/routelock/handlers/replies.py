@@ -8,8 +8,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, cast
 
-from routelock._json import is_utf8
-from routelock._sendable import finite, sendable
+from routelock._sendable import finite, is_utf8, sendable
 from routelock.errors import HandlerError
 from routelock.handlers.events import MessageDone
 from routelock.handlers.stream_assembler import join_surrogates

@@ -25,8 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard, cast
 
-from routelock._json import is_utf8
-from routelock._sendable import sendable
+from routelock._sendable import is_utf8, sendable
 from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.history.messages import Message, ToolCall, text_of
 from routelock.usage import to_usage

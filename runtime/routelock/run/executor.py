@@ -20,8 +20,8 @@ __all__ = ["Call", "Executor", "InProcess", "Outcome"]
 
 Outcome = Mapping[str, Any]
 """Outcome of a tool step as JSON: ``{"ok": {...}}`` or ``{"err": {"type", "message", "retryable"}}``, with
-``"stop"`` if it ends the run. A failure is an outcome and not an exception, because a replay could not raise
-the original class."""
+``"stop"`` if it ends the run, and ``"of_callback"`` if it does because a guardrail of the tool raised. A
+failure is an outcome and not an exception, because a replay could not raise the original class."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import anyio.lowlevel
 from routelock._concurrency import run_all
 from routelock._isolation import isolated
 from routelock._json import recordable
-from routelock.errors import RoutelockError, ToolError, ToolGuardrailTripped, ToolTimeout
+from routelock.errors import CallbackError, RoutelockError, ToolError, ToolGuardrailTripped, ToolTimeout
 from routelock.guardrails import GuardrailRecord, records_as_json, records_from_json
 from routelock.handlers.events import AttemptFailed, HandlerEvent
 from routelock.handlers.port import Request
@@ -68,9 +68,13 @@ async def _run_steps(batch: ToolBatch, executor: Executor, calls: Sequence[Route
         call = by_key[step.key]
         await isolated(_admit_and_carry_out(batch, call))
         assert call.outcome is not None
-        stops = call.result is not None and call.result.stop is not None  # no result: the tool asks a person
-        records = {"guardrails": records_as_json(call.guardrails)} if call.guardrails else {}
-        return {**call.outcome.envelope(), "stop": stops, **records}
+        stop = None if call.result is None else call.result.stop  # no result: the tool asks a person
+        more: dict[str, Any] = {"stop": stop is not None}
+        if isinstance(stop, CallbackError):
+            more["of_callback"] = True
+        if call.guardrails:
+            more["guardrails"] = records_as_json(call.guardrails)
+        return {**call.outcome.envelope(), **more}
 
     steps: list[Call] = []
     for key, call in by_key.items():
@@ -80,7 +84,7 @@ async def _run_steps(batch: ToolBatch, executor: Executor, calls: Sequence[Route
         if call.outcome is None:  # the executor replayed this step
             outcome = ToolOutcome.from_envelope(recorded)
             call.guardrails = records_from_json(recorded.get("guardrails", ()))
-            stop = _replayed_stop(outcome, call.guardrails) if recorded.get("stop") else None
+            stop = _replayed_stop(outcome, recorded, call.guardrails) if recorded.get("stop") else None
             batch.take(call, outcome, stop)
             if outcome.question is not None:
                 continue
@@ -100,8 +104,15 @@ async def _admit_and_carry_out(batch: ToolBatch, call: RoutedCall) -> None:
     await batch.carry_out(call)
 
 
-def _replayed_stop(outcome: ToolOutcome, records: Sequence[GuardrailRecord]) -> RoutelockError:
-    """Return the error with which a tool ended the run, made anew from its recorded outcome."""
+def _replayed_stop(
+    outcome: ToolOutcome, recorded: Outcome, records: Sequence[GuardrailRecord]
+) -> RoutelockError:
+    """Return the error with which a tool ended the run, made anew from its recorded outcome.
+
+    Its class has to be the same: the model of a caller is told its name.
+    """
+    if recorded.get("of_callback"):
+        return CallbackError(outcome.output)
     if outcome.error == "guardrail":
         for one in records:
             if one.tripwire_triggered:

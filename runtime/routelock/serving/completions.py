@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
-from routelock._json import is_utf8
-from routelock._sendable import sendable
+from routelock._sendable import is_utf8, sendable
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handlers.structured_output import json_in

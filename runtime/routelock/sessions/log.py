@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 from routelock._callables import error_text
-from routelock._json import OrDefault, is_utf8
+from routelock._json import OrDefault
 from routelock._json_document import check_json
-from routelock._sendable import finite
+from routelock._sendable import finite, is_utf8
 from routelock.errors import ConfigError, RoutelockError, SessionConflict, SessionError
 from routelock.history.input import checked_message
 from routelock.history.marked import item_of, marked, shown_later

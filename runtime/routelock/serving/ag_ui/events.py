@@ -13,8 +13,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from routelock._json import is_utf8
-from routelock._sendable import sendable, sendable_json
+from routelock._sendable import is_utf8, sendable, sendable_json
 from routelock.handlers.events import AttemptFailed, MessageDone, ToolCallDelta
 from routelock.history.messages import Message, ToolCall, calls_of
 from routelock.run.events import (

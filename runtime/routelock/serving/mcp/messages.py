@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pydantic
 
-from routelock._json import is_utf8
+from routelock._sendable import is_utf8
 from routelock.serving.errors import Refusal
 from routelock.serving.mcp.tools import json_rpc_refusal
 from routelock.serving.requests import bad_request, read_json
