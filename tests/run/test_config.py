@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from routelock import Agent, Request, Retry, RunConfig, function_handler
+from routelock import Agent, Request, Retry, RunConfig, Tool, function_handler
 from routelock.errors import ConfigError
 
 
@@ -34,6 +34,24 @@ def test_two_configs_share_nothing() -> None:
 def test_a_config_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         RunConfig().max_handoffs = 9  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"is_enabled": False},
+        {"is_enabled": lambda context, agent: True},
+        {"needs_approval": True},
+        {"input_guardrails": [print]},
+        {"output_guardrails": [print]},
+    ],
+)
+def test_option_of_a_callers_tool_that_no_run_carries_out_is_refused(option: dict[str, Any]) -> None:
+    """The app would believe that its check is made."""
+    tool = Tool(name="pay", on_invoke_tool=print, **option)
+    (name,) = option
+    with pytest.raises(ConfigError, match=f"external_tools: {name} of tool 'pay' would be ignored"):
+        RunConfig(external_tools=[tool])
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,7 @@ class RunConfig:
         if self.history_wrappers is not None:
             checked_wrappers(self.history_wrappers)
         wrong = [*_wrong_types(self), *_wrong_choices(self), *_wrong_numbers(self), *guardrail_problems(self)]
+        wrong += _unused_options(self.external_tools)
         if wrong := wrong + settings_problems(self.model_settings):
             raise ConfigError(f"RunConfig: {'; '.join(wrong)}.")
 
@@ -353,6 +354,27 @@ def _wrong_choices(config: RunConfig) -> list[str]:
         f"{name} must be {' or '.join(map(repr, allowed))}, not {word!r:.80}"
         for name, word, allowed in words
         if word not in allowed
+    ]
+
+
+def _unused_options(external: Sequence[Tool | ToolSpec]) -> list[str]:
+    """Name the options of the caller's tools that would protect a call, and that no run can carry out."""
+    unused = [
+        (tool.name, option)
+        for tool in external
+        if isinstance(tool, Tool)
+        for option, is_set in (
+            ("is_enabled", tool.is_enabled is not True),
+            ("needs_approval", tool.needs_approval is not False),
+            ("input_guardrails", bool(tool.input_guardrails)),
+            ("output_guardrails", bool(tool.output_guardrails)),
+        )
+        if is_set
+    ]
+    return [
+        f"external_tools: {option} of tool {name!r} would be ignored, because the caller runs it: check the "
+        "call there"
+        for name, option in unused
     ]
 
 
