@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import anyio.lowlevel
 import pytest
+from pydantic import AfterValidator
 from scripted_agents import answers_of, requests
 
 from routelock import Agent, GuardrailResult, RunConfig, Runner, ToolContext, function_tool, tool
@@ -168,6 +169,23 @@ async def test_output_guardrail_sees_a_failure_first() -> None:
         raise RuntimeError("password hunter2")
 
     outcome = await leaky.invoke(ToolContext(context=None), "")
+    assert outcome.output == "It failed."
+    assert "hunter2" in after.seen[0][-1]
+
+
+def look_up(value: str) -> str:
+    raise LookupError("password hunter2")
+
+
+async def test_output_guardrail_sees_the_failure_of_a_validator_first() -> None:
+    after = Watch(answer="It failed.")
+
+    @tool(output_guardrails=[after])
+    async def leaky(name: Annotated[str, AfterValidator(look_up)]) -> str:
+        """Never run."""
+        return name
+
+    outcome = await leaky.invoke(ToolContext(context=None), '{"name": "x"}')
     assert outcome.output == "It failed."
     assert "hunter2" in after.seen[0][-1]
 

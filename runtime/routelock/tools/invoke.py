@@ -40,6 +40,7 @@ async def invoke(
     tool: Tool, context: ToolContext[Any], arguments: str, records: list[GuardrailRecord] | None = None
 ) -> ToolOutcome:
     """Make one call of a tool and return its outcome; see `Tool.invoke`."""
+    records = [] if records is None else records
     try:
         values = tool.invoker.read(arguments)
     except ModelBehaviorError as error:
@@ -47,10 +48,9 @@ async def invoke(
     except ConfigError:
         raise
     except Exception as error:  # raised by a validator of the app
-        return await failed(tool, context, error)
+        return await screen_outcome(tool, context, await failed(tool, context, error), records)
     if not (tool.input_guardrails or tool.output_guardrails):
         return await _run(tool, context, values)
-    records = [] if records is None else records
     answer = await screen_arguments(tool, context, values, records)
     if answer is not None:
         return ToolOutcome(to_text(answer), error="guardrail")
