@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -407,6 +408,30 @@ async def test_guardrail_report_stays_in_the_sub_run() -> None:
     assert answers_of(ended.result) == [expected]
     (problem,) = ended.result.errors
     assert "1234" in str(problem.error)
+
+
+@pytest.mark.parametrize("by", ["a deeper sub-run", "a tool that runs an agent"])
+async def test_guardrail_report_of_a_deeper_run_stays_there(by: str) -> None:
+    def quotes(context: RunContext[Any], agent: Agent[Any], output: str) -> GuardrailResult:
+        return GuardrailResult(True, {"found in": output})
+
+    def make() -> Agent[Any]:
+        deep = agent("deep", "the PIN is 1234", output_guardrails=[quotes])
+
+        async def run_deep() -> str:
+            return (await Runner.run(deep, "Hi")).final_output
+
+        as_tool = deep.as_tool(on_error="raise")
+        own = function_tool(run_deep, name_override="deep")
+        tool = own if by == "a tool that runs an agent" else as_tool
+        asks = call("deep", {} if tool is not as_tool else {"input": "Hi"})
+        return manager(ask(), "No.", helper=agent("helper", asks, "No.", tools=[tool]))
+
+    ended = await both(make)
+    helper = ended.result.nested[next(iter(ended.result.nested))]
+    shown = json.dumps([ended.result.messages, helper.messages])
+    assert "guardrail 'quotes' stopped it" in shown
+    assert "1234" not in shown
 
 
 async def test_guardrails_of_the_run_do_not_apply_to_sub_runs() -> None:

@@ -18,9 +18,7 @@ from routelock.agents.agent import Agent
 from routelock.agents.offer import OfferedTools
 from routelock.errors import (
     ConfigError,
-    GuardrailTripped,
     HandoffTimeout,
-    InputGuardrailTripped,
     JournalError,
     LimitExceeded,
     LoopDetected,
@@ -189,13 +187,7 @@ def is_for_caller(callers: Sequence[Frame], error: Exception, raise_on: Collecti
 
 
 def failure_of(error: BaseException) -> str:
-    """Return in one phrase why an agent failed, for the model of its caller.
-
-    The report of an output or tool guardrail is left out, because it may quote what the guardrail stopped.
-    That of an input guardrail is about the input, which the caller knows.
-    """
-    if isinstance(error, GuardrailTripped) and not isinstance(error, InputGuardrailTripped):
-        return f"{type(error).__name__}: guardrail {error.guardrail!r} stopped it"
+    """Return in one phrase why an agent failed, for the model of its caller."""
     return clip(reason_of(error), _LONGEST_FAILURE)
 
 

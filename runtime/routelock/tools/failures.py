@@ -8,7 +8,13 @@ from routelock._callables import is_error, resolve
 from routelock._redaction import redact_text
 from routelock._text import clip
 from routelock.context import ToolContext
-from routelock.errors import ModelBehaviorError, ToolError, ToolTimeout
+from routelock.errors import (
+    GuardrailTripped,
+    InputGuardrailTripped,
+    ModelBehaviorError,
+    ToolError,
+    ToolTimeout,
+)
 from routelock.tools.outcome import NoTextError, ToolErrorKind, ToolOutcome, to_text
 
 if TYPE_CHECKING:
@@ -70,8 +76,12 @@ def failure_text(name: str, error: Exception) -> str:
 def reason_of(error: BaseException) -> str:
     """Return an exception as one phrase for a model; of a group, the first three of its exceptions.
 
-    Secrets are redacted, because the text leaves the process and the model may repeat it to a user.
+    Secrets are redacted, because the text leaves the process and the model may repeat it to a user. The
+    report of an output or tool guardrail is left out, because it may quote what the guardrail stopped. That
+    of an input guardrail is about the input, which the caller knows.
     """
+    if isinstance(error, GuardrailTripped) and not isinstance(error, InputGuardrailTripped):
+        return f"{type(error).__name__}: guardrail {error.guardrail!r} stopped it"
     if isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return "; ".join(map(reason_of, inner[:3])) + (
