@@ -15,7 +15,7 @@ from plain_and_streamed import both
 from scripted_agents import TO_B, agent, shown
 
 from routelock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, function_tool, handoff
-from routelock.errors import CallbackError, HandoffStateError
+from routelock.errors import CallbackError, HandoffStateError, ModelBehaviorError
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.handoffs.context import HandoffContext
 from routelock.testing import ScriptedHandler, call
@@ -688,3 +688,37 @@ async def test_nearest_capable_agent_is_requested_first() -> None:
     a = agent("A", TO_B, handoffs=[far, b])
     result = await Runner.run(a, "Hi")
     assert result.last_agent is near
+
+
+# -- what the model passes along --
+
+
+@pytest.mark.parametrize("deep", ["[" * 3000 + "]" * 3000, '{"reason": ' * 3000 + "1" + "}" * 3000])
+async def test_arguments_that_are_nested_too_deep_are_a_mistake_of_the_model(deep: str) -> None:
+    """They are no failure of a callback, and ``raise_on`` covers them."""
+
+    def make() -> Agent[Any]:
+        return agent("A", call("transfer_to_b", deep), "Alone.", handoffs=[agent("B")])
+
+    (record,) = (await both(make)).result.handoffs
+    assert (record.status, record.error) == (Status.REJECTED, "the arguments are nested too deep")
+    with pytest.raises(ModelBehaviorError):
+        await Runner.run(make(), "Hi", run_config=RunConfig(raise_on=["bad_arguments"]))
+
+
+async def test_half_a_character_in_a_reason_does_not_stop_a_handoff() -> None:
+    """A store writes the request as JSON, which cannot have such a half."""
+
+    @function_tool
+    def ask() -> HandoffRequest:
+        """Ask B."""
+        return HandoffRequest("B", reason="half \ud83d")
+
+    def writes(request: HandoffRequest) -> None:
+        assert HandoffRequest.from_dict(request.to_dict()).reason == "half \ufffd"
+
+    for asks in (call("transfer_to_b", '{"reason": "half \\ud83d"}'), call("ask")):
+        b = agent("B", "Here.", on_handoff_request=writes)
+        a = agent("A", asks, tools=[ask], handoffs=[handoff(b, ask_reason=True)])
+        result = await Runner.run(a, "Hi")
+        assert (result.final_output, result.handoffs[0].reason) == ("Here.", "half \ufffd")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from routelock._callables import is_error
 from routelock._copies import own_copy, unshared
+from routelock._sendable import sendable
 from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.errors import ModelBehaviorError
@@ -83,7 +84,7 @@ class HandoffAttempt:
         """What is passed to the target."""
         self.input_text: str = ""
         """The same as JSON text; empty if there is none, or it has no JSON form."""
-        self.reason: str | None = edge.reason if tool_request is None else tool_request.reason or edge.reason
+        self.reason: str | None = (self.tool_request and self.tool_request.reason) or edge.reason
         self.payload: HandoffPayload | None = None
         self.request: HandoffRequest | None = None
         """The request as it is recorded; made once the target accepts."""
@@ -298,7 +299,12 @@ class HandoffAttempt:
 
 def _copied(request: HandoffRequest) -> HandoffRequest:
     """Return a copy of a request, because the tool that returned it may go on to edit it."""
-    return replace(request, input=unshared(request.input), metadata=unshared(dict(request.metadata)))
+    return replace(
+        request,
+        reason=sendable(request.reason),
+        input=unshared(request.input),
+        metadata=unshared(dict(request.metadata)),
+    )
 
 
 def _reason_in(arguments: str) -> str | None:
@@ -306,10 +312,12 @@ def _reason_in(arguments: str) -> str | None:
         plain: object = json.loads(arguments.strip() or "{}")
     except ValueError as error:
         raise HandoffRefused(describe_error(error, arguments), by="arguments") from error
+    except RecursionError as error:
+        raise HandoffRefused("the arguments are nested too deep", by="arguments") from error
     if plain is not None and not isinstance(plain, dict):
         raise HandoffRefused("the arguments must be a JSON object, such as {}", by="arguments")
     reason = cast("dict[str, Any]", plain or {}).get("reason")
-    return str(reason) if reason else None
+    return sendable(str(reason)) if reason else None  # JSON may have half of a character as an escape
 
 
 def _json_text(value: object) -> str:
