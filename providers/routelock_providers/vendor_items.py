@@ -207,10 +207,7 @@ class _Claude(Collector):
         if texts := self._texts.pop(place, None):
             block["thinking" if block.get("type") == "thinking" else "text"] = "".join(texts)
         if written := "".join(self._json.pop(place, ())):
-            try:
-                block["input"] = json.loads(written)
-            except ValueError:
-                block["input"] = {}  # the input was cut off
+            block["input"] = json_object(written)  # empty if it was cut off, or is nested too deep
 
     @property
     def worth_keeping(self) -> bool:

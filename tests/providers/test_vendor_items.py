@@ -104,6 +104,21 @@ def test_a_tool_of_an_mcp_server_is_a_call_too() -> None:
     assert calls(of_claude(used, result)) == [VendorCall(tool="ask", id="s", input={"q": 1}, output="42")]
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [('{"q": "x"}', {"q": "x"}), ('{"q": "x', {}), ('{"q": ' * 3000 + "1" + "}" * 3000, {})],
+    ids=["whole", "cut off", "deep"],
+)
+def test_streamed_input_of_claude_that_cannot_be_read_is_empty(written: str, expected: Any) -> None:
+    collector = collected(
+        "anthropic", {"type": "content_block_start", "content_block": {"type": "tool_use", "input": {}}}
+    )
+    delta = {"type": "input_json_delta", "partial_json": written}
+    collector.take({"type": "content_block_delta", "delta": delta})
+    collector.take({"type": "content_block_stop"})
+    assert collector.items[0]["input"] == expected
+
+
 def test_a_document_is_cited_by_its_name() -> None:
     place = {"type": "page_location", "document_title": "a.pdf", "file_id": "f", "cited_text": "q"}
     collector = of_claude({"type": "text", "text": "It rains", "citations": [place]})
