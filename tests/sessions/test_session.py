@@ -455,6 +455,17 @@ async def test_repeated_run_that_differs_replaces_the_first(session: Session) ->
     assert "its earlier tool results (1) are no longer shown" in warning
 
 
+async def test_repeated_run_begins_at_the_agent_of_the_first_attempt(session: Session) -> None:
+    config = replace(STICKY, run_id="r1")
+    with pytest.raises(HandlerError):
+        await run(
+            desk([call("transfer_to_billing")], [RuntimeError("boom")]), "Bill?", session, run_config=config
+        )
+    result = await run(desk([call("transfer_to_billing")], ["Paid."]), "Bill?", session, run_config=config)
+    assert [made.agent for made in result.calls] == ["front", "billing"]
+    assert result.warnings == ()
+
+
 async def test_run_id_of_another_input_is_refused(session: Session) -> None:
     config = RunConfig(run_id="always the same")
     await run(agent("Hello."), "Hi", session, run_config=config)

@@ -452,7 +452,7 @@ class SessionLog:
             items=kept,
             notes=[*notes, *(note for _, unread in read for note in unread)],
             own=own,
-            next_agent=_next_agent([*parts, own]),
+            next_agent=_next_agent(parts),
             empty=not parts,
             passed=place is not None and not is_newest,
             summary=_summary_of(
@@ -499,5 +499,5 @@ def _summary_of(
     return LoadedSummary(text=stored.text, places=places) if places else None
 
 
-def _next_agent(parts: Sequence[Part | None]) -> str | None:
-    return next((part.agent for part in reversed(parts) if part is not None and part.run), None)
+def _next_agent(parts: Sequence[Part]) -> str | None:
+    return next((part.agent for part in reversed(parts) if part.run), None)
