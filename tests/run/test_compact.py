@@ -405,6 +405,22 @@ async def test_a_caller_knows_what_its_provider_counted(answer: Any, stops: bool
     assert [made.why for made in result.compactions] == ["tokens"]
 
 
+async def test_a_resumed_run_knows_which_size_its_provider_took_last() -> None:
+    def replies() -> list[Any]:
+        took = Usage(requests=1, input_tokens=100, output_tokens=3)
+        return [
+            reply(calls=[call("read", {"page": 1})], usage=took),
+            ContextTooLong("more than 150 tokens"),
+            "I have read all.",
+        ]
+
+    whole = await Runner.run(reader(ScriptedHandler(replies()), size=4000, compact=Compact()), "Hi")
+    one = reader(ScriptedHandler(replies()), size=4000, compact=Compact())
+    stopped = await Runner.run(one, "Hi", max_turns=1, run_config=RunConfig(on_limit="return"))
+    resumed = await Runner.run(one, RunState.from_json(stopped.state().to_json(), agents=[one]))
+    assert resumed.compactions == whole.compactions
+
+
 def _without_summary(messages: Any) -> list[Any]:
     return [{**each, "content": str(each.get("content")).partition("\nchapter")[0]} for each in messages]
 

@@ -54,7 +54,7 @@ from routelock.run.subrun import Events, inner_config, put_inside
 from routelock.tools.outcome import NoTextError, to_text
 from routelock.usage import NO_USAGE, Usage
 
-__all__ = ["WRITER_NAME", "compact_refused", "compact_view", "counted_size"]
+__all__ = ["WRITER_NAME", "accepted_sizes", "compact_refused", "compact_view", "counted_size"]
 
 
 WRITER_NAME = "summary"
@@ -155,13 +155,14 @@ def _counted_tokens(call: ModelCall) -> int:
     return usage.input_tokens + max(usage.output_tokens - usage.reasoning_tokens, 0)
 
 
-def _last_accepted(run: Run) -> int:
-    """Return the tokens of the agent's last request that a provider took, 0 if they are not known."""
-    name = run.frame.agent.name
-    taken = (call for call in reversed(run.report.calls) if call.agent == name and call.reply is not None)
-    last = next(taken, None)
-    usage = None if last is None or last.reply is None else last.reply.usage
-    return 0 if usage is None or usage.requests != 1 else usage.input_tokens
+def accepted_sizes(run: Run) -> dict[str, int]:
+    """Return the tokens of each agent's last request that a provider took, 0 if they are not known."""
+    sizes = dict(run.report.accepted)
+    for call in run.report.calls:
+        if call.reply is not None:
+            usage = call.reply.usage
+            sizes[call.agent] = 0 if usage is None or usage.requests != 1 else usage.input_tokens
+    return sizes
 
 
 def _fixed_tokens(system: Message | None, offered: OfferedTools) -> int:
@@ -248,7 +249,7 @@ class _Shortening:
         self.is_forced = why == "too_long"
         tokens, messages = settings.at_tokens, settings.at_messages
         if self.is_forced:  # the provider's limit is somewhere between this size and what it took last
-            taken = _last_accepted(run)
+            taken = accepted_sizes(run).get(run.frame.agent.name, 0)
             least = max(2 * taken, size.tokens // 2) if taken else size.tokens
             tokens, messages = min(tokens or size.tokens, size.tokens, least), None
         self.limit = Limit(tokens=tokens, messages=messages, scale=size.scale)

@@ -343,6 +343,8 @@ class Report:
 
     calls: list[ModelCall] = field(default_factory=lambda: [])
     """The model calls that have ended."""
+    accepted: dict[str, int] = field(default_factory=lambda: {})
+    """Tokens of each agent's last request that a provider took, from before the run was resumed."""
     compactions: tuple[Compaction, ...] = ()
     errors: tuple[Problem, ...] = ()
     guardrails: list[GuardrailRecord] = field(default_factory=lambda: [])

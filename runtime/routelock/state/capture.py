@@ -14,7 +14,7 @@ from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.compaction import ViewSize
 from routelock.history.messages import RunItem
-from routelock.run.compact import counted_size
+from routelock.run.compact import accepted_sizes, counted_size
 from routelock.run.frames import Frame
 from routelock.run.progress import Progress
 from routelock.run.records import HandoffRecord
@@ -67,7 +67,6 @@ def _document(run: Run) -> RunDocument:
     """
     transcript, budget, report, progress = run.transcript, run.budget, run.report, run.progress
     numbers = _Numbers(transcript.items)
-    scopes, _ = _scopes_and_payload(run)
     waiting = {call_id: _sub_document(inner) for call_id, inner in run.sub_runs.waiting.items()}
     return RunDocument(
         format_version=FORMAT_VERSION,
@@ -87,6 +86,7 @@ def _document(run: Run) -> RunDocument:
         shown_items=numbers.shown,
         summary=None if transcript.summary is None else numbers.of([transcript.summary])[0],
         compactions=[*report.compactions],
+        accepted=_accepted_sizes(run),
         pending=[*run.calls.pending],
         begun=sorted(run.calls.begun - _answered(transcript.items)),
         usage=budget.usage,
@@ -99,7 +99,7 @@ def _document(run: Run) -> RunDocument:
         warnings=[*report.warnings],
         failed=sorted(run.failed_handlers),
         progress=_stored_progress(progress),
-        memory_scopes=[stored_scope(scope) for scope in scopes],
+        memory_scopes=[stored_scope(scope) for scope in _scopes_and_payload(run)[0]],
         tool_calls=budget.tool_calls,
         claims=run.calls.claims,
         sub_runs={**run.sub_runs.to_resume, **waiting},
@@ -169,6 +169,13 @@ def _stored_frame(run: Run, frame: Frame, numbers: _Numbers) -> StoredFrame:
         scopes=wait.memory_level,
         stands_by=wait.stands_by,
     )
+
+
+def _accepted_sizes(run: Run) -> dict[str, int]:
+    """Return the sizes that a compaction needs if a provider refuses a request; none without a setting."""
+    if run.config.compact is None and all(agent.compact is None for agent in run.graph.values()):
+        return {}
+    return {name: tokens for name, tokens in accepted_sizes(run).items() if tokens > 0}
 
 
 def _stored_size(size: ViewSize | None) -> StoredSize | None:

@@ -209,6 +209,8 @@ class RunDocument:
     summary: int | None = None
     """The newest summary of a compaction, by number."""
     compactions: list[Compaction] = field(default_factory=lambda: [])
+    accepted: dict[str, _Count] = field(default_factory=lambda: {})
+    """Tokens of each agent's last request that a provider took, for a run with a compaction."""
     pending: list[_Call]
     begun: list[str]
     """Ids of calls that were begun and have no answer."""

@@ -184,6 +184,7 @@ def _restore_counts(run: Run, document: RunDocument) -> None:
     run.report.guardrails = list(document.guardrails)
     run.report.repairs, run.report.warnings = tuple(document.repairs), tuple(document.warnings)
     run.report.compactions = tuple(document.compactions)
+    run.report.accepted = dict(document.accepted)
     _restore_progress(run, document.progress)
 
 
