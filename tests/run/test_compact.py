@@ -142,6 +142,32 @@ async def test_tools_that_the_vendor_hides_do_not_count() -> None:
     assert not result.compactions
 
 
+@pytest.mark.parametrize("counts", [True, False])
+async def test_tools_that_were_found_count(counts: bool) -> None:
+    @tool(deferred=True, description="Read a page. " + "How to read a page is a long story. " * 100)
+    def read(page: int) -> str:
+        return f"page {page}: ".ljust(800, "x")
+
+    def next_reply(request: Request) -> MessageDone:
+        made = window.reply(request)
+        if window.asked[1:]:
+            return made
+        return replace(
+            made, message={"role": "assistant", "tool_calls": [call("search_tools", FOR_PAGES, id="s")]}
+        )
+
+    window = Window(12, 5000, counts=counts)
+    model = ScriptedHandler([next_reply] * 13)
+    one = Agent("A", model=model, tools=[read], compact=Compact(at_tokens=2000, keep_turns=1, rest="drop"))
+    result = await Runner.run(one, "Read all.", max_turns=None)
+    assert len(model.requests[-1].tools) == 2
+    assert max(window.sizes) < 2300
+    assert result.compactions
+
+
+FOR_PAGES = {"query": "read a page"}
+
+
 async def test_an_agent_has_its_own_setting() -> None:
     model = Window(10, 100_000)
     one = reader(model, compact=Compact(at_messages=6, rest="drop"))

@@ -161,11 +161,13 @@ def _json_size(value: object) -> int:
 class ViewSize:
     """The size of a view. Only new items are counted, so a turn in a long run takes no more time."""
 
-    __slots__ = ("asked", "cut_at", "estimated", "fixed", "items", "results", "tokens", "turn")
+    __slots__ = ("asked", "cut_at", "estimated", "fixed", "items", "results", "tokens", "tools", "turn")
 
-    def __init__(self, fixed: int) -> None:
+    def __init__(self, fixed: int, tools: int = 0) -> None:
         self.fixed: int = fixed
         """Estimated tokens of the parts of a request outside the view: the system prompt and the tools."""
+        self.tools: int = tools
+        """How many tools these parts have; it grows when a search has found others."""
         self.estimated: int = fixed
         """Tokens by the estimate alone."""
         self.tokens: int = fixed
@@ -209,9 +211,15 @@ class ViewSize:
         self.add(items, self.asked + 1)
         self.tokens = max(tokens, round(self.estimated * _LEAST_SCALE))
 
-    def with_fixed(self, fixed: int) -> ViewSize:
-        """Return the size with another prompt and other tools, whose estimated tokens are ``fixed``."""
+    def with_fixed(self, fixed: int, tools: int) -> ViewSize:
+        """Return the size with another prompt and other tools.
+
+        Args:
+            fixed: the estimated tokens of both.
+            tools: the number of tools.
+        """
         size = copy(self)
+        size.tools = tools
         size.tokens += round((fixed - self.fixed) * self.scale)
         size.estimated += fixed - self.fixed
         size.fixed = fixed
@@ -219,7 +227,7 @@ class ViewSize:
 
     def of(self, items: Sequence[RunItem]) -> ViewSize:
         """Return the size of other items, which replace those of the view."""
-        size = ViewSize(self.fixed)
+        size = ViewSize(self.fixed, self.tools)
         size.add(items, len(items))
         size.tokens = round(size.estimated * self.scale)
         return size

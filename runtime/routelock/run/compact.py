@@ -103,10 +103,11 @@ async def compact_view(
         CallbackError: the ``keep`` function raised.
     """
     view = run.frame.view
-    size = counted_size(run, view)
-    if size is None or run.frame.turns == 1:  # a target may go on with the view of its source
+    size, tools = counted_size(run, view), len(offered.specs)
+    # a target may go on with the view of its source, and an agent may have found tools
+    if size is None or run.frame.turns == 1 or size.tools != tools:
         fixed = _fixed_tokens(system, offered)
-        size = ViewSize(fixed) if size is None else size.with_fixed(fixed)
+        size = ViewSize(fixed, tools) if size is None else size.with_fixed(fixed, tools)
     view.size = size
     size.add(view.items, len(view.items))
     noted = len(run.report.compactions)

@@ -104,6 +104,7 @@ class StoredSize:
     """The size of a view that is compacted, see `routelock.history.compaction.ViewSize`."""
 
     fixed: _Count = 0
+    tools: _Count = 0
     estimated: _Count = 0
     tokens: _Count = 0
     items: _Count = 0

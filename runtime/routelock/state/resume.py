@@ -258,7 +258,7 @@ def _frame(
 def _restored_size(stored: StoredSize | None) -> ViewSize | None:
     if stored is None:
         return None
-    size = ViewSize(stored.fixed)
+    size = ViewSize(stored.fixed, stored.tools)
     size.estimated, size.tokens, size.items = stored.estimated, stored.tokens, stored.items
     size.results, size.cut_at = stored.results, stored.cut_at
     return size
