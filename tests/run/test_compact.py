@@ -241,6 +241,10 @@ async def test_requests_of_summaries_count_for_the_limits_of_the_run() -> None:
     [
         (ScriptedHandler([ServerFailed("no")] * 9), "ServerFailed: no"),
         (ScriptedHandler([" "] * 9), "it is empty"),
+        (
+            ScriptedHandler([{"role": "assistant", "refusal": "I cannot."}] * 9),
+            "its writer refused: I cannot.",
+        ),
         (lambda messages: 7, "a summary is text, not int"),
         (lambda messages: 1 / 0, "ZeroDivisionError"),
     ],

@@ -17,6 +17,7 @@ from typing import Any, Literal, cast
 from routelock._callables import error_text, resolve
 from routelock._copies import detached
 from routelock._isolation import isolated
+from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.agents.deferral import VENDOR_SEARCH
 from routelock.agents.offer import OfferedTools
@@ -81,6 +82,8 @@ _SHARE_OF_PART = 0.75
 
 _LEAST_SHARE = 0.5
 """After a refusal, the newest results are cut until at least this share of the request is left."""
+
+_LONGEST_REFUSAL = 200  # characters
 
 _Why = Literal["tokens", "messages", "tool_results", "too_long"]
 """See `Compaction`."""
@@ -389,13 +392,16 @@ async def _output_of(inner: Run, events: Events) -> str:
     """Carry out a sub-run and return its output as text.
 
     Raises:
-        RoutelockError: it failed, or waits for a decision.
+        RoutelockError: it failed, waits for a decision, or has a refusal as its output.
     """
     async with aclosing(events(inner)) as happening:
         async for _ in happening:
             pass
     if inner.ending.stop_reason != "done":
         raise RunNotDone("its writer waits for a decision, which cannot be made here")
+    refusal = inner.result().refusal
+    if refusal is not None and refusal == inner.ending.final_output:
+        raise RunNotDone(f"its writer refused: {clip(refusal, _LONGEST_REFUSAL)}")
     try:
         return to_text(inner.ending.final_output).strip()
     except NoTextError as error:
