@@ -342,6 +342,21 @@ async def test_without_sticky_the_agent_of_the_run_answers(session: Session) -> 
     assert (await session.load()).next_agent is None
 
 
+async def test_work_without_an_answer_is_shown_though_another_run_answered_its_call_id(
+    session: Session,
+) -> None:
+    def asks(*replies: Any) -> Agent[Any]:
+        billing = agent(*replies, name="billing", tools=[add])
+        asking = call("transfer_to_billing", id="c1")
+        return agent(asking, "Done.", name="front", handoffs=[handoff(billing, return_to_caller=True)])
+
+    await run(asks("It is paid."), "Bill?", session)
+    newest = Session("u", session.store, max_items=1)  # so the second run does not know the id
+    with pytest.raises(RoutelockError, match="Max turns"):
+        await run(asks(ADD, "Never."), "Again?", newest, max_turns=2)
+    assert (await stored(session))[-3:] == ["transfer_to_billing", "add", "3"]
+
+
 async def test_missing_sticky_agent_is_named_in_a_warning(session: Session) -> None:
     await run(desk([call("transfer_to_billing")], ["Paid."]), "Bill?", session, run_config=STICKY)
     result = await run(agent("Hello.", name="front"), "And?", session, run_config=STICKY)

@@ -442,7 +442,8 @@ class SessionLog:
         if place is not None and (is_newest or passed_too):
             own, parts = parts[place], parts[:place]
         read = [conversation_of([part]) for part in parts]
-        later = shown_later([item for items, _ in read for item in items])
+        # a run that was given only the newest items may repeat the ids of calls in older ones
+        later = [item for items, _ in read for item in shown_later(items)]
         shown = [item_of(marked(item), 0, "input") for item in later]
         kept, cut = newest_part(shown, self.max_items, self.max_bytes)
         if not complete and (own is not None or not cut):
