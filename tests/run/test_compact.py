@@ -393,6 +393,18 @@ async def test_each_step_of_a_run_has_a_key_of_its_own() -> None:
     assert len(keys) == len(set(keys))
 
 
+async def test_a_summary_after_a_refused_request_is_a_step_of_its_own() -> None:
+    chronicle = Chronicler(lambda number: "" if number < 3 else f"chapter {number}")
+    history = [HI, {"role": "assistant", "content": "x" * 2000}] * 3
+    one = agent("A", ContextTooLong("too long"), "Done.")
+    recording, compact = Recording(), Compact(at_messages=1, keep_turns=1, rest=chronicle)
+    config = RunConfig(compact=compact, run_id="r", executor=recording)
+    result = await Runner.run(one, [*history, HI], run_config=config)
+    assert [made.summary for made in result.compactions] == [None, None, "chapter 3"]
+    keys = [made.key for made in recording.calls if ".summary." in made.key]
+    assert len(keys) == len({*keys}) == 3
+
+
 @pytest.mark.parametrize("rest", ["drop", "cut", Chronicler()])
 async def test_a_run_that_goes_on_from_its_state_shows_the_same(rest: Any) -> None:
     compact = replace(AT, rest=rest, tool_results=4000)

@@ -385,6 +385,8 @@ class _Shortening:
             key = f"{key}~{len(run.callers)}"
         if self.is_forced:
             key = f"{key}.again"
+        elif run.model_call.compacted_turn == run.turn:  # the view is still too long after a refused request
+            key = f"{key}.after"
         return f"{key}.{run.frame.handler.name}" if run.failed_handlers else key
 
 
