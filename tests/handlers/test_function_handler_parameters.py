@@ -13,9 +13,10 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import aclosing
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar
 
+import pydantic
 import pytest
 
 from routelock import Request, RunContext, ToolContext, function_handler
@@ -537,8 +538,36 @@ async def test_a_partials_own_arguments_stay() -> None:
     assert await reply_of(functools.partial(answer, context="shop", city="Paris")) == "shop Paris"
 
 
-@pytest.mark.parametrize("passed", [None, "Rome", 5, ["city"], CONTEXT])
-async def test_handoff_input_must_be_a_mapping_to_fill_parameters(passed: Any) -> None:
+@dataclass
+class Trip:
+    """What a transfer passes with ``input_type=Trip``."""
+
+    city: str
+
+
+class Tour(pydantic.BaseModel):
+    """The same as a model of pydantic."""
+
+    city: str
+
+
+@pytest.mark.parametrize("passed", [Trip("Rome"), Tour(city="Rome")])
+async def test_fields_of_an_object_fill_parameters(passed: Any) -> None:
+    async def answer(request: Request, city: str = "Oslo", **rest: Any) -> Any:
+        return city, rest
+
+    assert await seen_by(answer, Request(messages=[], handoff_input=passed)) == ("Rome", {})
+
+
+async def test_positional_parameter_is_filled_by_a_field() -> None:
+    async def answer(request: Request, city: str = "Oslo", country: str = "Norway", /) -> Any:
+        return city, country
+
+    assert await seen_by(answer, Request(messages=[], handoff_input=Trip("Rome"))) == ("Rome", "Norway")
+
+
+@pytest.mark.parametrize("passed", [None, "Rome", 5, ["city"], CONTEXT, Trip])
+async def test_other_handoff_input_fills_no_parameter(passed: Any) -> None:
     async def answer(request: Request, city: str = "Oslo", **rest: Any) -> Any:
         return city, rest, request.handoff_input
 

@@ -15,9 +15,10 @@ from collections.abc import (
     Iterator,
     Mapping,
     Sequence,
+    Set,
 )
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from inspect import isawaitable
 from operator import attrgetter
 from typing import Any, cast, overload
@@ -131,11 +132,16 @@ class Parameters:
     def arrange(self, request: Request) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments and keyword arguments for the call."""
         named = {name: source(request) for name, source in self.named}
-        passed: object = request.handoff_input
-        if (self.optional or self.takes_rest) and isinstance(passed, Mapping):
-            given = cast("Mapping[str, Any]", passed)
-            named |= {key: value for key, value in given.items() if self._takes(key)}
+        if request.handoff_input is not None:
+            named |= self._passed(request.handoff_input)
         return [source(request) for source in self.positional], named
+
+    def _passed(self, given: object) -> dict[str, Any]:
+        """Return the keyword arguments that the input of a handoff has."""
+        if isinstance(given, Mapping):
+            passed = cast("Mapping[str, Any]", given)
+            return {key: value for key, value in passed.items() if self._takes(key)}
+        return {key: getattr(given, key) for key in self.optional & _fields_of(given)}
 
     def _takes(self, key: object) -> bool:
         return key in self.optional or (self.takes_rest and isinstance(key, str) and key not in self.taken)
@@ -146,9 +152,9 @@ def _parameters_of(function: Callable[..., Any], name: str) -> Parameters:
 
     A parameter annotated `Request` or named ``request`` gets the request. One annotated `RunContext` or named
     ``context`` gets the run's context. Parameters named ``messages``, ``tools`` and ``settings`` get that
-    field of the request. One other required parameter gets the request too. A parameter with a default, and a
-    ``**`` parameter, get values from the input of a handoff (``Request.handoff_input``), if that is a mapping
-    with such a key.
+    field of the request. One other required parameter gets the request too. A parameter with a default gets
+    its value from the input of a handoff (``Request.handoff_input``), if that is a mapping with such a key,
+    or a dataclass or pydantic model with such a field. A ``**`` parameter gets the other keys of a mapping.
 
     Args:
         function: an async function, see `_check_async`.
@@ -266,7 +272,17 @@ def _by_position(plain: Sequence[inspect.Parameter], sources: Mapping[str, _Sour
 
 def _from_handoff(name: str, default: Any, request: Request) -> Any:
     passed: object = request.handoff_input
-    return cast("Mapping[str, Any]", passed).get(name, default) if isinstance(passed, Mapping) else default
+    if isinstance(passed, Mapping):
+        return cast("Mapping[str, Any]", passed).get(name, default)
+    return getattr(passed, name) if name in _fields_of(passed) else default
+
+
+def _fields_of(passed: object) -> Set[str]:
+    """Return the names of the fields of a dataclass or a pydantic model; of other values there are none."""
+    kind = type(passed)
+    if is_dataclass(kind):
+        return {each.name for each in fields(kind)}
+    return {*getattr(kind, "model_fields", ())}
 
 
 def _bound_names(function: Any) -> Iterator[str]:
