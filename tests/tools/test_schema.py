@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired, cast
 from uuid import uuid4
 
 import pydantic
@@ -202,7 +202,8 @@ def test_report_describes_choices_and_references() -> None:
         rest: Any = None
 
     told = describe_error(ValueError("No"), "x", schema=plain_schema(pydantic.TypeAdapter(Order)))
-    assert 'size (one of ["s", "m"], required), only (one of ["x"], required), to (object, required)' in told
+    assert 'size (one of ["s", "m"], required), only (one of ["x"], required)' in told
+    assert "to (object Reason, required)" in told
     assert told.endswith("rest (any).")
 
 
@@ -214,7 +215,12 @@ def test_report_describes_an_enum_by_its_values_and_not_as_an_object() -> None:
 
     told = describe_error(ValueError("No"), "x", schema=plain_schema(pydantic.TypeAdapter(Paint)))
     assert 'colour (one of ["red"], required), other (one of ["red"] or null, required)' in told
-    assert "under (object, required)" in told
+    assert "under (object Node, required)" in told
+
+
+def test_report_tells_the_types_of_a_union_apart() -> None:
+    told = complaint(cast(Any, Refund | Reason), "{}")
+    assert told.endswith("Expected a JSON object with response (object Refund or object Reason, required).")
 
 
 def test_long_text_is_shown_by_its_two_ends() -> None:

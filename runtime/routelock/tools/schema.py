@@ -471,8 +471,9 @@ def _kind(node: object, named: Mapping[str, Any]) -> str:
     if "enum" in each or "const" in each:
         return "one of " + json.dumps(each.get("enum", [each.get("const")]), ensure_ascii=False)
     if "$ref" in each:
-        target = named.get(str(each["$ref"]).removeprefix("#/$defs/"))
-        return "object" if target is None else _kind(target, {})  # a type may contain itself
+        name = str(each["$ref"]).removeprefix("#/$defs/")
+        referred = _kind(named.get(name, {"type": "object"}), {})  # a type may contain itself
+        return f"object {name}" if referred == "object" and name in named else referred
     if "anyOf" in each:
         return " or ".join(_kind(choice, named) for choice in each["anyOf"])
     kind: Any = each.get("type", "any")
