@@ -27,7 +27,7 @@ BRANCH = ToolQuestion(
     },
     data={"shelf": 7},
 )
-SURE = ToolQuestion(message="Are you sure?")
+SURE = ToolQuestion("Are you sure?")
 LEND = call("lend", {"title": "Emma"}, id="l")
 
 

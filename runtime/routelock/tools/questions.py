@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from routelock._sendable import sendable
@@ -21,7 +21,7 @@ class ToolQuestion:
     with the same arguments, and with the answer in ``context.answer``.
     """
 
-    message: str
+    message: str = field(kw_only=False)
     """The question, for a person."""
     schema: Mapping[str, Any] | None = None
     """A JSON schema of the object that answers it; None if an approval is enough."""
