@@ -6,12 +6,12 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterable
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from paths import REPO
 
-from routelock import Agent, RunConfig, handoff
+from routelock import Agent, RunConfig, function_tool, handoff, tool
 from routelock.run.records import StopReason
 
 DOCS = REPO / "docs"
@@ -35,6 +35,14 @@ def docs() -> str:
 def test_every_option_is_in_the_docs(what: str, docs: str) -> None:
     missing = [name for name in OPTIONS[what] if not re.search(rf"\b{name}\b", docs)]
     assert not missing, f"{what}: say what these are for in one of docs/*.md: {missing}"
+
+
+@pytest.mark.parametrize(("decorator", "column"), [(tool, 1), (function_tool, 2)])
+def test_table_of_tool_options_has_the_names_of_the_decorator(decorator: Any, column: int) -> None:
+    page = (DOCS / "tools.md").read_text("utf-8").partition("## The options")[2].partition("\n## ")[0]
+    _head, *rows = [line for line in page.splitlines() if line.startswith("| `")]
+    named = re.findall(r"`(\w+)`", " ".join(row.split("|")[column] for row in rows))
+    assert sorted(named) == sorted({*inspect.signature(decorator).parameters} - {"function"})
 
 
 def test_every_example_is_listed() -> None:
