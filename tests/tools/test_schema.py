@@ -171,6 +171,12 @@ def test_a_type_without_json_is_a_configuration_error(of: Any) -> None:
 # -- describe_error --
 
 
+@pytest.mark.parametrize("types", [[Refund, Reason], (Refund, Reason)])
+def test_list_of_types_has_an_error_that_says_union(types: Any) -> None:
+    with pytest.raises(ConfigError, match=r"of several types make a union, such as A \| B\.$"):
+        JsonType(types)
+
+
 def complaint(of: Any, text: str) -> str:
     with pytest.raises(ModelBehaviorError) as caught:
         JsonType(of).parse(text)

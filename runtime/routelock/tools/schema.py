@@ -342,6 +342,10 @@ class JsonType(Generic[T]):
     _adapter: pydantic.TypeAdapter[Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.of, list | tuple):
+            raise ConfigError(
+                f"{self.of!r:.200} cannot be a JSON type: of several types make a union, such as A | B."
+            )
         try:
             adapter, schema, wrapped = _adapted(self.of)
         except Exception as error:
