@@ -15,11 +15,13 @@ import routelock
 from routelock import (
     Agent,
     AgentHooks,
+    Limits,
     RunConfig,
     RunContext,
     Runner,
     RunResult,
     Skill,
+    Usage,
     function_handler,
     function_tool,
     handler,
@@ -36,18 +38,23 @@ from routelock._peer_names import (
     HANDLER_KEYWORDS,
     HANDOFF_KEYWORDS,
     HOOKS,
+    ITEM,
+    LIMIT_KEYWORDS,
     LIST,
     NAMES,
     REGISTRY,
     RESULT,
     RUN_KEYWORDS,
+    SESSION,
     SKILL,
     STREAM,
     TOOL_KEYWORDS,
+    USAGE,
 )
 from routelock.agents import hook
 from routelock.agents.registry import Registry
 from routelock.errors import ConfigError
+from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
@@ -139,9 +146,18 @@ def test_keyword_of_the_settings_of_a_run_is_named() -> None:
     assert note == "Instead of max_turns=, write Runner.run(..., max_turns=...), or limits=Limits(turns=...)."
 
 
+def test_keyword_of_the_limits_is_named() -> None:
+    assert notes_of(Limits, request_limit=3) == ["Instead of request_limit=, write requests=."]
+
+
 @pytest.mark.parametrize(
     ("decorator", "keyword", "ours"),
-    [(tool, "name_override", "name="), (function_tool, "name", "name_override=")],
+    [
+        (tool, "name_override", "name="),
+        (function_tool, "name", "name_override="),
+        (function_tool, "input_guardrails", "tool_input_guardrails="),
+        (tool, "requires_approval", "needs_approval="),
+    ],
 )
 def test_keyword_of_a_tool_is_named(decorator: Callable[..., Any], keyword: str, ours: str) -> None:
     assert notes_of(decorator, **{keyword: "x"}) == [f"Instead of {keyword}=, write {ours}."]
@@ -195,6 +211,7 @@ def test_unknown_keyword_has_no_note() -> None:
         (function_handler, HANDLER_KEYWORDS),
         (handler, HANDLER_KEYWORDS),
         (handoff, HANDOFF_KEYWORDS),
+        (Limits, LIMIT_KEYWORDS),
         (tool, TOOL_KEYWORDS),
         (Runner.run, RUN_KEYWORDS),
         (Runner.run_sync, RUN_KEYWORDS),
@@ -270,6 +287,24 @@ def test_attribute_of_a_stream_is_named(name: str, ours: str) -> None:
         getattr(stream(), name)
 
 
+@pytest.mark.parametrize(
+    ("made", "name", "ours"),
+    [
+        (lambda: result().new_items[0], "raw_item", "message"),
+        (lambda: result().usage, "prompt_tokens", "input_tokens"),
+        (lambda: Session("user-7", InMemorySessions()), "get_items", "(await session.load()).messages"),
+    ],
+)
+def test_attribute_of_what_a_result_has_is_named(made: Callable[[], Any], name: str, ours: str) -> None:
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}': write {re.escape(ours)}\.$"):
+        getattr(made(), name)
+
+
+def test_each_attribute_of_a_result_is_one_of_the_stream() -> None:
+    public = {name for name in dir(RunResult) if not name.startswith("_")}
+    assert public - STREAM.keys() <= set(dir(stream()))
+
+
 @pytest.mark.parametrize("name", [name for name in STREAM if STREAM[name] == f"stream.result.{name}"])
 def test_attribute_that_only_a_result_has_is_one(name: str) -> None:
     assert hasattr(result(), name)
@@ -291,6 +326,9 @@ def test_list_of_an_agent_cannot_be_appended_to(name: str) -> None:
         (result, RESULT),
         (Skill, SKILL),
         (stream, STREAM),
+        (lambda: result().new_items[0], ITEM),
+        (lambda: Session("user-7", InMemorySessions()), SESSION),
+        (Usage, USAGE),
     ],
 )
 def test_no_attribute_of_ours_is_called_wrong(made: Callable[[], object], names: dict[str, str]) -> None:
@@ -330,11 +368,16 @@ def test_hook_that_is_named_exists() -> None:
     ("name", "ours"),
     [
         ("RunContextWrapper", "from routelock import RunContext"),
-        ("ModelRetry", "raise ValueError(text), or another exception: the model gets its text"),
+        (
+            "ModelRetry",
+            "raise ValueError(text) in a tool, or in a validator of the output_type",
+        ),
         ("GraphRecursionError", "from routelock import MaxTurnsExceeded"),
         ("Session", "from routelock.sessions import Session"),
         ("BaseAgent", "from routelock import Agent"),
         ("hook", "from routelock.agents import hook"),
+        ("AssistantAgent", "from routelock import Agent"),
+        ("CrewOutput", "from routelock import RunResult"),
     ],
 )
 def test_import_of_another_library_is_named(name: str, ours: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from routelock._callables import MaybeAwaitable
 from routelock._hints import hint_keywords
-from routelock._peer_names import CONFIG_KEYWORDS
+from routelock._peer_names import CONFIG_KEYWORDS, LIMIT_KEYWORDS
 from routelock.agents.agent import Agent
 from routelock.agents.agent_problems import guardrail_problems
 from routelock.errors import ConfigError, LimitExceeded, ModelBehaviorError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Limits", "Mistake", "NextAgent", "OnLimit", "OnUnusableOutput", "RunConfig", "listed"]
 
 
+@hint_keywords(LIMIT_KEYWORDS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of a run; None means no limit. ``RunConfig.on_limit`` says what a limit does.

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from routelock._callables import error_text
+from routelock._hints import hint_attributes
+from routelock._peer_names import SESSION
 from routelock.errors import (
     ConfigError,
     InputGuardrailTripped,
@@ -377,6 +379,7 @@ class Conversation:
     """Name of the agent that answers the next message, if it was stored (``next_agent="sticky"``)."""
 
 
+@hint_attributes(SESSION)
 class Session(SessionLog):
     """A stored conversation: ``Runner.run(agent, "Hi", session=Session("user-7", store))``.
 

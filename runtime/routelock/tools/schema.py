@@ -342,7 +342,7 @@ class JsonType(Generic[T]):
     _adapter: pydantic.TypeAdapter[Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.of, list | tuple):
+        if isinstance(cast(object, self.of), list | tuple):
             raise ConfigError(
                 f"{self.of!r:.200} cannot be a JSON type: of several types make a union, such as A | B."
             )
