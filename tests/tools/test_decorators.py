@@ -122,6 +122,16 @@ def test_a_name_that_providers_refuse_is_a_configuration_error(name: Any, why: s
         Tool(name=name, on_invoke_tool=lambda context, text: text)
 
 
+@pytest.mark.parametrize(
+    ("decorator", "ours"),
+    [(tool, "@tool(name='look_up')"), (function_tool, "@function_tool(name_override='look_up')")],
+)
+def test_name_in_place_of_the_function_has_an_error_that_says_the_option(decorator: Any, ours: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        decorator("look_up")
+    assert str(raised.value) == f"The first argument is the function, not a name: write {ours} above it."
+
+
 def test_a_lambda_needs_a_name() -> None:
     with pytest.raises(ConfigError, match="'<lambda>': its name has '<>'"):
         tool(lambda: None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, Concatenate, Protocol, TypeGuard, overload
+from typing import Any, Concatenate, Protocol, TypeGuard, cast, overload
 
 from typing_extensions import ParamSpec, TypeIs, TypeVar
 
@@ -166,7 +166,7 @@ def tool(
             deferred=deferred,
         )
 
-    return make if function is None else make(function)
+    return make if function is None else make(_checked(function, f"tool(name={function!r:.80})"))
 
 
 @overload
@@ -279,7 +279,20 @@ def function_tool(
         output_guardrails=tool_output_guardrails or (),
         deferred=defer_loading,
     )
-    return make if function is None else make(function)
+    if function is None:
+        return make
+    return make(_checked(function, f"function_tool(name_override={function!r:.80})"))
+
+
+def _checked(function: Callable[..., Any], named: str) -> Callable[..., Any]:
+    """Return the function of a decorator.
+
+    Raises:
+        ConfigError: it is the name of the tool, which some libraries take here.
+    """
+    if isinstance(cast(object, function), str):
+        raise ConfigError(f"The first argument is the function, not a name: write @{named} above it.")
+    return function
 
 
 def is_function(value: object) -> TypeGuard[Callable[..., Any]]:
