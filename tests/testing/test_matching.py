@@ -212,3 +212,11 @@ def test_difference_shows_only_the_changed_sentence() -> None:
         '  - "Be kind.\\n"',
         '  + "Be brief.\\n"',
     ]
+
+
+def test_difference_shows_tags_as_they_are_sent() -> None:
+    told = difference(
+        asked({"content": "<answer>Paris</answer>"}), asked({"content": "<answer>Rome</answer>"})
+    )
+    assert '- "<answer>Paris</answer>"' in told
+    assert '+ "<answer>Rome</answer>"' in told

@@ -245,4 +245,5 @@ def _edits(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int, int,
 
 
 def _shown(value: Any) -> str:
-    return preview(value, _MAX_VALUE)
+    # a developer reads it, and no model that would take a tag for one of the runtime's
+    return preview(value, _MAX_VALUE).replace("\\u003c", "<")
