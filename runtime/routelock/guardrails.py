@@ -252,7 +252,10 @@ class _Check:
         """Record the result of the guardrail, and raise if it does not let the value pass."""
         name, kind = name_of(self._guardrail), self._record.kind
         if not isinstance(found, GuardrailResult):
-            raise TypeError(f"guardrail {name!r} must return a GuardrailResult, not {found!r:.80}")
+            raise TypeError(
+                f"guardrail {name!r} must return a GuardrailResult, such as GuardrailResult(False) to let "
+                f"the value pass, not {found!r:.80}"
+            )
         if found.answer is not None and kind in ("input", "output"):
             raise TypeError(
                 f"guardrail {name!r} gave an answer, and only a guardrail of a tool may: leave it out"
