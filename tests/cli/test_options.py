@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / f"{name}_runs.py").write_text(f"{RUNS}Runner.run_sync(agent, 'Hi')\n")
     (tmp_path / f"{name}_awaits.py").write_text(f"{RUNS}asyncio.run(main())\n")
     (tmp_path / f"{name}_ends.py").write_text("raise SystemExit(3)")
+    (tmp_path / f"{name}_named.py").write_text("import routelock\nroutelock.Agent('A').as_tool(name='a')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield name
@@ -106,6 +108,13 @@ def test_a_wrong_spec_is_an_error_of_one_line(
     assert shown.startswith("routelock: ")
     assert said in shown
     assert shown.count("\n") == 1
+
+
+def test_wrong_keyword_of_routelock_has_its_line_in_the_app_and_its_advice(folder: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_agents(f"{folder}_named:agent")
+    advice = rf"argument 'name'\. Instead of name=, write tool_name=\. \(.*{folder}_named\.py, line 2\)$"
+    assert re.search(advice, str(caught.value))
 
 
 @pytest.mark.parametrize(("module", "line"), [("runs", 11), ("awaits", 9)])

@@ -152,13 +152,13 @@ def _load_error(what: str, error: BaseException) -> ConfigError:
     runs = _RUNNER in modules
     if runs:  # the app has to change the line that calls the runner
         places = places[: modules.index(_RUNNER)]
-        while places[-1][0].startswith("routelock."):
-            places.pop()
-    _, file, line = places[-1]
+    _, file, line = ([each for each in places if each[0].partition(".")[0] not in _NOT_THE_APP] or places)[-1]
     why = str(error)
     if isinstance(error, SyntaxError):  # the file with the error did not run, so it has no frame
         why, file, line = error.msg, error.filename or file, error.lineno or line
     why = f"{type(error).__name__}: {why}".partition("\n")[0]
+    if notes := [note for note in getattr(error, "__notes__", ()) if "\n" not in note]:
+        why = f"{why.removesuffix('.')}. {' '.join(notes)}"
     advice = '. It runs an agent: do that below `if __name__ == "__main__":`' if runs else ""
     return ConfigError(f"{what} raised {why} ({file}, line {line}){advice}")
 
@@ -178,6 +178,9 @@ CONFIG = "a RunConfig with all other settings"
 _LAST_PORT = 65535
 
 _RUNNER = "routelock.runner"
+
+_NOT_THE_APP = {"routelock", "routelock_providers", "routelock_skills", "importlib", "_frozen_importlib"}
+"""Packages whose lines do not say what to change in an app."""
 
 _LITELLM = "routelock_providers.litellm.handler"
 """The module of `LiteLLM`: to import it takes as long as the rest of a command."""
