@@ -111,6 +111,20 @@ def test_a_way_back_over_several_layers_passes_below_everything() -> None:
     assert lowest < float(ET.fromstring(svg).get("height", ""))
 
 
+@pytest.mark.parametrize("targets", [["b", "c"], []], ids=["second", "first"])
+@pytest.mark.parametrize(("source", "target"), ["bc", "cb"], ids=["down", "up"])
+def test_a_way_within_a_column_is_inside_of_the_picture(source: str, target: str, targets: list[str]) -> None:
+    others = {"b": Agent("b"), "c": Agent("c")}
+    others[source] = Agent(source, handoffs=[target])
+    svg = graph_svg(Agent("a", handoffs=targets), agents=list(others.values()))
+    path = _edges(svg)[source, target].find(f"{NAMESPACE}path")
+    assert path is not None
+    left, _, width, _ = map(float, ET.fromstring(svg).get("viewBox", "").split())
+    across = [float(x) for x, _ in re.findall(r"(-?[\d.]+) (-?[\d.]+)", path.get("d", ""))]
+    assert left <= min(across)
+    assert max(across) <= left + width
+
+
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20), st.text(max_size=40))
 @examples(40)
 def test_no_two_boxes_overlap_and_none_leaves_the_picture(ways: list[tuple[int, int]], name: str) -> None:

@@ -60,15 +60,15 @@ def outline_svg(outline: Outline, *, active: str | None = None, used: Collection
     """Return an outline as SVG, see `graph_svg`."""
     places = _layout(outline)
     lit = set(used)
-    width = max(place.x + place.width for place in places.values()) + _MARGIN
+    left, width = _sides(outline, places)
     height = max(place.y + _HEIGHT for place in places.values()) + _MARGIN
     height += _room_below(outline, places)
     names = ", ".join(_one_line(node.name) for node in outline.nodes)
     label = f"Agent graph: {names}. Runs begin with {_one_line(outline.start)}."
     both = {(link.source, link.target) for link in outline.links}
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-        f'height="{height:g}" role="img" aria-label={quoteattr(label)} font-size="13" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{left:g} 0 {width:g} {height:g}" '
+        f'width="{width:g}" height="{height:g}" role="img" aria-label={quoteattr(label)} font-size="13" '
         'font-family="system-ui, sans-serif">',
         *(_line(link, places, (link.source, link.target) in lit, both) for link in outline.links),
         *(_box(node, places[node.name], outline.start, active) for node in outline.nodes),
@@ -153,6 +153,18 @@ def _room_below(outline: Outline, places: dict[str, _Place]) -> float:
     return 26 if far else 0
 
 
+def _sides(outline: Outline, places: dict[str, _Place]) -> tuple[float, float]:
+    """Return where the picture begins, and its width, so that no box and no line within a layer is cut."""
+    left, right = 0.0, max(place.x + place.width for place in places.values()) + _MARGIN
+    for link in outline.links:
+        source, target = places[link.source], places[link.target]
+        if source.layer == target.layer:
+            bulge = _bulge(source, target)
+            left = min(left, source.x + bulge)
+            right = max(right, source.x + source.width + bulge)
+    return left, right - left
+
+
 # -- shapes --
 
 
@@ -230,9 +242,15 @@ def _within_layer(source: _Place, target: _Place) -> tuple[str, str]:
     down = 1 if target.y > source.y else -1
     x = source.x + (source.width if down > 0 else 0)
     y1, y2 = source.middle + 12 * down, target.middle - 12 * down
-    bulge = (22 + abs(y2 - y1) / 14) * down
+    bulge = _bulge(source, target)
     path = f"M{x:g} {y1:g}C{x + bulge:g} {y1:g} {x + bulge:g} {y2:g} {x + 8 * down:g} {y2:g}"
     return path, _head(x, y2, -down)
+
+
+def _bulge(source: _Place, target: _Place) -> float:
+    """Return how far a line within a layer may lead beside its boxes; to the left it is negative."""
+    down = 1 if target.y > source.y else -1
+    return (22 + abs(target.y - source.y - 24 * down) / 14) * down
 
 
 def _curve(x1: float, y1: float, x2: float, y2: float, bend: float) -> str:
