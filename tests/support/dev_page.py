@@ -65,10 +65,7 @@ class Page:
     def __init__(self, url: str) -> None:
         self.url = url
         self.client = httpx.Client(base_url=url, timeout=PATIENCE, verify=False)  # no CA files to read
-        text = self.client.get("/").text
-        found = re.search(r"name=\"routelock-settings\" content=(?:'(.*?)'|\"(.*?)\")>", text)
-        assert found is not None
-        self.settings: dict[str, Any] = json.loads(html.unescape(found[1] or found[2]))
+        self.settings = settings_of(self.client.get("/").text)
         self.headers = {"x-routelock-token": self.settings["token"]}
 
     def post(self, path: str, body: Any = None, **headers: str) -> httpx.Response:
@@ -97,6 +94,13 @@ class Page:
         """Tell whether a run of a conversation goes on; asking changes nothing."""
         response = self.post(f"/talks/{conversation}/messages", {"words": [{"approve": False}] * 99})
         return "Stop it first" in response.json()["error"]
+
+
+def settings_of(index: str) -> dict[str, Any]:
+    """The settings that the page gives its script."""
+    found = re.search(r"name=\"routelock-settings\" content=(?:'(.*?)'|\"(.*?)\")>", index)
+    assert found is not None
+    return dict(json.loads(html.unescape(found[1] or found[2])))
 
 
 def lines_of(response: httpx.Response) -> list[dict[str, Any]]:

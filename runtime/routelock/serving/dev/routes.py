@@ -150,6 +150,20 @@ async def _leave_unanswered(request: Request, error: Exception) -> Response:
     return Response(status_code=_CLIENT_LEFT)
 
 
+class _Answer(EventStream):
+    """The lines of a run. That a page leaves in the middle, such as at a reload, is no error."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, as an ASGI app does."""
+        try:
+            await super().__call__(scope, receive, send)
+        except ClientDisconnect:
+            if not self.has_begun:
+                raise
+            # Starlette's handlers of errors are for responses that have not begun
+            _logger.info("the page has left")
+
+
 _CLIENT_LEFT = 499
 
 
@@ -311,7 +325,7 @@ class DevRoutes:
         async def work(stream: EventStream) -> None:
             await self._conversations.answer(conversation, said, stream.send_nowait)
 
-        return EventStream(work, ping=_PING)
+        return _Answer(work, ping=_PING)
 
     async def _stop(self, request: Request) -> Response:
         """Stop the run of a conversation, if one is running."""
