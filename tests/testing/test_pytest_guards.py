@@ -123,7 +123,10 @@ def test_import_does_not_reach_the_network(suite: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*NetworkBlocked: *'model.invalid' was blocked*--allowed-hosts=model*"])
 
 
-def test_swallowed_refusals_are_named_at_the_end(suite: pytest.Pytester) -> None:
+@pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "1")], ids=["alone", "xdist"])
+def test_swallowed_refusals_are_named_at_the_end(suite: pytest.Pytester, options: tuple[str, ...]) -> None:
+    if options:
+        pytest.importorskip("xdist")
     suite.makepyfile(
         """
         import socket
@@ -135,7 +138,7 @@ def test_swallowed_refusals_are_named_at_the_end(suite: pytest.Pytester) -> None
                 pass
         """
     )
-    result = run(suite)
+    result = run(suite, *options)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["routelock: connections refused by no_network: model.invalid"])
 

@@ -106,6 +106,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
+_REFUSED = "routelock_refused_hosts"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the refused hosts to the process that prints the summary, if this is a worker of xdist."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_REFUSED] = [host for hosts in guards_of(session.config).refused_hosts for host in hosts]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Note the hosts that a worker of xdist refused. A worker that crashed has sent nothing."""
+    sent: dict[str, Any] = getattr(node, "workeroutput", {})
+    guards_of(node.config).refused_hosts.append(sent.get(_REFUSED, []))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """List the refused hosts: a client may have swallowed the error."""
     if refused := {host for hosts in guards_of(config).refused_hosts for host in hosts}:
