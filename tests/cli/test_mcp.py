@@ -119,6 +119,13 @@ def test_a_mistake_ends_it_with_one_line(tmp_path: Path, arguments: list[str], w
     assert "Traceback" not in done.stderr
 
 
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(f"import sys\nsys.modules['mcp_types'] = None\n{APP}")
+    done = talk(tmp_path, "app:agent", said=[])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith("routelock: Serving by MCP needs version 2 of the ")
+
+
 def calling(cwd: Path, name: str, *, until: str) -> subprocess.Popen[str]:
     """Start the command, and call an agent; the call goes on until the program has printed this."""
     process = start(cwd, f"app:{name}")

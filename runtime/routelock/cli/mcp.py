@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 
+from routelock._concurrency import open_group
 from routelock.agents.agent import Agent
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE
@@ -70,7 +71,7 @@ async def _serve_until_signal(
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         scope.cancel()
 
-    async with anyio.create_task_group() as group:
+    async with open_group() as group:
         group.start_soon(cancel_at_signal, group.cancel_scope)
         await serve_stdio(agents, config, streams)
         group.cancel_scope.cancel()
