@@ -16,12 +16,14 @@ from browser_tabs import NARROW, WIDE, contrasts, opened, say
 from dev_page import PATIENCE, USED, dev_page, shop
 
 from routelock import Agent, Retry, RunConfig, function_tool, handoff
+from routelock.context import ToolContext
 from routelock.errors import ConnectionFailed
 from routelock.handlers.events import HandlerEvent, TextDelta
 from routelock.handlers.port import Request
 from routelock.history import Compact
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, call, reply
+from routelock.tools import ToolQuestion
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
@@ -284,6 +286,35 @@ def test_a_call_that_waits_is_approved_or_declined(browser: Any) -> None:
         assert tab.locator("#approvals fieldset").count() == 0
         assert tab.locator(".message").count() == 2
         assert "goes on" in tab.locator("#rows .run").last.inner_text()
+
+
+def test_a_question_of_a_tool_is_a_form(browser: Any) -> None:
+    heard: list[Any] = []
+    fields = {"branch": {"enum": ["north", "south"]}, "days": {"type": "integer"}, "note": {"type": "string"}}
+    schema = {"type": "object", "properties": fields, "required": ["branch", "days"]}
+
+    @function_tool
+    def lend(context: ToolContext[Any]) -> Any:
+        """Lend a book."""
+        if context.answer is None:
+            return ToolQuestion("Where, and how long?", schema=schema)
+        heard.append(context.answer.content)
+        return "lent"
+
+    with opened(browser, Agent("clerk", model=ScriptedHandler([call("lend"), "Done."]), tools=[lend])) as tab:
+        say(tab, "Lend me Emma")
+        form = tab.get_by_role("group", name="clerk asks to call lend")
+        form.get_by_label("branch").select_option("north")
+        form.get_by_role("button", name="Answer").click()
+        assert tab.evaluate("document.activeElement.parentElement.textContent") == "days", "it is missing"
+        form.get_by_label("days").fill("long")
+        form.get_by_role("button", name="Answer").click()
+        tab.get_by_text("The answer does not fit: days: 'long' is not of type 'integer'.").wait_for()
+        form.get_by_label("branch").select_option("south")
+        form.get_by_label("days").fill("3")
+        form.get_by_role("button", name="Answer").click()
+        tab.locator(".message.agent", has_text="Done.").wait_for()
+    assert heard == [{"branch": "south", "days": 3}]
 
 
 def test_a_message_while_a_call_waits_stays_and_the_page_says_why(browser: Any) -> None:

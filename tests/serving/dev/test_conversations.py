@@ -301,6 +301,63 @@ def test_the_question_of_a_tool_is_shown() -> None:
         assert _texts(page.decide(conversation, {"approve": True})) == "Done."
 
 
+BRANCH: dict[str, Any] = {
+    "type": "object",
+    "properties": {"branch": {"enum": ["north", "south"]}, "days": {"type": "integer", "default": 7}},
+    "required": ["branch", "days"],
+}
+
+
+def _librarian() -> tuple[Agent[Any], list[Any]]:
+    heard: list[Any] = []
+
+    @function_tool
+    def lend(context: ToolContext) -> Any:
+        """Lend a book."""
+        if context.answer is None:
+            return ToolQuestion("Which branch?", schema=BRANCH, url="https://example.com/map")
+        heard.append(context.answer.content)
+        return "lent"
+
+    return Agent("clerk", model=ScriptedHandler([call("lend"), "Done."]), tools=[lend]), heard
+
+
+def test_a_question_with_fields_is_answered_with_them() -> None:
+    librarian, heard = _librarian()
+    with dev_page(librarian) as page:
+        conversation = page.begin()
+        [waits] = page.say(conversation, "Emma")[-1]["approvals"]
+        assert waits["question"] == "Which branch? https://example.com/map"
+        assert (waits["fields"], waits["required"]) == (BRANCH["properties"], ["branch"])
+        page.decide(conversation, {"approve": True, "answer": {"branch": "north"}})
+    assert heard == [{"branch": "north", "days": 7}]
+
+
+def test_a_run_with_an_answer_of_fields_is_no_test() -> None:
+    librarian, _ = _librarian()
+    with dev_page(librarian) as page:
+        conversation = page.begin()
+        lines = page.say(conversation, "Emma")
+        lines += page.decide(conversation, {"approve": True, "answer": {"branch": "north"}})
+        records = [line for line in lines if "run" in line]
+        refused = page.post("/test", {"records": records})
+    assert refused.status_code == 409
+    assert "'lend' asked for fields" in refused.json()["error"]
+
+
+def test_an_answer_that_does_not_fit_is_refused_and_the_call_waits_on() -> None:
+    librarian, heard = _librarian()
+    with dev_page(librarian) as page:
+        conversation = page.begin()
+        page.say(conversation, "Emma")
+        wrong = {"approve": True, "answer": {"branch": "west"}}
+        [refused] = page.decide(conversation, wrong)
+        assert refused["error"].endswith("branch: 'west' is not one of ['north', 'south'].")
+        assert [one["name"] for one in refused["approvals"]] == ["lend"]
+        page.decide(conversation, {"approve": True, "answer": {"branch": "south", "days": 3}})
+    assert heard == [{"branch": "south", "days": 3}]
+
+
 def test_a_rejected_call_is_not_made_and_the_model_sees_the_reason() -> None:
     clerk, paid = _clerk(call("pay", {"amount": 40}), "I see.")
     with dev_page(clerk) as page:

@@ -25,6 +25,7 @@ from routelock.run.events import RunEvent
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.runner import Runner
 from routelock.serving.errors import Refusal
+from routelock.serving.forms import Answer, Misfit, asked_fields, question_text, read_answer
 from routelock.sessions.session import Session
 from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
@@ -39,7 +40,6 @@ __all__ = [
     "MakeSession",
     "Said",
     "SendLine",
-    "with_verdict",
 ]
 
 
@@ -60,6 +60,8 @@ class DevDecision:
     approve: bool
     message: str = ""
     """The reason, for the model."""
+    answer: dict[str, Any] = field(default_factory=lambda: {})
+    """The fields that the call asks for."""
 
 
 Said = str | Sequence[DevDecision]
@@ -168,7 +170,10 @@ class DevConversations:
         """
         if conversation.running is not None:
             raise Refusal(409, "A run of this conversation is running already. Stop it first.", "busy")
-        agent, given = _begin_with(conversation, said)
+        try:
+            agent, given = _begin_with(conversation, said)
+        except Misfit as wrong:  # the calls wait on
+            return send_line(_end_of(conversation, f"The answer does not fit: {wrong}"))
         error: Exception | None = None
         conversation.running = scope = anyio.CancelScope()
         try:
@@ -178,14 +183,8 @@ class DevConversations:
             error = raised
         finally:  # also when the page was closed
             conversation.running = None
-        send_line(
-            {
-                "type": "end",
-                "error": None if error is None else _error_text(error),
-                "stopped": scope.cancelled_caught,
-                "approvals": [_shown(one) for one in conversation.interruptions],
-            }
-        )
+        text = None if error is None else _error_text(error)
+        send_line(_end_of(conversation, text, stopped=scope.cancelled_caught))
 
     async def _run(
         self,
@@ -228,6 +227,7 @@ def _begin_with(conversation: DevConversation, said: Said) -> tuple[Agent[Any], 
 
     Raises:
         Refusal: 409.
+        Misfit: an answer does not fit its question.
     """
     if isinstance(said, str):
         if conversation.waiting is not None:
@@ -237,13 +237,33 @@ def _begin_with(conversation: DevConversation, said: Said) -> tuple[Agent[Any], 
         raise Refusal(409, "These calls do not wait for approval any more.", "not_waiting")
     agent, state = conversation.waiting
     for one, decision in zip(conversation.interruptions, said, strict=True):
-        state = with_verdict(state, one, approved=decision.approve, message=decision.message)
+        state = _answer_of(decision, one).decide(state, one)
     return agent, state
+
+
+def _answer_of(decision: DevDecision, one: Interruption) -> Answer:
+    """Return the user's answer to a call.
+
+    Raises:
+        Misfit: it does not fit the fields that the call asks for.
+    """
+    if not decision.approve:
+        return Answer(False, decision.message)
+    return read_answer(one, decision.answer if asked_fields(one) else True, key="")
+
+
+def _end_of(conversation: DevConversation, error: str | None, *, stopped: bool = False) -> dict[str, Any]:
+    """Return the last line of an answer, with the calls that wait."""
+    waiting = [_shown(one) for one in conversation.interruptions]
+    return {"type": "end", "error": error, "stopped": stopped, "approvals": waiting}
 
 
 def _shown(one: Interruption) -> dict[str, Any]:
     shown = {"agent": one.agent, "name": one.name, "arguments": one.arguments, "call_id": one.call_id}
-    return redact(shown if one.question is None else {**shown, "question": one.question.message})
+    if one.question is None:
+        return redact(shown)
+    form = {"fields": asked_fields(one), "required": one.question.required}
+    return redact({**shown, "question": question_text(one.question), **form})
 
 
 def _send_delta(event: RunEvent, send_line: SendLine) -> None:
@@ -276,20 +296,3 @@ class _Lines:
 
     def write(self, record: TraceRecord, /) -> None:
         self._send_line(as_line(record).decode().rstrip("\n"))
-
-
-_NOT_ANSWERED = "The question needs an answer, and this client could only agree."
-
-
-def with_verdict(state: RunState, one: Interruption, *, approved: bool, message: str) -> RunState:
-    """Return the state with a client's yes or no on a call; a yes alone does not answer every question.
-
-    Args:
-        state: the state in which the call waits.
-        one: the call.
-        approved: whether the client agrees.
-        message: its reason if not.
-    """
-    if approved and not one.needs_answer:
-        return state.approve(one)
-    return state.reject(one, message=_NOT_ANSWERED if approved else message)

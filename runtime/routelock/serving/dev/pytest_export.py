@@ -327,12 +327,17 @@ def _rejection(one: Mapping[str, Any], run: TracedRun) -> str | None:
         run: the run after it was resumed.
 
     Raises:
-        ValueError: the call was neither made nor rejected.
+        ValueError: the call was neither made nor rejected, or was answered with fields.
     """
     call_id, inner = one.get("call_id"), run
     for outer_call in one.get("path") or ():  # within agents as tools, where ids may be the same as outside
         inner = inner.nested.get(str(outer_call), inner)
     if any(tool.call_id == call_id and tool.start is not None for tool in inner.tools):
+        if ((one.get("question") or {}).get("schema") or {}).get("properties"):
+            raise ValueError(
+                f"{one.get('name')!r:.80} asked for fields, and a trace does not have the answer: write the "
+                "test yourself, with state.approve(one, answer={...})."
+            )
         return None
     for item in inner.items.values():
         if item.message.get("role") == "tool" and item.message.get("tool_call_id") == call_id:
