@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from thoroughness import examples
@@ -556,6 +556,7 @@ pieces = st.lists(
 
 
 @given(given=pieces)
+@example(given=[{"role": "assistant", "usage": USAGE}, {"role": None, "usage": USAGE}])
 @examples(60)
 async def test_anything_is_a_reply_or_a_handlers_error(given: list[Any]) -> None:
     """Never an error of our own, and always one complete message at the end."""

@@ -92,7 +92,7 @@ class OpenAI:
         check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         endpoint = str(client.base_url) if client is not None else base_url or OPENAI
         host = host_of(endpoint)
-        self.model = checked_model(model, "OpenAI")
+        self.model: str = checked_model(model, "OpenAI")
         self.provider: str = provider_at(host)
         self.family: str = family_at(host)
         self.name: str = name or f"{self.provider}_{model.replace('/', '_')}"

@@ -185,7 +185,7 @@ class OpenAICompatible:
         check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         self._url = chat_url(base_url or OPENAI)
         host = host_of(self._url)
-        self.model = checked_model(model, "OpenAICompatible")
+        self.model: str = checked_model(model, "OpenAICompatible")
         self.provider: str = provider_at(host)
         self.family: str = family_at(host)
         self.name: str = name or f"{self.provider}_{model.replace('/', '_')}"

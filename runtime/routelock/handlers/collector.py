@@ -162,7 +162,8 @@ class Collector:
         choices = piece.get("choices")
         if error := piece.get("error"):  # some providers end a stream with an error
             raise HandlerError(f"Handler {self.handler!r} gave an error in place of a reply: {error!r:.300}")
-        if choices is None and "role" in piece:
+        # after a message there is only usage, though its dict may name an empty role
+        if self._complete is None and choices is None and "role" in piece:
             return self._finish(_message_done(piece))
         if choices and _is_whole_message(piece):
             return self._finish(completion_done(piece))

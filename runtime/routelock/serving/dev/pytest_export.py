@@ -333,7 +333,8 @@ def _rejection(one: Mapping[str, Any], run: TracedRun) -> str | None:
     for outer_call in one.get("path") or ():  # within agents as tools, where ids may be the same as outside
         inner = inner.nested.get(str(outer_call), inner)
     if any(tool.call_id == call_id and tool.start is not None for tool in inner.tools):
-        if ((one.get("question") or {}).get("schema") or {}).get("properties"):
+        asked = cast("Mapping[str, Any]", one.get("question") or {})
+        if cast("Mapping[str, Any]", asked.get("schema") or {}).get("properties"):
             raise ValueError(
                 f"{one.get('name')!r:.80} asked for fields, and a trace does not have the answer: write the "
                 "test yourself, with state.approve(one, answer={...})."
