@@ -19,7 +19,6 @@ __all__ = [
     "HANDLER_KEYWORDS",
     "HANDOFF_KEYWORDS",
     "HOOKS",
-    "ITEM",
     "LIMIT_KEYWORDS",
     "LIST",
     "NAMES",
@@ -30,7 +29,6 @@ __all__ = [
     "SKILL",
     "STREAM",
     "TOOL_KEYWORDS",
-    "USAGE",
 ]
 
 
@@ -340,30 +338,6 @@ STREAM: Final[Mapping[str, str]] = {
     "until_done": _DRAIN,
 }
 """Attributes of the streams of other libraries, and those that only the result of a stream has."""
-
-ITEM: Final[Mapping[str, str]] = {
-    "content": "message['content']",
-    "output": "message['content']",
-    "raw_item": "message",
-    "source": "agent, a name",
-    "text": "routelock.history.text_of(item.message)",
-    "to_input_item": "message",
-    "type": "kind",
-}
-"""Attributes of the items and messages of other libraries."""
-
-USAGE: Final[Mapping[str, str]] = {
-    "add": "usage + other, which is a new object",
-    "completion_tokens": "output_tokens",
-    "incr": "usage + other, which is a new object",
-    "input_tokens_details": "cached_tokens",
-    "output_tokens_details": "reasoning_tokens",
-    "prompt_tokens": "input_tokens",
-    "request_tokens": "input_tokens",
-    "response_tokens": "output_tokens",
-    "total_cost": "cost",
-}
-"""Attributes of the usage of other libraries."""
 
 _LOADED = "(await session.load()).messages"
 

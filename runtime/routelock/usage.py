@@ -11,15 +11,11 @@ from typing import Any, TypeVar, cast
 
 from typing_extensions import TypeIs
 
-from routelock._hints import hint_attributes
-from routelock._peer_names import USAGE
-
 __all__ = ["Usage", "is_usage", "to_usage", "total_by"]
 
 K = TypeVar("K", bound=Hashable)
 
 
-@hint_attributes(USAGE)
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens and cost of one or more model calls; ``a + b`` adds two of them.

@@ -11,7 +11,7 @@ import anyio
 from virtual_time import JumpingLoop
 from waiting import PATIENCE
 
-__all__ = ["Answer", "Exchange", "asked", "in_virtual_time"]
+__all__ = ["Answer", "Exchange", "Leaving", "asked", "in_virtual_time"]
 
 T = TypeVar("T")
 
@@ -72,6 +72,24 @@ class Exchange:
         if len(self._sent) == self._takes:
             await anyio.sleep_forever()
         self._sent.append(message)
+
+
+class Leaving(Exchange):
+    """A request whose client leaves as soon as the answer has begun."""
+
+    def __init__(self, body: bytes | Mapping[str, Any]) -> None:
+        super().__init__(body, takes=99)
+        self._begun = anyio.Event()
+
+    async def _receive(self) -> Mapping[str, Any]:
+        if self._left:
+            return await super()._receive()
+        await self._begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        await super()._send(message)
+        self._begun.set()
 
 
 def asked(

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Required, TypedDict, cast
 
-from routelock._hints import hint_attributes
 from routelock._json import AnyObject
-from routelock._peer_names import ITEM
 from routelock.history.vendor_calls import Citation, VendorCall, citations_of, vendor_calls_of
 
 __all__ = [
@@ -87,7 +85,6 @@ result of a tool call or of a handoff call. ``"nudge"``: the runtime. ``"note"``
 in views and in inputs made from a view. ``"summary"``: a nested history. ``"filter"``: an input filter."""
 
 
-@hint_attributes(ITEM)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunItem:
     """One message of a run, and its source.

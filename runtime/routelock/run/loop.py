@@ -48,12 +48,7 @@ from routelock.run.run import Run
 from routelock.run.tool_calls import answer_calls
 from routelock.run.unusable_output import is_empty_output, reject_output, replacement
 
-__all__ = [
-    "finish",
-    "loop",
-    "run_events",
-    "take_turn",
-]
+__all__ = ["finish", "loop", "run_events", "take_turn"]
 
 
 _REPETITION_NUDGE = (
@@ -337,7 +332,7 @@ async def _read_beside(
     checked = anyio.Event()
     try:
         async with open_group() as group:
-            group.start_soon(_check, check, checked, refusals, group.cancel_scope)
+            group.start_soon(_run_check, check, checked, refusals, group.cancel_scope)
             try:
                 while not checked.is_set() and (event := await anext(events, None)) is not None:
                     held += [event] if note_event(run, event) else []
@@ -354,7 +349,7 @@ async def _read_beside(
     return held
 
 
-async def _check(
+async def _run_check(
     check: InputCheck, checked: anyio.Event, refusals: list[Exception], reading: anyio.CancelScope
 ) -> None:
     try:

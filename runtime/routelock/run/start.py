@@ -214,11 +214,11 @@ def _vendor_tool_error(agent: Agent[Any], config: RunConfig) -> ConfigError | No
     """
     if any(edge.to_handler is not None for edge in agent.edges):
         return None
-    errors = [_refusal(load(each), agent, config) for each in handlers_by_priority(agent, config)]
+    errors = [_handler_refusal(load(each), agent, config) for each in handlers_by_priority(agent, config)]
     return errors[0] if all(errors) and errors else None
 
 
-def _refusal(handler: Handler, agent: Agent[Any], config: RunConfig) -> ConfigError | None:
+def _handler_refusal(handler: Handler, agent: Agent[Any], config: RunConfig) -> ConfigError | None:
     if (check := getattr(handler, "check_vendor_tools", None)) is None:
         return None
     specs = [each.spec for each in agent.fixed_vendor_tools]

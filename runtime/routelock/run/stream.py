@@ -25,13 +25,19 @@ from routelock.run.loop import run_events
 from routelock.run.result import RunResult
 from routelock.run.run import Run
 
-__all__ = [
-    "RunHandle",
-    "RunStream",
-]
+__all__ = ["RunHandle", "RunStream"]
 
 
 Output = TypeVar("Output", default=Any, covariant=True)
+
+_SHORT = 2000
+"""Characters of a text that is read again with each piece."""
+
+_PARTS = 16
+"""Of a longer text, the part beyond `_SHORT` has to grow by a 16th before the text is read again. So the time
+for all readings grows with the length of the text, and not with the square of it."""
+
+_NOTHING = object()
 
 
 class RunHandle:
@@ -203,16 +209,6 @@ def _check_after(after: object) -> None:
             f"stop(after={after!r:.80}): a run stops after='turn'. To end it at once, close its stream with "
             "aclose(), or cancel the task that runs it."
         )
-
-
-_SHORT = 2000
-"""Characters of a text that is read again with each piece."""
-
-_PARTS = 16
-"""Of a longer text, the part beyond `_SHORT` has to grow by a 16th before the text is read again. So the time
-for all readings grows with the length of the text, and not with the square of it."""
-
-_NOTHING = object()
 
 
 class _PartialOutputs:

@@ -39,6 +39,12 @@ from routelock.tools.failures import reason_of
 
 __all__ = ["begin_handoff", "cut_short", "try_handoff"]
 
+_log = logging.getLogger("routelock.handoff")
+
+T = TypeVar("T")
+
+_NOT_PERMITTED = "the scopes of this run do not permit it; answer the user yourself"
+
 _REPEATED = (
     "this transfer was already made and nothing new has come up since; "
     "answer the user yourself, or say what is missing"
@@ -245,11 +251,6 @@ async def _accept(run: Run, attempt: HandoffAttempt, target: Target) -> None:
     attempt.accept(target, handler, answer)
 
 
-_log = logging.getLogger("routelock.handoff")
-
-T = TypeVar("T")
-
-
 class _Deadline:
     """The time by which a target has to accept; the check of its availability is within it."""
 
@@ -333,9 +334,6 @@ def _context_for_target(run: Run, edge: Handoff) -> RunContext[Any]:
     if edge.share is None:
         return now
     return replace(now, shared_memory=scoped(now.shared_memory, edge.share).inner)
-
-
-_NOT_PERMITTED = "the scopes of this run do not permit it; answer the user yourself"
 
 
 def _check_declared(run: Run, edge: Handoff, target: Target) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import anyio
 import httpx
 import pytest
-from asgi_client import Exchange
+from asgi_client import Exchange, Leaving
 from dev_page import Page, dev_page, settings_of
 
 from routelock import Agent
@@ -101,24 +100,6 @@ def test_a_body_that_is_too_long_is_refused(page: Page) -> None:
     assert response.status_code == 413
 
 
-class Reloading(Exchange):
-    """A page that is reloaded as soon as the answer has begun."""
-
-    def __init__(self, body: Mapping[str, Any]) -> None:
-        super().__init__(body, takes=99)
-        self._begun = anyio.Event()
-
-    async def _receive(self) -> Mapping[str, Any]:
-        if self._left:
-            return await super()._receive()
-        await self._begun.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message: Mapping[str, Any]) -> None:
-        await super()._send(message)
-        self._begun.set()
-
-
 @pytest.mark.anyio
 async def test_a_page_that_is_reloaded_during_a_run_is_no_error_of_the_server() -> None:
     """The server would print a traceback for it."""
@@ -129,5 +110,5 @@ async def test_a_page_that_is_reloaded_during_a_run_is_no_error_of_the_server() 
     headers["x-routelock-token"] = settings_of(index.text)["token"]
     begun = await Exchange({}).play(app, "/talks", headers=headers)
     path = f"/talks/{begun.json()['id']}/messages"
-    answer = await Reloading({"text": "Hi"}).play(app, path, headers=headers)
+    answer = await Leaving({"text": "Hi"}).play(app, path, headers=headers)
     assert (answer.status, answer.has_end) == (200, False)

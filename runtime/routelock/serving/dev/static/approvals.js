@@ -7,7 +7,7 @@ function fieldOf(name, schema, required) {
   const choices = schema.enum ?? (schema.type === "boolean" ? [true, false] : null);
   const about = schema.default === undefined ? (schema.description ?? "") : `${JSON.stringify(schema.default)} if you leave it out`;
   const input = choices
-    ? el("select", { required }, el("option", {}, ""), ...choices.map((choice) => el("option", {}, String(choice))))
+    ? el("select", { required }, el("option", {}, about), ...choices.map((choice) => el("option", {}, String(choice))))
     : el("input", { type: "text", required, placeholder: about });
   const value = () => {
     if (choices) return choices[input.selectedIndex - 1];
