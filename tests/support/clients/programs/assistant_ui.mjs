@@ -81,7 +81,7 @@ const scenes = {
   transfer: () => chat("desk", (state) => ends(state, "Order 7 left on Monday.")),
   thinking: () => chat("thinker", (state) => ends(state, "Yes.")),
   own_tool: () => chat("forecaster", (state) => ends(state, "It is 21 degrees in Paris and in Rome.")),
-  approval: () => chat("payer", () => runtime.unstable_getPendingInterrupts().length > 0, approved),
+  approval: () => chat("payer", ({ isRunning }) => !isRunning && runtime.unstable_getPendingInterrupts().length > 0, approved),
   broken: () => chat("broken", ({ isRunning }) => errors.length > 0 && !isRunning, async () => ({ errors })),
 };
 
