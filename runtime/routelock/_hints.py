@@ -42,6 +42,8 @@ def _with_note_of_init(named: Any, names: Mapping[str, str]) -> Any:
 
 def _with_note(function: Callable[..., Any], names: Mapping[str, str]) -> Callable[..., Any]:
     """Return a wrapper of a function that adds the note if Python refuses the arguments of a call."""
+    if inspect.iscoroutinefunction(function):
+        return _AsyncCall(function, names)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -51,7 +53,7 @@ def _with_note(function: Callable[..., Any], names: Mapping[str, str]) -> Callab
             _add_note(error, function, kwargs, names)
             raise
 
-    return _AsyncCall(function, call) if inspect.iscoroutinefunction(function) else call
+    return call
 
 
 class _AsyncCall:
@@ -62,12 +64,13 @@ class _AsyncCall:
 
     Args:
         function: the async function.
-        call: calls the function and adds the notes to its errors.
+        names: the keywords of other libraries, see `hint_keywords`.
     """
 
-    def __init__(self, function: Callable[..., Any], call: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], names: Mapping[str, str]) -> None:
         functools.update_wrapper(self, function)
-        self._call = call
+        self._function = function
+        self._names = names
         self._shown = repr(function)
         self.__code__ = function.__code__
         self.__defaults__ = function.__defaults__
@@ -75,7 +78,11 @@ class _AsyncCall:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, and return its coroutine."""
-        return self._call(*args, **kwargs)
+        try:
+            return self._function(*args, **kwargs)
+        except TypeError as error:
+            _add_note(error, self._function, kwargs, self._names)
+            raise
 
     def __repr__(self) -> str:
         return self._shown

@@ -310,7 +310,7 @@ _DELTAS = "event.text of each event of the stream whose event.type is 'text_delt
 _PARTIAL = "async for value in stream.partial_output()"
 _DRAIN = "await stream.drain(), which returns the result"
 _OF_RESULT = (
-    "calls capture citations compactions context errors guardrail_results handoffs input_count "
+    "calls citations compactions context errors guardrail_results handoffs input_count "
     "interruptions items last_handler messages nested new_items next_agent pending raw_replies refusal "
     "repairs stop_reason usage usage_by_agent usage_by_edge usage_by_handler usage_by_model vendor_calls "
     "warnings"

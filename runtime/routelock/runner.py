@@ -17,8 +17,7 @@ from routelock.history.messages import RunInput
 from routelock.run.config import RunConfig
 from routelock.run.loop import finish
 from routelock.run.result import RunResult
-from routelock.run.run import Run
-from routelock.run.start import DEFAULT_MAX_TURNS, is_state, start
+from routelock.run.start import DEFAULT_MAX_TURNS, start
 from routelock.run.stream import RunHandle, RunStream
 
 if TYPE_CHECKING:
@@ -101,8 +100,8 @@ class Runner:
             SessionError: the session could not be loaded or stored, or another run changed it meanwhile.
             RoutelockError: an error ended the run; the partial result is in ``error.result``.
         """
-        run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-        return await finish(_prepared(run, session, input, handle))
+        given = (starting_agent, input, context, max_turns, hooks, run_config)
+        return await finish(start(*given, stream=False, session=session, handle=handle))
 
     @overload
     @staticmethod
@@ -157,8 +156,8 @@ class Runner:
                 "Runner.run_sync cannot be used inside a running event loop (a notebook, an async web "
                 "handler). Use `result = await Runner.run(...)` there."
             )
-        run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-        return asyncio.run(finish(_prepared(run, session, input, handle)))
+        given = (starting_agent, input, context, max_turns, hooks, run_config)
+        return asyncio.run(finish(start(*given, stream=False, session=session, handle=handle)))
 
     @overload
     @staticmethod
@@ -202,22 +201,8 @@ class Runner:
 
         The run starts when the stream is first read, and it never runs ahead of its reader.
         """
-        run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=True)
-        return RunStream(_prepared(run, session, input, None))
-
-
-def _prepared(run: Run, session: Session | None, input: RunInput | RunState, handle: RunHandle | None) -> Run:
-    """Return a run with its session and its handle connected."""
-    if session is not None:
-        if not hasattr(session, "store_of_run"):
-            raise ConfigError(
-                f"session must be a Session, such as Session('user-7', SQLiteSessions('chats.db')), not "
-                f"{session!r:.80}. See routelock.sessions."
-            )
-        run.store = session.store_of_run(input if is_state(input) else None)
-    if handle is not None:
-        handle.hold(run)
-    return run
+        given = (starting_agent, input, context, max_turns, hooks, run_config)
+        return RunStream(start(*given, stream=True, session=session))
 
 
 def _is_loop_running() -> bool:

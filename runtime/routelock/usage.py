@@ -16,7 +16,7 @@ __all__ = ["Usage", "is_usage", "to_usage", "total_by"]
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False)
 class Usage:
     """Tokens and cost of one or more model calls; ``a + b`` adds two of them.
 
@@ -33,6 +33,25 @@ class Usage:
     reasoning_tokens: int = 0
     cost: float | None = None
     estimated: bool = False
+
+    def __init__(
+        self,
+        requests: int = 0,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cached_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        cost: float | None = None,
+        estimated: bool = False,
+    ) -> None:
+        fields = self.__dict__  # an __init__ by dataclass takes twice as long for a frozen class
+        fields["requests"] = requests
+        fields["input_tokens"] = input_tokens
+        fields["output_tokens"] = output_tokens
+        fields["cached_tokens"] = cached_tokens
+        fields["reasoning_tokens"] = reasoning_tokens
+        fields["cost"] = cost
+        fields["estimated"] = estimated
 
     @property
     def total_tokens(self) -> int:

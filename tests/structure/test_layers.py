@@ -57,7 +57,7 @@ LAZY_AND_UPWARD = {
     # a run that is traced by a file, or that goes on from a state
     ("routelock.run.start", "routelock.tracing.recorder"),
     ("routelock.run.start", "routelock.state.resume"),
-    ("routelock.run.run", "routelock.state.capture"),
+    ("routelock.run.result", "routelock.state.capture"),
     ("routelock.run.loop", "routelock.state.resume"),
     ("routelock.run.subrun", "routelock.state.resume"),
 }

@@ -56,7 +56,7 @@ WRITERS = {
         "run/tool_calls.py",
         "sessions/session.py",
     },
-    "store": {"run/subrun.py", "runner.py"},
+    "store": {"run/start.py", "run/subrun.py"},
     "sub_runs": {"run/sub_run_accounts.py", "run/subrun.py"},
     "transcript": {"run/compact.py", "run/start.py", "sessions/session.py"},
 }

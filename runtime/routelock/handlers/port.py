@@ -112,7 +112,7 @@ class OutputSchema:
         object.__setattr__(self, "schema", sendable(self.schema))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class Request:
     """The request for one model call.
 
@@ -134,6 +134,32 @@ class Request:
     context: RunContext[Any] | None = None
     handoff_input: Any = None
     """The input of the handoff to this handler, as long as the handler is active."""
+
+    def __init__(
+        self,
+        *,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec] = (),
+        tool_choice: ToolChoice | None = None,
+        settings: Mapping[str, Any] | None = None,
+        output_schema: OutputSchema | None = None,
+        stream: bool = False,
+        agent: str = "",
+        turn: int = 1,
+        context: RunContext[Any] | None = None,
+        handoff_input: Any = None,
+    ) -> None:
+        fields = self.__dict__  # an __init__ by dataclass takes twice as long for a frozen class
+        fields["messages"] = messages
+        fields["tools"] = tools
+        fields["tool_choice"] = tool_choice
+        fields["settings"] = {} if settings is None else settings
+        fields["output_schema"] = output_schema
+        fields["stream"] = stream
+        fields["agent"] = agent
+        fields["turn"] = turn
+        fields["context"] = context
+        fields["handoff_input"] = handoff_input
 
 
 REQUEST_OBSERVER: Final[ContextVar[Callable[[Request], None] | None]] = ContextVar(

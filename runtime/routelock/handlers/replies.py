@@ -114,7 +114,7 @@ def _may_need_repair(value: object) -> bool:
 
 def _completed(call: ToolCall, index: int, turn: int, used: set[str], repairs: list[str]) -> ToolCall:
     old: Any = call.get("id")
-    call_id = old if isinstance(old, str) and is_utf8(old) else ""
+    call_id = old if isinstance(old, str) and (old.isascii() or is_utf8(old)) else ""
     if not call_id or call_id in used:
         first = f"call_{turn}_{index}"
         others = (f"{first}_{n}" for n in itertools.count(2))
@@ -127,7 +127,7 @@ def _completed(call: ToolCall, index: int, turn: int, used: set[str], repairs: l
     if not (isinstance(name, str) and isinstance(arguments, str)):
         name, arguments = name or "", arguments or "{}"  # some vendors send None or {}
         function = {**function, "name": name, "arguments": arguments}
-    if not is_utf8(arguments):
+    if not arguments.isascii() and not is_utf8(arguments):
         function = {**function, "arguments": _with_escapes(arguments)}
     if function is call["function"] and call_id == old and call.get("type") == "function":
         return call

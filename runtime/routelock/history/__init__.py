@@ -32,7 +32,6 @@ from routelock.history.messages import (
     call_ids,
     calls_of,
     is_note,
-    is_of_user,
     last_user_text,
     refusal_of,
     text_of,
@@ -45,6 +44,7 @@ from routelock.history.nesting import (
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
+from routelock.history.notes import is_of_user
 from routelock.history.repair import repair
 from routelock.history.validity import problems
 from routelock.history.vendor_calls import Citation, VendorCall, citations_of, vendor_calls_of

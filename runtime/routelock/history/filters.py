@@ -18,7 +18,8 @@ from routelock.context import RunContext
 from routelock.errors import ConfigError, HandoffFilterError
 from routelock.history.input import checked_message
 from routelock.history.marked import item_of
-from routelock.history.messages import Message, RunItem, calls_of, is_of_user
+from routelock.history.messages import Message, RunItem, calls_of
+from routelock.history.notes import is_of_user
 from routelock.history.portable import portable
 from routelock.history.trim import newest, within_budget
 from routelock.history.vendor_calls import VENDOR_KEYS

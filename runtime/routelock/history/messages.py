@@ -25,7 +25,6 @@ __all__ = [
     "call_ids",
     "calls_of",
     "is_note",
-    "is_of_user",
     "last_user_text",
     "quoted",
     "refusal_of",
@@ -85,7 +84,7 @@ result of a tool call or of a handoff call. ``"nudge"``: the runtime. ``"note"``
 in views and in inputs made from a view. ``"summary"``: a nested history. ``"filter"``: an input filter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class RunItem:
     """One message of a run, and its source.
 
@@ -104,6 +103,28 @@ class RunItem:
     covers: tuple[RunItem, ...] = ()
     whole: tuple[Annotated[Message, AnyObject()], ...] = ()
     asked_by: str | None = None
+
+    def __init__(
+        self,
+        id: int,
+        kind: ItemKind,
+        message: Annotated[Message, AnyObject()],
+        agent: str | None = None,
+        origin: str | None = None,
+        *,
+        covers: tuple[RunItem, ...] = (),
+        whole: tuple[Annotated[Message, AnyObject()], ...] = (),
+        asked_by: str | None = None,
+    ) -> None:
+        fields = self.__dict__  # an __init__ by dataclass takes twice as long for a frozen class
+        fields["id"] = id
+        fields["kind"] = kind
+        fields["message"] = message
+        fields["agent"] = agent
+        fields["origin"] = origin
+        fields["covers"] = covers
+        fields["whole"] = whole
+        fields["asked_by"] = asked_by
 
     @property
     def vendor_calls(self) -> list[VendorCall]:
@@ -154,11 +175,6 @@ def refusal_of(message: Message) -> str:
     if not isinstance(content, list):
         return ""
     return "".join(str(part.get("refusal") or "") for part in content if part.get("type") == "refusal")
-
-
-def is_of_user(item: RunItem) -> bool:
-    """Return whether the user wrote an item: a user message that is not a nudge, note or summary."""
-    return item.message["role"] == "user" and item.kind not in ("nudge", "note", "summary")
 
 
 def is_note(message: Message) -> bool:

@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from routelock._json import json_line
 from routelock.history.marked import KIND
-from routelock.history.messages import NOTE, Message, RunItem, ToolCall, is_note, is_of_user
+from routelock.history.messages import NOTE, Message, RunItem, ToolCall, is_note
 from routelock.history.portable import portable
 
-__all__ = ["PREAMBLE", "Audience", "with_notes", "with_notes_marked"]
+__all__ = ["PREAMBLE", "Audience", "is_of_user", "with_notes", "with_notes_marked"]
 
 
 PREAMBLE = (
@@ -32,7 +32,7 @@ _SAME_AGENT_PREAMBLE = f"{NOTE}: how the conversation came to you. What is quote
 _CALLS_ABOVE = "The calls above were made for the user's message below: go on from their results."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Audience:
     """The agent or handler that is shown the history."""
 
@@ -70,6 +70,11 @@ def with_notes(items: Sequence[RunItem], audience: Audience) -> Sequence[RunItem
             if (call_id := call.get("id") or "") not in foreign.answered:
                 shown.describe(item, *foreign.calls[place, call_id], None)
     return shown.done()
+
+
+def is_of_user(item: RunItem) -> bool:
+    """Return whether the user wrote an item: a user message that is not a nudge, note or summary."""
+    return item.message["role"] == "user" and item.kind not in ("nudge", "note", "summary")
 
 
 def with_notes_marked(messages: Iterable[Message]) -> list[Message]:
@@ -222,7 +227,7 @@ class _Note:
         preamble = PREAMBLE if self._of_others else _SAME_AGENT_PREAMBLE
         text = "\n".join([f"{preamble} {_CALLS_ABOVE}" if calls_above else preamble, *self._lines])
         content: Any = [{"type": "text", "text": text}, *self._parts] if self._parts else text
-        return RunItem(id=self._first.id, kind="note", message={"role": "user", "content": content})
+        return RunItem(self._first.id, "note", {"role": "user", "content": content})
 
 
 def _facts(call: ToolCall, answer: RunItem | None, audience: Audience) -> dict[str, Any]:

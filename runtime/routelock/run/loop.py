@@ -227,7 +227,8 @@ def _check_progress(run: Run, reply: RoutedCalls) -> None:
             f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
             f"row, up to turn {run.turn}. The last one: {last_mistake(run)}"
         )
-    if (reply.tools or reply.refused) and run.config.detect_loops:
+    was_told = run.progress.nudged_at is not None and run.config.detect_loops
+    if was_told and (reply.tools or reply.refused):
         _check_repetition(run)
 
 

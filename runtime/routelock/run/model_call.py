@@ -13,7 +13,7 @@ from routelock._concurrency import in_time
 from routelock._copies import detached
 from routelock.agents.deferral import Deferral, offer_found, offer_to_vendor
 from routelock.agents.offer import OfferedTools, offer_tools
-from routelock.context import PAYLOAD_KEY
+from routelock.context import PAYLOAD_KEY, RunContext
 from routelock.errors import HandlerError, ProviderError, ProviderTimeout
 from routelock.guardrails import check_input
 from routelock.handlers.events import (
@@ -106,11 +106,12 @@ async def prepare_call(run: Run, events: Events) -> PreparedCall:
     settings = frame.agent.compact or run.config.compact
     compactions = () if settings is None else await compact_view(run, settings, system, offered, events)
     run.model_call.family = family = family_of(frame.handler)
-    messages, repairs = frame.view.messages(family, run.audience())
+    context, audience = run.now(), run.audience()
+    messages, repairs = frame.view.messages(family, audience)
     if repairs:
         run.report.repairs += (*repairs,)
     shown = Shown(system=system, growing=messages, count=len(messages))
-    request = _request(run, offered, [*messages] if system is None else [system, *messages])
+    request = _request(run, offered, context, [*messages] if system is None else [system, *messages])
     if run.is_observed:
         await emit(run, ModelCallBegins(request, shown))
     notices = prepared_events(run, compactions, repairs) if compactions or repairs else ()
@@ -142,7 +143,7 @@ async def _start_agent(run: Run) -> InputCheck | None:
     return None
 
 
-def _request(run: Run, offered: OfferedTools, messages: list[Message]) -> Request:
+def _request(run: Run, offered: OfferedTools, context: RunContext[Any], messages: list[Message]) -> Request:
     """Return the request for the handler."""
     frame, agent = run.frame, run.frame.agent
     settings: dict[str, Any] = {}
@@ -160,7 +161,7 @@ def _request(run: Run, offered: OfferedTools, messages: list[Message]) -> Reques
         stream=run.stream,
         agent=agent.name,
         turn=run.turn,
-        context=run.now(),
+        context=context,
         handoff_input=frame.handoff_input,
     )
 
@@ -428,14 +429,14 @@ def end_call(run: Run, reply: MessageDone | None, error: BaseException | None = 
     run.model_call.request = None
     run.report.calls.append(
         ModelCall(
-            agent=request.agent,
-            handler=run.frame.handler.name,
-            turn=request.turn,
-            shown=shown,
-            tools=request.tools,
-            tool_choice=request.tool_choice,
-            settings=request.settings,
-            reply=reply,
+            request.agent,
+            run.frame.handler.name,
+            request.turn,
+            shown,
+            request.tools,
+            request.tool_choice,
+            request.settings,
+            reply,
         )
     )
 

@@ -134,7 +134,7 @@ class Shown:
         return shown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class ModelCall:
     """One model call: the exact request to the handler, and its reply."""
 
@@ -147,6 +147,27 @@ class ModelCall:
     settings: Mapping[str, Any]
     reply: MessageDone | None = None
     """None when the call failed or was cut off."""
+
+    def __init__(
+        self,
+        agent: str,
+        handler: str,
+        turn: int,
+        shown: Shown,
+        tools: Sequence[ToolSpec],
+        tool_choice: ToolChoice | None,
+        settings: Mapping[str, Any],
+        reply: MessageDone | None = None,
+    ) -> None:
+        fields = self.__dict__  # an __init__ by dataclass takes twice as long for a frozen class
+        fields["agent"] = agent
+        fields["handler"] = handler
+        fields["turn"] = turn
+        fields["shown"] = shown
+        fields["tools"] = tools
+        fields["tool_choice"] = tool_choice
+        fields["settings"] = settings
+        fields["reply"] = reply
 
     @property
     def messages(self) -> list[Message]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, cast
 
@@ -25,6 +25,7 @@ from routelock.tools.approvals import Interruption
 from routelock.usage import Usage, total_by
 
 if TYPE_CHECKING:
+    from routelock.run.run import Run
     from routelock.state.run_state import RunState
 
 __all__ = ["RunResult"]
@@ -73,8 +74,6 @@ class RunResult(Generic[Output]):
     """The model calls in order, each with its request and its reply."""
     compactions: Sequence[Compaction] = ()
     """Each time that an agent's view of the conversation was compacted."""
-    context: RunContext[Any]
-    """The context of the run as it was at the end."""
     stop_reason: StopReason = "done"
     """Why the run ended."""
     last_handler: str = ""
@@ -86,8 +85,8 @@ class RunResult(Generic[Output]):
     nested: Mapping[str, RunResult[Any]] = field(default_factory=lambda: {})
     """Results of the sub-runs: the runs of agents that were called as tools, by call id, and those that wrote
     a summary. ``usage`` includes theirs; all other fields are about this run only."""
-    capture: Callable[[], RunState] | None = field(default=None, compare=False)
-    """Takes the state for `state`."""
+    _run: Run = field(compare=False)
+    """The run, for `context` and `state`."""
 
     def __repr__(self) -> str:
         # asyncio formats the value of a finished task: the whole history would take seconds
@@ -102,6 +101,11 @@ class RunResult(Generic[Output]):
         from routelock.run.notebook import result_html  # noqa: PLC0415
 
         return result_html(self)
+
+    @property
+    def context(self) -> RunContext[Any]:
+        """The context of the run as it was at the end; while the run goes on, as it is now."""
+        return self._run.now()
 
     @property
     def new_items(self) -> Sequence[RunItem]:
@@ -181,9 +185,9 @@ class RunResult(Generic[Output]):
             ConfigError: shared data of the run is not JSON (the message says where), the run has gone on
                 since this result was taken, or it is a sub-run.
         """
-        if self.capture is None:
-            raise ConfigError("This result was not made by a run, so there is nothing to resume.")
-        state = self.capture()
+        from routelock.state.capture import capture  # noqa: PLC0415 - an upward import, for this method alone
+
+        state = capture(self._run)
         if len(state.items) != len(self.items):
             raise ConfigError(
                 "The run has gone on since this result was taken: call stream.result.state() again."

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from routelock._copies import detached
@@ -40,7 +39,6 @@ from routelock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from routelock.state.document import RunDocument
-    from routelock.state.run_state import RunState
     from routelock.tracing.recorder import Recorder
 
 __all__ = [
@@ -390,29 +388,29 @@ class Run:
     budget: Budget
     handoffs: HandoffLog
     memory: SharedMemory
-    model_call: ModelCallState = field(default_factory=ModelCallState)
-    calls: CallsState = field(default_factory=CallsState)
-    sub_runs: SubRuns = field(default_factory=SubRuns)
-    progress: Progress = field(default_factory=Progress)
-    report: Report = field(default_factory=Report)
-    ending: Ending = field(default_factory=Ending)
-    store: RunStore | None = None
-    recorder: Recorder | None = None
+    model_call: ModelCallState = field(default_factory=ModelCallState, init=False)
+    calls: CallsState = field(default_factory=CallsState, init=False)
+    sub_runs: SubRuns = field(default_factory=SubRuns, init=False)
+    report: Report = field(default_factory=Report, init=False)
+    ending: Ending = field(default_factory=Ending, init=False)
+    progress: Progress = field(default_factory=Progress, init=False)
+    store: RunStore | None = field(default=None, init=False)
+    recorder: Recorder | None = field(default=None, init=False)
 
     turn: int = 0
     first_of_turn: int = 0
     """Id of the first item of this turn."""
-    retakes_turn: bool = False
+    retakes_turn: bool = field(default=False, init=False)
     """Whether the next model call repeats that of this turn, and so does not count as a turn."""
     announced_agent: Agent[Any] | None = None
     """The agent of the last `AgentUpdated`."""
     agent_started: bool = False
     """Whether the hooks and input guardrails of the active agent were called."""
-    is_observed: bool = True
+    is_observed: bool = field(default=True, init=False)
     """Whether hooks, a trace or the log watch this turn; if not, `emit` need not be called."""
     failed_handlers: frozenset[tuple[str, str]] = frozenset()
     """Names of the agents and their handlers that failed and were replaced."""
-    current_context: RunContext[Any] | None = None
+    current_context: RunContext[Any] | None = field(default=None, init=False)
     """Cache of `now`; None after a change that the context shows."""
 
     def now(self) -> RunContext[Any]:
@@ -485,11 +483,11 @@ class Run:
             message = sendable(message)
         caller = asking_caller(self.callers) if self.callers and not final else None
         item = RunItem(
-            id=len(self.transcript.items),
-            kind=kind,
-            message=message,
-            agent=self.frame.agent.name,
-            origin=origin,
+            len(self.transcript.items),
+            kind,
+            message,
+            self.frame.agent.name,
+            origin,
             asked_by=None if caller is None else caller.waits_for["id"],
         )
         self.transcript.items.append(item)
@@ -659,18 +657,10 @@ class Run:
             warnings=self.report.warnings,
             calls=tuple(self.report.calls),
             compactions=self.report.compactions,
-            context=self.now(),
             stop_reason=self.ending.stop_reason,
             last_handler=self.frame.handler.name,
             pending=tuple(map(detached, self.calls.pending)),
             interruptions=self.calls.interruptions,
             nested=dict(self.sub_runs.ended),
-            capture=partial(_state_of, self),
+            _run=self,
         )
-
-
-def _state_of(run: Run) -> RunState:
-    """Return the state of a run."""
-    from routelock.state.capture import capture  # noqa: PLC0415 - only `RunResult.state` needs it
-
-    return capture(run)

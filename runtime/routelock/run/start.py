@@ -29,6 +29,9 @@ from routelock.run.run import Budget, HandoffLog, Run, SharedMemory, Transcript
 from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:
+    from routelock.run.store import RunStore
+    from routelock.run.stream import RunHandle
+    from routelock.sessions.session import Session
     from routelock.state.run_state import RunState
 
 __all__ = [
@@ -59,6 +62,8 @@ def start(
     config: RunConfig | None,
     *,
     stream: bool,
+    session: Session | None = None,
+    handle: RunHandle | None = None,
 ) -> Run:
     """Return a new or restored run, after all checks that need no model call.
 
@@ -67,13 +72,33 @@ def start(
     """
     _check_arguments(agent, max_turns, hooks, config)
     config, max_turns = _limited(config or _DEFAULTS, max_turns)
-    if not isinstance(input, str) and is_state(input):
+    if isinstance(input, str) or not is_state(input):
+        run = _new_run(agent, input, context, max_turns, hooks, config, stream=stream)
+    else:
         from routelock.state.resume import restore_run  # noqa: PLC0415
 
-        return with_trace(restore_run(agent, input, context, max_turns, hooks, config, stream=stream))
+        run = restore_run(agent, input, context, max_turns, hooks, config, stream=stream)
+    run = with_trace(run)
+    if session is not None:
+        run.store = _store_of(session, input)
+    if handle is not None:
+        handle.hold(run)
+    return run
+
+
+def _new_run(
+    agent: Agent[Any],
+    input: RunInput,
+    context: Any,
+    max_turns: int | None,
+    hooks: RunHooks | None,
+    config: RunConfig,
+    *,
+    stream: bool,
+) -> Run:
     items, known = _first_items(input)
     run_id = config.run_id or _random_id(config)
-    run = Run(
+    return Run(
         first=agent,
         graph=run_graph(agent, config),
         config=config,
@@ -88,7 +113,15 @@ def start(
         handoffs=HandoffLog(is_streamed=stream),
         memory=SharedMemory(unshared(dict(config.shared_memory)) if config.shared_memory else {}),
     )
-    return with_trace(run)
+
+
+def _store_of(session: Session, input: RunInput | RunState) -> RunStore:
+    if not hasattr(session, "store_of_run"):
+        raise ConfigError(
+            f"session must be a Session, such as Session('user-7', SQLiteSessions('chats.db')), not "
+            f"{session!r:.80}. See routelock.sessions."
+        )
+    return session.store_of_run(input if is_state(input) else None)
 
 
 def _random_id(config: RunConfig) -> str:
@@ -160,7 +193,7 @@ def replace_input(run: Run, input: RunInput) -> None:
 def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
     """Return the items of the input, and the ids of the calls in them."""
     if isinstance(input, str):
-        return [RunItem(id=0, kind="input", message={"role": "user", "content": input})], set()
+        return [RunItem(0, "input", {"role": "user", "content": input})], set()
     if not (items := input_items(to_messages(input))):
         raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
     return items, call_ids([item.message for item in items])

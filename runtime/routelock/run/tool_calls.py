@@ -157,7 +157,7 @@ async def _free_tools(run: Run, reply: RoutedCalls) -> Sequence[RoutedCall]:
         CallbackError: an ``is_enabled`` or ``needs_approval`` function raised; no call is carried out then.
         BudgetExceeded: ``RunConfig.limits`` does not allow all of these calls; none is carried out then.
     """
-    free: Sequence[RoutedCall] = [call for call in reply.tools if call.is_open]
+    free: Sequence[RoutedCall] = [call for call in reply.tools if call.result is None and not call.is_held]
     if _stop_of(reply) is not None:
         for call in free:
             if call.id not in run.sub_runs.to_resume:  # else it began before, and goes on with the run

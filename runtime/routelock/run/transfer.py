@@ -61,6 +61,7 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
         drop_standby(run, target)
     wait = _wait_of(run, attempt) if attempt.keeps_source else None
     frame = _frame_of(run, attempt, target_items, prompt)
+    run.progress.handed_over(attempt.source, target.name, attempt.input_text)
     if wait is None:
         run.close_handoff(HandoffStatus.COMPLETED)
     if isinstance(target, Agent):
@@ -68,7 +69,6 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
     run.handoffs.begin(attempt.id)
     if edge.share is not None or attempt.payload is not None:
         share_payload(run, attempt)
-    run.progress.handed_over(attempt.source, target.name, attempt.input_text)
     try:
         if run.is_observed:
             before, after = len(source_items), len(target_items)

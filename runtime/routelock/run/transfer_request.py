@@ -70,7 +70,8 @@ async def try_handoff(run: Run, attempt: HandoffAttempt) -> None:
     try:
         attempt.read_input()
         _check_limit(run)
-        await _check_payload(run, attempt)
+        if attempt.edge.payload is not None:
+            await _check_payload(run, attempt)
         target = await _choose_target(run, attempt)
         await _accept(run, attempt, target)
     except BaseException as error:

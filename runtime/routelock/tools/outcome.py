@@ -32,7 +32,7 @@ run. ``"raised"`` and ``"timeout"``: the tool failed. ``"output"``: it ran, and 
 ``"cancelled"``: another call of the same reply ended the run, before this call began or before it ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False)
 class ToolOutcome:
     """The outcome of one call. Its ``output`` is the text of the tool result, also for a failed call."""
 
@@ -50,6 +50,27 @@ class ToolOutcome:
     """The exception of a failed call; it exists only in the process that made the call."""
     value: Any = field(default=None, compare=False)
     """The value that the function returned; it exists only in the process that made the call."""
+
+    def __init__(
+        self,
+        output: str,
+        error: ToolErrorKind | None = None,
+        usage: Usage | None = None,
+        handoff: HandoffRequest | None = None,
+        media: Sequence[Mapping[str, Any]] = (),
+        question: ToolQuestion | None = None,
+        exception: BaseException | None = None,
+        value: Any = None,
+    ) -> None:
+        fields = self.__dict__  # an __init__ by dataclass takes twice as long for a frozen class
+        fields["output"] = output
+        fields["error"] = error
+        fields["usage"] = usage
+        fields["handoff"] = handoff
+        fields["media"] = media
+        fields["question"] = question
+        fields["exception"] = exception
+        fields["value"] = value
 
     def envelope(self) -> dict[str, Any]:
         """Return the outcome as JSON data: ``{"ok": {...}}`` or ``{"err": {...}}``."""
