@@ -110,7 +110,7 @@ def _agent_tools(agent: Agent[Any]) -> Iterator[tuple[str, AgentCall]]:
             yield tool.name, tool.on_invoke_tool
 
 
-def _hosted(agent: Agent[Any]) -> list[str]:
+def _vendor_tool_names(agent: Agent[Any]) -> list[str]:
     return [tool.name for tool in agent.tools if isinstance(tool, VendorTool)]
 
 
@@ -119,7 +119,7 @@ def _node_of(agent: Agent[Any]) -> Node:
         name=agent.name,
         handlers=tuple(each.written for each in agent.registered.handlers),
         about=agent.handoff_description,
-        tools=(*(tool.name for tool in agent.all_tools), *_hosted(agent)),
+        tools=(*(tool.name for tool in agent.all_tools), *_vendor_tool_names(agent)),
     )
 
 

@@ -86,15 +86,15 @@ async def offer_tools(
     """
     scopes = context.scopes
     callers = {
-        tool_name(tool): External(tool_name(tool), _spec(tool)) for tool in external if _open(tool, scopes)
+        tool_name(tool): External(tool_name(tool), _spec(tool)) for tool in external if _is_open(tool, scopes)
     }
     declared = [(name, route) for name, route in _declared(agent, handler, scopes) if name not in callers]
     if deferral is not None:
         declared = [(name, route) for name, route in declared if name not in deferral.routes]
         callers = {name: route for name, route in callers.items() if name not in deferral.routes}
-    hosted = _hosted(agent, scopes)
-    enabled = await enabled_of([*(route for _, route in declared), *hosted], agent, context)
-    return _with_search(_offered(declared, enabled, graph or {}, callers, hosted), deferral, scopes)
+    of_vendor = _vendor_tools(agent, scopes)
+    enabled = await enabled_of([*(route for _, route in declared), *of_vendor], agent, context)
+    return _with_search(_offered(declared, enabled, graph or {}, callers, of_vendor), deferral, scopes)
 
 
 def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
@@ -104,16 +104,16 @@ def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
         agent: the agent.
         handler: the active handler, to which no handoff is offered.
     """
-    declared, hosted, deferral = [*_declared(agent, handler, ())], _hosted(agent, ()), agent.deferrals.own
-    if deferral is not None:
+    declared, of_vendor = [*_declared(agent, handler, ())], _vendor_tools(agent, ())
+    if (deferral := agent.deferrals.own) is not None:
         declared = [(name, route) for name, route in declared if name not in deferral.routes]
-    answers = [each.is_enabled for each in (*(route for _, route in declared), *hosted)]
+    answers = [each.is_enabled for each in (*(route for _, route in declared), *of_vendor)]
     enabled = [answer for answer in answers if isinstance(answer, bool)]
     # only the run knows the description of a target that is given by its name
     by_name = any(isinstance(edge.target, str) for edge in agent.edges)
     if by_name or len(enabled) < len(answers):
         return None
-    return _with_search(_offered(declared, enabled, {}, {}, hosted), deferral, ())
+    return _with_search(_offered(declared, enabled, {}, {}, of_vendor), deferral, ())
 
 
 def _with_search(offered: OfferedTools, deferral: Deferral | None, scopes: Collection[str]) -> OfferedTools:
@@ -138,7 +138,7 @@ def _offered(
     enabled: Sequence[bool],
     graph: Mapping[str, Agent[Any]],
     callers: Mapping[str, External],
-    hosted: Sequence[VendorTool],
+    of_vendor: Sequence[VendorTool],
 ) -> OfferedTools:
     routes: dict[str, Route] = {}
     disabled: dict[str, Route] = {}
@@ -152,16 +152,16 @@ def _offered(
     specs += [each.spec for each in callers.values()]
     routes |= callers
     handoffs = sum(isinstance(route, Handoff) for route in routes.values())
-    fixed = all(isinstance(route.is_enabled, bool) for route in (*(route for _, route in declared), *hosted))
-    ours = [each for each, on in zip(hosted, enabled[len(declared) :], strict=True) if on]
-    specs += [each.spec for each in ours]
-    vendor = frozenset([each.name for each in ours])
+    fixed = all(isinstance(each.is_enabled, bool) for each in (*(one for _, one in declared), *of_vendor))
+    enabled_of_vendor = [each for each, on in zip(of_vendor, enabled[len(declared) :], strict=True) if on]
+    specs += [each.spec for each in enabled_of_vendor]
+    vendor = frozenset([each.name for each in enabled_of_vendor])
     return OfferedTools(tuple(specs), routes, fixed, handoffs, disabled, vendor)
 
 
-def _hosted(agent: Agent[Any], scopes: Collection[str]) -> list[VendorTool]:
+def _vendor_tools(agent: Agent[Any], scopes: Collection[str]) -> list[VendorTool]:
     """Return the agent's tools that the vendor runs, as far as the scopes of the run allow."""
-    return [each for each in agent.tools if isinstance(each, VendorTool) and _open(each, scopes)]
+    return [each for each in agent.tools if isinstance(each, VendorTool) and _is_open(each, scopes)]
 
 
 def _declared(
@@ -171,11 +171,11 @@ def _declared(
     for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
         target = route.to_handler if isinstance(route, Handoff) else None
         closed = target and (target.name == handler or not agent.registered.opens(target, scopes))
-        if _open(route, scopes) and not closed:
+        if _is_open(route, scopes) and not closed:
             yield name, route
 
 
-def _open(route: object, scopes: Collection[str]) -> bool:
+def _is_open(route: object, scopes: Collection[str]) -> bool:
     return permits(getattr(route, "scope", None) or "all", scopes)
 
 
