@@ -395,8 +395,8 @@ def _added(spec: ToolSpec, to: AskedModel) -> AddedTools:
     key = _key_of(to)
     if _RUN_BY_THE_APP.fullmatch(kind):
         raise ConfigError(
-            f"The tool {kind!r} is one that the app runs, not the vendor, and routelock does not answer its "
-            "calls: make a function tool of it."
+            f"The app has to run the tool {kind!r}, not the vendor, and routelock does not answer its calls. "
+            "Write a function tool for it instead."
         )
     if key not in _TAKEN and key not in _WITHOUT and kind != "tool_search":
         return AddedTools(tools=[spec])  # a server of the app may have such a tool

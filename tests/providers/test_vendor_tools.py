@@ -252,7 +252,7 @@ def test_an_option_that_the_vendor_does_not_have_is_refused(tool: Any, to: Asked
     "kind", ["computer_20250124", "bash_20250124", "local_shell", "text_editor_20250728"]
 )
 def test_a_tool_that_the_app_would_run_is_refused(kind: str) -> None:
-    with pytest.raises(ConfigError, match="the app runs"):
+    with pytest.raises(ConfigError, match="The app has to run the tool"):
         added({"type": kind, "name": "x"}, CLAUDE)
 
 

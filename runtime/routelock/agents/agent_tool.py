@@ -218,8 +218,8 @@ def _input_type(input_type: type[Any]) -> JsonType[Any]:
     json_type = JsonType(input_type)
     if json_type.wrapped:
         raise ConfigError(
-            f"input_type must be a pydantic model, a dataclass or a TypedDict, not {input_type!r:.80}: the "
-            "arguments of a tool have names."
+            f"input_type must be a pydantic model, a dataclass or a TypedDict, not {input_type!r:.80}, "
+            "because a tool takes its arguments by name."
         )
     return json_type
 

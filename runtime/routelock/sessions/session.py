@@ -136,7 +136,7 @@ class SessionRunStore:
         await self.append(run)
 
     async def claim(self, run: Run, calls: Sequence[ToolCall]) -> None:
-        """Store that the remaining work of a state is started; see `RunStore.claim`."""
+        """Record that a run has begun the remaining work of a state; see `RunStore.claim`."""
         if not self._on or self._state is None or self._is_replayed:
             return
         if not _is_begun(self._state.document, calls):
@@ -467,7 +467,10 @@ class Session(SessionLog):
         records = await self.records(None)
         entries, notes = entries_of(records)
         if notes:
-            raise SessionError(f"Session {self.name!r} was left as it is: {'; '.join(notes):.400}.")
+            raise SessionError(
+                f"Session {self.name!r} was left as it is, because compacting would lose records: "
+                f"{'; '.join(notes):.400}."
+            )
         if records:
             await self.append(records[-1][0], record_text(entries) if entries else NOTHING, alone=True)
 

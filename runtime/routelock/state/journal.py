@@ -421,7 +421,10 @@ def _resumed_row(kept: _RunRow, agent: Agent[Any], input: RunInput | RunState | 
 
 def _text(state: RunState, run_id: str) -> str:
     if state.run_id != run_id:
-        raise ConfigError(f"This is a state of the run {state.run_id!r:.80}, not of {run_id!r:.80}.")
+        raise ConfigError(
+            f"This is a state of the run {state.run_id!r:.80}, not of {run_id!r:.80}. Give run_id="
+            f"{state.run_id!r:.80}, or a state of the other run."
+        )
     return state.to_json()
 
 

@@ -53,7 +53,9 @@ class SQLiteFile:
         newer: type[RoutelockError] = ConfigError,
     ) -> None:
         if os.fspath(path) in ("", ":memory:"):
-            raise ConfigError(f"The {part} needs a file, not {os.fspath(path)!r}.")
+            raise ConfigError(
+                f"The {part} needs a file, to outlive the process: give a path, not {os.fspath(path)!r}."
+            )
         self.path: Path = Path(path).absolute()
         self._part, self._schema, self._tables = part, schema, tables
         self._alone, self._timeout, self._newer = alone, timeout, newer

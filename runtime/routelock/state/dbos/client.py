@@ -283,7 +283,10 @@ class RunClient:
         check_run_id(run_id)
         state = input.to_json() if isinstance(input, RunState) else None
         if isinstance(input, RunState) and input.run_id != run_id:
-            raise ConfigError(f"This is a state of the run {input.run_id!r:.80}, not of {run_id!r:.80}.")
+            raise ConfigError(
+                f"This is a state of the run {input.run_id!r:.80}, not of {run_id!r:.80}. Give run_id="
+                f"{input.run_id!r:.80}, or a state of the other run."
+            )
         job: JobDocument = {
             "agent": agent if isinstance(agent, str) else agent.name,
             "run_id": run_id,
@@ -362,7 +365,8 @@ class RunClient:
             raise ConfigError(f"The run {ended.run_id!r:.80} is done; begin another one.")
         if state is not None and state.run_id != ended.run_id:
             raise ConfigError(
-                f"This is a state of the run {state.run_id!r:.80}, not of {ended.run_id!r:.80}."
+                f"This is a state of the run {state.run_id!r:.80}, not of {ended.run_id!r:.80}. Take it from "
+                "the run that you resume."
             )
         segment = await self._segment(last)
         before = _job(segment)
