@@ -403,7 +403,7 @@ def _known(link: BaseException) -> tuple[type[ProviderError], int | None] | None
 
 
 def _more_exact(case: _Case, kind: type[ProviderError], answer: Answer) -> ProviderError:
-    """Return the error of a class, or a more exact one for its message and status."""
+    """Return an error of class ``kind``, or of a more exact class if the answer shows which one."""
     if answer.status is not None:
         exact = error_from_answer(answer, provider=case.provider, model=case.model, url=case.url)
         if issubclass(type(exact), kind) or not issubclass(kind, type(exact)):

@@ -80,7 +80,7 @@ def checked_model(model: object, handler: str, example: str = "gpt-4o-mini") -> 
 
 
 def suggest_model(model: str) -> str | None:
-    """Return the name that was meant by a name which LiteLLM does not know; None if it may know this one.
+    """Return the name that the user probably meant, if LiteLLM does not know ``model``; None if it may.
 
     Nothing is loaded, so names of rare providers and rare models are not checked.
     """

@@ -63,7 +63,7 @@ class Collector:
         raise NotImplementedError
 
     def hide(self, value: dict[str, Any]) -> bool:
-        """Remove items that litellm would take for calls to the app; return whether there were any.
+        """Remove items that litellm would mistake for calls of functions; return whether there were any.
 
         An event that holds nothing else becomes empty.
         """
@@ -461,7 +461,10 @@ def _gemini_code(items: Sequence[_Json]) -> list[dict[str, Any]]:
 
 
 def _gemini_call(item: _Json) -> dict[str, Any]:
-    """Return a call beside functions, which Gemini writes down from version 3 on; empty for other parts."""
+    """Return the call of a vendor's tool that a part has; empty for other parts.
+
+    Gemini has such parts from version 3 on, if functions are offered too.
+    """
     call = _dict(item.get("toolCall"))
     kind = str(call.get("toolType") or "")
     name = "web_search" if kind.startswith("GOOGLE_SEARCH") else kind.lower()

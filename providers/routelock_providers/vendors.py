@@ -306,7 +306,7 @@ def ignores_tool_choice(provider: str) -> bool:
 
 
 def takes_schema(provider: str, name: str, *, with_tools: bool) -> bool:
-    """Return whether a model takes a schema for its reply, also beside tools if ``with_tools`` is true.
+    """Return whether a model takes a schema for its reply; with ``with_tools``, whether beside tools too.
 
     DeepSeek refuses every schema (litellm 7580, inspect_ai 4916), and Groq takes one for newer models only
     (GroqDocs, "Structured Outputs"). OpenAI, Azure, xAI and, from version 3 on, Gemini take one beside tools.
@@ -340,7 +340,7 @@ def can_be_forced(name: str, settings: Mapping[str, Any]) -> bool:
 
 
 def thinks_before_calls(name: str) -> bool:
-    """Return whether a thinking Claude needs a thought before the calls whose results it is sent.
+    """Return whether Claude, with thinking on, needs the thought before its calls in the history.
 
     Versions up to 4.5 do; later ones decide when to think (Anthropic, "Adaptive thinking").
     """

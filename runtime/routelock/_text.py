@@ -324,7 +324,7 @@ def _named(value: object) -> Mapping[object, Any] | None:
 
 
 def _constant(value: float | None) -> str:
-    """Return a number, true, false or null; of a huge integer only its length, as it is slow to write."""
+    """Return a number, true, false or null as text; a huge integer, which is slow to write, as its length."""
     if isinstance(value, float) or value is None or abs(value) < _LARGEST_INTEGER:
         return json.dumps(value)
     return f"(a whole number of about {math.floor(value.bit_length() * math.log10(2)) + 1} digits)"

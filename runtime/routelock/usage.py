@@ -94,7 +94,7 @@ def is_usage(value: object) -> TypeIs[Usage]:
 
 
 def to_usage(reported: Mapping[str, Any] | None) -> Usage | None:
-    """Return the usage that a chat completion reports, or None without one, or without valid numbers.
+    """Return the usage that a chat completion reports; None if it reports none, or no valid numbers.
 
     ``cached_tokens`` and ``reasoning_tokens`` come from the details; DeepSeek's ``prompt_cache_hit_tokens``
     counts as ``cached_tokens``. Few servers report a cost, see `_cost`.

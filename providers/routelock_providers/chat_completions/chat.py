@@ -1,7 +1,7 @@
-"""One chat completion: it makes the body of the request and turns the answer into events.
+"""Makes the body of one chat-completions request, and turns the answer into events.
 
-`OpenAICompatible`, `OpenAI` and `RemoteAgent` share it. It knows no HTTP library: each handler passes a
-function that sends the body.
+`OpenAICompatible`, `OpenAI` and `RemoteAgent` share this module. It depends on no HTTP library: each handler
+passes a function that sends the body.
 """
 
 from __future__ import annotations

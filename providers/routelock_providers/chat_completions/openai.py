@@ -127,7 +127,7 @@ class OpenAI:
         """Check the vendor's own tools of an agent before a run, see `routelock.Handler`.
 
         Raises:
-            ConfigError: the vendor has no such tool, or a setting asks for the same.
+            ConfigError: the vendor has no such tool, or a setting asks for the same tool.
         """
         self._chat.check_vendor_tools(specs, settings, functions=functions)
 
@@ -199,7 +199,7 @@ class OpenAI:
         return client
 
     async def _check_answer(self, response: Response) -> None:
-        """Raise the error of an answer that is not a reply; the library would read all of its body."""
+        """Raise an error for a redirect or an error status, before the library reads the whole body."""
         if 300 <= response.status_code < 400:
             raise self._redirected(response.status_code, response.headers)
         if response.status_code >= 400:

@@ -222,7 +222,7 @@ class OpenAICompatible:
         """Check the vendor's own tools of an agent before a run, see `routelock.Handler`.
 
         Raises:
-            ConfigError: the vendor has no such tool, or a setting asks for the same.
+            ConfigError: the vendor has no such tool, or a setting asks for the same tool.
         """
         self._chat.check_vendor_tools(specs, settings, functions=functions)
 

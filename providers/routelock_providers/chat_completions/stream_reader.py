@@ -131,7 +131,7 @@ class StreamReader:
         return self._assembler.counted
 
     def check(self) -> None:
-        """Raise the error of the bytes that came last, if there was one.
+        """Raise the error that `feed` found in the last bytes, if there was one.
 
         Raises:
             UnreadableEvent: an event is not a chunk.

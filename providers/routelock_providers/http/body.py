@@ -120,7 +120,7 @@ class BodyReader:
                     pass
 
     async def aclose(self) -> None:
-        """Stop reading and unwind the generators of the body, which is not referred to any more."""
+        """Stop reading, unwind the generators of the body, and drop the reference to it."""
         body, self._body = self._body, _EmptyBody()
         await body.unwind()
 

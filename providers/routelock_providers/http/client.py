@@ -283,7 +283,7 @@ class HttpResponse:
             self._closed.add_done_callback(self._fail_body)
 
     def _fail_body(self, closed: object) -> None:
-        """Fail the body of a closed connection: aiohttp 3.14 does not, after chunks that it cannot read."""
+        """Fail the body if the connection closed in it: aiohttp 3.14 does not, after unreadable chunks."""
         content = self._response.content
         if not content.is_eof() and content.exception() is None:
             content.set_exception(aiohttp.ClientPayloadError("the connection was closed within the body"))
@@ -299,7 +299,7 @@ class HttpResponse:
         return self
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives, still packed if it is packed."""
+        """Yield the body as it arrives, without decompressing it."""
         return self._response.content.iter_any()
 
     def read_piece(self) -> Awaitable[bytes]:

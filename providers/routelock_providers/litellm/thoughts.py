@@ -86,7 +86,7 @@ class RepeatedThoughts:
         self._thought = ""
 
     def remove(self, delta: dict[str, Any]) -> None:
-        """Remove from a delta the thoughts that it, or an earlier delta, already holds."""
+        """Remove from a delta the thoughts that it holds twice, or that an earlier delta held."""
         blocks: list[dict[str, Any]] = delta.get("thinking_blocks") or []
         if not blocks:
             return

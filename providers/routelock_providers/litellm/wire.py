@@ -85,7 +85,7 @@ def own_turns(messages: Sequence[Message], api: API) -> tuple[Sequence[Message],
 
 
 def turns_in(messages: Sequence[Message], items: Mapping[str, Sequence[Any]]) -> Mapping[str, Turn]:
-    """Return the marked turns of messages that were fitted to their vendor, which may rename their calls."""
+    """Return the turn behind each mark, with the call ids that messages fitted to their vendor have."""
     return {
         mark: Turn(items=items[mark], call_ids=[call["id"] for call in calls_of(message)])
         for message in messages

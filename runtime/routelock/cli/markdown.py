@@ -1,6 +1,6 @@
 """Markdown in a terminal, rendered by rich without hiding any text.
 
-A growing text is split into settled blocks and a growing one.
+A text that still grows is split into finished blocks and one block that grows.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class EventPrinter:
     Args:
         screen: the screen.
         replies: whether to show messages; if not, only other events are shown.
-        names: the names to show for handlers, by their names.
+        names: the name to show for a handler, by the name of the handler.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ def notes_of(event: RunEvent, names: Mapping[str, str]) -> Sequence[Note]:
 
     Args:
         event: the event.
-        names: the names to show for handlers, by their names.
+        names: the name to show for a handler, by the name of the handler.
     """
     if isinstance(event, NestedEvent):
         path = bounded(" > ".join(event.path), 100)

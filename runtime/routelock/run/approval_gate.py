@@ -29,8 +29,8 @@ _BY_A_TOOL = (
 def apply_decisions(run: Run, reply: RoutedCalls) -> None:
     """Hold the calls that have no decision yet, and answer those that were denied.
 
-    To resume a run without decisions does nothing, even if ``needs_approval`` has changed meanwhile. A denial
-    stands even if approval is no longer required.
+    A call without a decision stays held, even if ``needs_approval`` has changed meanwhile. A denial stands
+    even if approval is no longer required.
     """
     for call in reply.calls:
         if not call.is_open:
@@ -39,7 +39,7 @@ def apply_decisions(run: Run, reply: RoutedCalls) -> None:
         if decision is None:
             if (*run.sub_runs.path, call.id) in run.calls.decisions.asked:
                 _hold(run, reply, call)
-        elif decision.answer is not None:  # also a person who declined: the tool has begun its work
+        elif decision.answer is not None:  # the tool gets a declined answer too, because it has begun
             call.answer = decision.answer
         elif not decision.approved and call.kind != "handoff":
             call.refuse(declined_text(decision))

@@ -271,7 +271,7 @@ class _Shortening:
         self._reuse_summary()
         if self.settings.rest == "cut" and self._share() > low:
             self._cut_old()
-        # with the summary that there is already, the view is as if it had been shown all the time
+        # a reused summary need not reach `down_to`: the view is as long as if it had always been shown
         enough = low if self.is_forced or self.settings.rest == "cut" else 1.001
         if not self.change.replaced or self._share() > enough:
             await self._fold()

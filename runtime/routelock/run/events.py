@@ -106,7 +106,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffRequested:
-    """The model called a transfer tool, and the run tries this handoff."""
+    """The model or a tool requests a handoff, and the run tries it."""
 
     type: ClassVar[Literal["handoff_requested"]] = "handoff_requested"
     source: str

@@ -88,7 +88,7 @@ def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
 
 
 def find_handler(agent: Agent[Any], name: str, config: RunConfig) -> Handler | None:
-    """Return the agent's handler of a name, or the target of a handoff, if the run may reach it."""
+    """Return the handler of a name that the agent has or hands off to, if the run may reach it; else None."""
     for each in handlers_by_priority(agent, config):
         if each.name == name:
             return load(each)

@@ -152,7 +152,7 @@ class HandoffAttempt:
         """
         return unshared(self.input) if self.edge.input_type is None else own_copy(self.input)
 
-    # -- history --
+    # -- stages --
 
     def begin(self, handoff_id: str, source: str, started: float) -> None:
         """Note the id, the active agent or handler, and the time in seconds of ``RunConfig.clock``."""

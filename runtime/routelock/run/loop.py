@@ -339,7 +339,7 @@ async def _read_beside(
                     held += [event] if note_event(run, event) else []
             except Exception as error:  # the check goes on and may refuse the input
                 run.model_call.error = error
-                await events.aclose()  # it may come from `note_event`: then there are more events
+                await events.aclose()  # if `note_event` raised the error, the generator is still open
         if refusals:
             raise refusals[0]
     except BaseException:

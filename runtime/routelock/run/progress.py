@@ -176,7 +176,7 @@ def _digest(text: str) -> str:
 
 
 def _normalized(arguments: str) -> str:
-    """Return JSON in a form without spaces and order of keys; text that is not JSON stays as it is."""
+    """Return JSON in one form for any spacing and order of keys; text that is not JSON stays as it is."""
     try:
         return repr(_read_sorted(arguments))
     except (ValueError, RecursionError):

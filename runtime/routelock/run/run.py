@@ -70,7 +70,7 @@ class Transcript:
     call_ids: set[str]
     """Ids of all tool calls so far. A call in a reply that repeats one gets a new id."""
     has_calls: bool = False
-    """Whether the input has calls."""
+    """Whether the input of the run has calls; those of replies do not count."""
     summary: RunItem | None = None
     """The newest summary of a compaction; the views of other agents may use it too."""
     _found: FoundTools | None = None
@@ -287,7 +287,7 @@ class ModelCallState:
     text: list[str] = field(default_factory=lambda: [])
     """Text deltas of the reply so far; not empty once any delta was streamed."""
     error: Exception | None = None
-    """The error of a handler beside a guardrail, kept until the events before it are streamed."""
+    """The handler's error while guardrails ran beside the call, kept until earlier events are streamed."""
     compacted_turn: int = 0
     """The last turn whose call was too long and was made again with a shorter view."""
 
@@ -548,7 +548,7 @@ class Run:
     # Turns and limits
 
     def is_new_agent(self) -> bool:
-        """Whether the active agent has changed since the last call."""
+        """Return whether the active agent has changed since the last call; if so, mark it as not started."""
         if self.announced_agent is self.frame.agent:
             return False
         self.announced_agent = self.frame.agent

@@ -164,7 +164,7 @@ def with_trace(run: Run) -> Run:
 
 
 def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int | None]:
-    """Return the settings and ``max_turns``, each with the smaller one of limit and option."""
+    """Return the settings and ``max_turns``, each as `smaller` chooses between limit and option."""
     if (limits := config.limits) is None:
         return config, max_turns
     handoffs = smaller(limits.handoffs, config.max_handoffs, _DEFAULTS.max_handoffs)
@@ -174,7 +174,7 @@ def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int |
 
 
 def smaller(limit: N | None, option: N | None, default: N | None = None) -> N | None:
-    """Return the smaller one of a limit and an option; an option at its default does not count."""
+    """Return the smaller of a limit and an option. An option at its default counts as not set."""
     if limit is None:
         return option
     return limit if option is None or option == default else min(limit, option)

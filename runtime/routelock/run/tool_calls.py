@@ -116,7 +116,7 @@ def _stop_of(reply: RoutedCalls) -> RoutelockError | None:
 
 
 def _answer_at_once(run: Run, reply: RoutedCalls) -> None:
-    """Answer the calls that are not made in any case, hold those of a resumed run without a decision."""
+    """Answer the calls that are certain not to be made; hold those of a resumed run without a decision."""
     if len(reply.calls) > MOST_CALLS:
         answer_too_many(run, reply)
     if run.sub_runs.to_resume:

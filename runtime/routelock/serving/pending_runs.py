@@ -62,7 +62,7 @@ class HeldRun:
         return len(json.dumps(self.messages, default=str))
 
     def without(self, own: Sequence[Message]) -> HeldRun:
-        """Return the run without the messages at its beginning that were for one request alone."""
+        """Return the run without ``own``, the messages at its beginning that were for one request alone."""
         if own and self.messages[: len(own)] == [*own]:
             return replace(self, messages=self.messages[len(own) :])
         return self

@@ -259,12 +259,12 @@ _USUAL = {"truncation": ("disabled",), "service_tier": ("auto", "default")}
 
 
 def check_known(said: Mapping[str, Any], known: Collection[str], where: str = "") -> None:
-    """Refuse a parameter that the server does not support, unless its value asks for nothing.
+    """Refuse a parameter that the server does not support, unless its value is empty or the usual one.
 
     Args:
         said: the parameters.
-        known: the names of those that are supported.
-        where: the path of the parameter that has them, with a dot at its end.
+        known: the names of the supported parameters.
+        where: the path of the object that has the parameters, with a dot at its end; empty for the body.
 
     Raises:
         Refusal: 400.

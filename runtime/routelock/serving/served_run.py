@@ -90,7 +90,7 @@ class ReplyForm(Protocol):
         ...
 
     async def keep(self) -> None:
-        """Keep a finished reply for later requests. The client is sent its end after that."""
+        """Keep a finished reply for later requests, before the client is sent the end of it."""
         ...
 
     def fail(self, refusal: Refusal, request_id: str) -> Sequence[Mapping[str, Any] | str]:

@@ -449,7 +449,7 @@ def _check_waits(one: Interruption, run_id: str, waiting: Sequence[Interruption]
 
 
 def is_behind(given: RunDocument, kept: RunDocument) -> bool:
-    """Whether the run, or one of its sub-runs, has continued after the first state and before the second."""
+    """Whether ``given`` is older than ``kept``: the run, or one of its sub-runs, went on in between."""
     here, there = ((each.turn, len(each.items)) for each in (given, kept))
     if here != there:
         return here < there

@@ -291,7 +291,7 @@ def _http_request(request: Any) -> HTTPRequest:
 def _strict(
     cassette: Cassette, can_play: Callable[[Any], bool], side_calls: Iterable[str]
 ) -> Callable[[Any], bool]:
-    """Return ``can_play`` with a `CassetteMiss`, which shows the difference, in place of vcrpy's error."""
+    """Return ``can_play`` made strict: a miss raises `CassetteMiss`, which shows the difference."""
     expected = tuple(side_calls)
 
     def can_play_response_for(request: Any) -> bool:

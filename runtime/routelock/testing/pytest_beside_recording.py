@@ -63,7 +63,7 @@ def _asked(request: Any) -> HTTPRequest:
 def _routelock_cassette(
     request: pytest.FixtureRequest, vcr: Any, vcr_config: Mapping[str, Any], record_mode: str
 ) -> Iterator[Cassette | None]:
-    """The cassette of a test: around pytest-recording's if the test is marked, or else one of routelock."""
+    """The cassette of a test: that of pytest-recording if the test is marked for it, else one of ours."""
     options = options_of(request, vcr_config)
     with ExitStack() as stack:
         stack.enter_context(network_of(request, options))

@@ -34,7 +34,7 @@ async def failed(tool: Tool, context: ToolContext[Any], error: Exception) -> Too
     """Return the outcome of a call that failed with ``error``, or raise, as ``on_error`` demands.
 
     Raises:
-        ToolError: as `invoke` does.
+        ToolError: ``on_error`` is ``"raise"``, or its function raised; a `ToolTimeout` stays one.
     """
     text, kind = failure_text(tool.name, error), _kind(error)
     if tool.on_error == "raise":

@@ -51,7 +51,7 @@ Context = TypeVar("Context", default=Any, contravariant=True)
 class Tool(Generic[Context]):
     """A function that a model may call, with its schema and its settings.
 
-    ``Context`` is the type of the object that a run gets as ``context=``, as the function expects it.
+    ``Context`` is the type that the function expects of the object that a run gets as ``context=``.
 
     Make one from a function with `tool` or `function_tool`. If you have the schema already, make one
     directly. Its sync or async ``on_invoke_tool`` gets the context, and the arguments as JSON text of an

@@ -109,7 +109,7 @@ async def _plain(request: Awaitable[Any], has_session: bool) -> Mapping[str, Any
 
 @contextmanager
 def _errors(has_session: bool) -> Generator[None]:
-    """Raise the one exception of the package as three different ones.
+    """Turn the one exception class of the ``mcp`` package into three of this module.
 
     Args:
         has_session: whether the package itself may report an expired session. If not, such a message comes

@@ -34,7 +34,7 @@ _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio
 
 
 class Wire(pydantic.BaseModel, alias_generator=to_camel):
-    """Has the names of the protocol on the wire."""
+    """Base of the protocol's data: its fields have camel-case names in JSON."""
 
 
 class _Function(Wire):
@@ -141,7 +141,7 @@ def _with_error(content: str | list[dict[str, Any]], error: str | None) -> str |
 
 
 def _content(content: object, where: str) -> str | list[dict[str, Any]]:
-    """Return a content with the parts that a chat message can have; as text, if there is nothing else."""
+    """Return the parts of a content that a chat message can have; only text parts become text."""
     if isinstance(content, str):
         return content
     path = f"{where}.content"

@@ -322,7 +322,7 @@ class ToolCalls:
         return _input_required(waiting, token)
 
     async def _answers(self, asked: _Asked, waiting: _Waiting) -> Sequence[object]:
-        """Ask the client about each call that waits; return its answers in order, None for those it owes."""
+        """Ask the client about each waiting call; return the answers in order, None for a missing one."""
         from mcp import MCPError  # noqa: PLC0415 - an extra
 
         answers: list[object] = []

@@ -81,7 +81,7 @@ class ResponsesRoutes:
 
 
 def _ended(run: ServedRun, end: RunEnd) -> HeldRun:
-    """Return a run that waits for nothing but the user's next message."""
+    """Return a finished run as it is kept for the user's next message."""
     sticky = run.run_config.next_agent == "sticky"
     agent = end.result.next_agent if sticky else run.served.agent
     return HeldRun(agent=agent, handler="", messages=end.result.to_input_list()).without(run.own)
