@@ -141,9 +141,9 @@ class Chat:
         about_to_ask(f"{self.provider}/{self.model}", request)
         added: AddedTools | None = None
         if request.tools and "function" not in request.tools[-1]:
-            request, added = self._without_hosted(request)
+            request, added = self._without_vendor_tools(request)
         collector = None if added is None else collector_for("chat")
-        plan = self._plan(request, hosted=added is not None)
+        plan = self._plan(request, has_vendor_tools=added is not None)
         # without tools there is no later request that continues this one
         run_id = "" if request.context is None else request.context.run_id
         cached = self._messages.take(run_id, request.messages) if plan.tools else None
@@ -210,15 +210,15 @@ class Chat:
             missing = "no finish reason"
         return self._complete(done, missing)
 
-    def _without_hosted(self, request: Request) -> tuple[Request, AddedTools]:
+    def _without_vendor_tools(self, request: Request) -> tuple[Request, AddedTools]:
         """Return the request without the vendor's own tools, and the additions that these tools need.
 
         Raises:
             ConfigError: the vendor has no such tool, or a setting asks for the same tool.
         """
-        hosted = vendor_specs(request.tools)
-        functions, choice = request.tools[: len(request.tools) - len(hosted)], request.tool_choice
-        added = self._added(hosted, request.settings, functions=bool(functions), choice=choice)
+        vendor_tools = vendor_specs(request.tools)
+        functions, choice = request.tools[: len(request.tools) - len(vendor_tools)], request.tool_choice
+        added = self._added(vendor_tools, request.settings, functions=bool(functions), choice=choice)
         return replace(request, tools=functions), added
 
     def check_vendor_tools(
@@ -244,10 +244,10 @@ class Chat:
         check_settings(specs, added, settings)
         return added
 
-    def _plan(self, request: Request, *, hosted: bool) -> Plan:
+    def _plan(self, request: Request, *, has_vendor_tools: bool) -> Plan:
         if request.output_schema is None:
             return Plan(tools=request.tools, tool_choice=request.tool_choice)
-        native = takes_schema(self.provider, self.model, with_tools=bool(request.tools or hosted))
+        native = takes_schema(self.provider, self.model, with_tools=bool(request.tools or has_vendor_tools))
         return plan_for(request, native=native, can_force=can_be_forced(self.model, request.settings))
 
     def _body(self, request: Request, plan: Plan, messages: Sequence[Message]) -> _Json:

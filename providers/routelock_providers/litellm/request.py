@@ -144,7 +144,7 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     vendor_tools = merged.pop("tools", None) or ()  # such as {"googleSearch": {}}, which the vendor runs
     to = asked_model(target)
     api = to.api if OWN_CONNECTION.isdisjoint(merged) else "chat"  # other requests cannot be changed
-    request, added = _without_hosted(request, to, merged)
+    request, added = _without_vendor_tools(request, to, merged)
     plan = _plan(litellm, target, request, merged, None if added is None else to)
     offered, choice = _offered(target.provider, plan)
     rules = vendor_rules(target.provider, target.name)
@@ -190,7 +190,7 @@ def asked_by_name(provider: str, name: str, *, responses: bool) -> AskedModel:
     return AskedModel(api=api, provider=provider, model=name.removeprefix("responses/"))
 
 
-def _without_hosted(
+def _without_vendor_tools(
     request: Request, to: AskedModel, settings: Mapping[str, Any]
 ) -> tuple[Request, AddedTools | None]:
     """Return the request without the vendor's own tools, and the additions that these tools need.
@@ -198,13 +198,13 @@ def _without_hosted(
     Raises:
         ConfigError: the vendor has no such tool, or a setting asks for the same tool.
     """
-    hosted = vendor_specs(request.tools)
-    if not hosted:
+    vendor_tools = vendor_specs(request.tools)
+    if not vendor_tools:
         return request, None
-    functions = request.tools[: -len(hosted)]
+    functions = request.tools[: -len(vendor_tools)]
     choice = request.tool_choice
-    added = added_tools(hosted, to, functions=bool(functions), choice=choice)
-    check_settings(hosted, added, settings)
+    added = added_tools(vendor_tools, to, functions=bool(functions), choice=choice)
+    check_settings(vendor_tools, added, settings)
     is_function = choice in ("auto", "required", "none", *map(tool_name, functions))
     return replace(request, tools=functions, tool_choice=choice if is_function else None), added
 
@@ -273,19 +273,23 @@ def _fixed(arguments: dict[str, Any], target: Target) -> dict[str, Any]:
 
 
 def _plan(
-    litellm: Any, target: Target, request: Request, settings: Mapping[str, Any], hosted: AskedModel | None
+    litellm: Any,
+    target: Target,
+    request: Request,
+    settings: Mapping[str, Any],
+    vendor_model: AskedModel | None,
 ) -> Plan:
-    """Return how tools and schema are sent; ``hosted`` is given if the vendor's own tools are offered."""
+    """Return how tools and schema are sent; ``vendor_model`` is None if no tool of the vendor is offered."""
     if request.output_schema is None:
         return Plan(tools=request.tools, tool_choice=request.tool_choice)
     model = {"model": target.name, "custom_llm_provider": target.provider}
-    native = takes_schema(target.provider, target.name, with_tools=bool(request.tools or hosted))
+    native = takes_schema(target.provider, target.name, with_tools=bool(request.tools or vendor_model))
     if native and not request.tools and target.provider not in _TAKE_SCHEMAS:
         native = bool(litellm.supports_response_schema(**model))
     # litellm silently drops parameters that it does not list
     calls = native or "tools" in (litellm.get_supported_openai_params(**model) or ())
-    if hosted is not None and not request.tools:
-        calls = calls and takes_both(hosted)
+    if vendor_model is not None and not request.tools:
+        calls = calls and takes_both(vendor_model)
     return plan_for(request, native=native, calls=calls, can_force=can_be_forced(target.name, settings))
 
 

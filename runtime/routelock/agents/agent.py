@@ -108,10 +108,10 @@ class _Fields(TypedDict, Generic[_Context], total=False):
 class Agent(UsableAsTool[Output], Generic[Context, Output]):
     """An agent: instructions, a model, tools, and the targets of its handoffs.
 
-    Agents are immutable: `dataclasses.replace` makes a changed copy. ``Context`` is the type of the object
-    that a run gets as ``context=``, as its tools expect it. ``Output`` is the type of the final
-    output of a run that starts with this agent: that of ``output_type``, or text. If the agent has handoffs,
-    another agent may answer: then it is `Any`, unless the type is given, as in ``Agent[App, Invoice](...)``.
+    Agents are immutable: `dataclasses.replace` makes a changed copy. ``Context`` is the type that the tools
+    expect of the object that a run gets as ``context=``. ``Output`` is the type of the final output of a run
+    that starts with this agent: that of ``output_type``, or text. If the agent has handoffs, another agent
+    may answer: then it is `Any`, unless the type is given, as in ``Agent[App, Invoice](...)``.
 
     Raises:
         ConfigError: the declaration is invalid; the message lists all errors. Skills are initialised only if
@@ -120,7 +120,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
 
     name: str
     instructions: Instructions[Any] | None = None
-    """The system prompt: text, or a sync or async function of (context) or (context, agent)."""
+    """The system prompt: text, or a sync or async function of (), (context) or (context, agent)."""
     model: str | Handler | None = field(default=None, kw_only=True)
     """A LiteLLM model string such as ``"openai/gpt-4o"``, or any handler."""
     handlers: Sequence[Handler | Callable[..., Any]] = field(default=(), kw_only=True)
@@ -244,8 +244,8 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
     @cached_property
     def fixed_vendor_tools(self) -> Sequence[VendorTool]:
         """The tools of the vendor that every run of the agent offers, whatever its scopes and its context."""
-        hosted = [each for each in self.tools if isinstance(each, VendorTool)]
-        return [each for each in hosted if each.is_enabled is True and each.scope == "all"]
+        of_vendor = [each for each in self.tools if isinstance(each, VendorTool)]
+        return [each for each in of_vendor if each.is_enabled is True and each.scope == "all"]
 
     @cached_property
     def deferrals(self) -> Deferrals:
