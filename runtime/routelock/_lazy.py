@@ -1,11 +1,14 @@
-"""Loads public names of a package on first use."""
+"""Loads public names of a package on first use, and packages that an extra installs."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+from routelock.errors import MissingExtra
 
 
 def load_late(
@@ -47,3 +50,18 @@ def _is_asked_by_import() -> bool:
     asked = own and own.f_back
     asking = asked and asked.f_back
     return asking is not None and asking.f_code.co_name == "_handle_fromlist"  # a function of importlib
+
+
+@contextmanager
+def needs_extra(why: str, extra: str, *, missing: type[ImportError] = ModuleNotFoundError) -> Generator[None]:
+    """Turn the error of an import inside into a `MissingExtra` that says what to install.
+
+    Args:
+        why: the beginning of the error, such as ``"RedisSessions needs redis, which is not installed"``.
+        extra: the extra that installs the package.
+        missing: the error of the import.
+    """
+    try:
+        yield
+    except missing as error:
+        raise MissingExtra(f"{why}: pip install 'routelock[{extra}]'.") from error

@@ -15,8 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from routelock._lazy import needs_extra
 from routelock._redaction import redact_text
-from routelock.errors import ConfigError, MissingExtra
+from routelock.errors import ConfigError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request, ToolSpec
 from routelock_providers.chat_completions.chat import Chat
@@ -258,12 +259,10 @@ class OpenAICompatible:
             ) from error
 
     def _open_client(self) -> HttpClient:
-        try:
+        with needs_extra(
+            "OpenAICompatible needs aiohttp, which is not installed", "direct", missing=ImportError
+        ):
             http_client: Any = importlib.import_module("routelock_providers.http.client")
-        except ImportError as error:
-            raise MissingExtra(
-                "OpenAICompatible needs aiohttp, which is not installed: pip install 'routelock[direct]'."
-            ) from error
         client: HttpClient = http_client.HttpClient(
             self._url, self._request_headers(), provider=self.provider, model=self.model
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from routelock._lazy import needs_extra
 from routelock._sendable import integral, sendable
 from routelock._tool_names import slug
 from routelock.errors import (
@@ -18,7 +19,6 @@ from routelock.errors import (
     ConfigError,
     IncompleteResponse,
     InvalidRequest,
-    MissingExtra,
     ProviderError,
     ServerFailed,
     UnreadableResponse,
@@ -96,13 +96,9 @@ class A2AAgent:
         expose: bool = False,
         timeout: float = 120.0,
     ) -> None:
-        try:
+        with needs_extra("A2AAgent needs the SDK of A2A, which is not installed", "a2a"):
             import httpx  # noqa: PLC0415 - comes with the next
             from a2a.client import A2ACardResolver, ClientConfig, ClientFactory  # noqa: PLC0415 - an extra
-        except ModuleNotFoundError as error:
-            raise MissingExtra(
-                "A2AAgent needs the SDK of A2A, which is not installed: pip install 'routelock[a2a]'."
-            ) from error
         self._own_url = parse_url(url)
         where = re.sub("[^A-Za-z0-9]+", "_", f"{self._own_url.authority}{self._own_url.path}")
         self.name: str = name or slug(f"a2a_{where}".strip("_"))

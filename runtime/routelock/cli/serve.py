@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast, get_args
 
 from routelock._callables import MaybeAwaitable, takes
+from routelock._lazy import needs_extra
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE, WRONG
 from routelock.cli.options import CONFIG, config_of, find_object, load_agents, load_object, port
 from routelock.cli.screen import Waiting
-from routelock.errors import ConfigError, MissingExtra
+from routelock.errors import ConfigError
 from routelock.serving import A2A, AGUI, MCP, ServeConfig, ServedRequest, create_app
 from routelock.serving.auth import is_loopback
 from routelock.serving.config import ClientSettings
@@ -69,12 +70,8 @@ def _declare(command: argparse.ArgumentParser) -> None:
 
 
 def _serve(given: argparse.Namespace) -> int:
-    try:
+    with needs_extra("Serving needs starlette and uvicorn, which are not installed", "serve"):
         import uvicorn  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            "Serving needs starlette and uvicorn, which are not installed: pip install 'routelock[serve]'."
-        ) from error
     with Waiting(f"loading {given.spec}"):
         agents = load_agents(given.spec)
     app = create_app(agents, _config(given))

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from routelock._lazy import needs_extra
 from routelock.agents.agent import Agent
-from routelock.errors import ConfigError, MissingExtra
+from routelock.errors import ConfigError
 from routelock.serving.config import ServeConfig
 
 if TYPE_CHECKING:
@@ -53,10 +54,6 @@ def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | 
     """
     if not isinstance(cast("object", config), ServeConfig | None):
         raise ConfigError(f"config must be a ServeConfig, not {type(config).__name__}.")
-    try:
+    with needs_extra("Serving needs starlette and uvicorn, which are not installed", "serve"):
         from routelock.serving.routes import served_app  # noqa: PLC0415 - it needs the extra
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            "Serving needs starlette and uvicorn, which are not installed: pip install 'routelock[serve]'."
-        ) from error
     return served_app(agents, config or ServeConfig())

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from routelock.errors import ConfigError, MissingExtra, SessionError
+from routelock._lazy import needs_extra
+from routelock.errors import ConfigError, SessionError
 from routelock.sessions.stores import Record, SessionStore
 
 if TYPE_CHECKING:
@@ -68,13 +69,10 @@ class EncryptedSessions:
 
 
 def _fernet(keys: Sequence[str | bytes]) -> MultiFernet:
-    try:
+    with needs_extra(
+        "EncryptedSessions needs cryptography, which is not installed", "encryption", missing=ImportError
+    ):
         from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise MissingExtra(
-            "EncryptedSessions needs cryptography, which is not installed: "
-            "pip install 'routelock[encryption]'."
-        ) from error
     if isinstance(keys, str | bytes) or not keys:
         raise ConfigError("EncryptedSessions needs a list of keys, the one that encrypts first.")
     try:

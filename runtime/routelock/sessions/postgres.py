@@ -7,7 +7,8 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from routelock.errors import MissingExtra, SessionConflict, SessionError
+from routelock._lazy import needs_extra
+from routelock.errors import SessionConflict, SessionError
 from routelock.sessions.stores import Record, conflict, in_thread
 
 if TYPE_CHECKING:
@@ -59,13 +60,11 @@ class PostgresSessions:
     """
 
     def __init__(self, conninfo: str, *, max_size: int = 10, timeout: float = 10.0) -> None:
-        try:
+        with needs_extra(
+            "PostgresSessions needs psycopg, which is not installed", "postgres", missing=ImportError
+        ):
             import psycopg  # noqa: PLC0415 - an extra
             import psycopg_pool  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise MissingExtra(
-                "PostgresSessions needs psycopg, which is not installed: pip install 'routelock[postgres]'."
-            ) from error
         self._conflicts: tuple[type[Exception], ...] = (
             psycopg.errors.UniqueViolation,
             psycopg.errors.SerializationFailure,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from routelock.errors import ConfigError, MissingExtra
+from routelock._lazy import needs_extra
+from routelock.errors import ConfigError
 from routelock.sessions.stores import Record, conflict, in_thread
 
 if TYPE_CHECKING:
@@ -51,12 +52,8 @@ class RedisSessions:
         expire: int | None = None,
         timeout: float = 10.0,
     ) -> None:
-        try:
+        with needs_extra("RedisSessions needs redis, which is not installed", "redis", missing=ImportError):
             import redis  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise MissingExtra(
-                "RedisSessions needs redis, which is not installed: pip install 'routelock[redis]'."
-            ) from error
         if expire is not None and expire < 1:
             raise ConfigError(
                 f"expire must be at least 1 second, or None to keep everything, not {expire!r}."

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from routelock._copies import detached
-from routelock.errors import CassetteMiss, ConfigError, MissingExtra
+from routelock._lazy import needs_extra
+from routelock.errors import CassetteMiss, ConfigError
 from routelock.testing.guards import models_allowed
 from routelock.testing.matching import MATCH_ON, PARTS, HTTPRequest, difference, nearest
 from routelock.testing.placeholder_keys import TOKEN, is_token_exchange, placeholders
@@ -201,12 +202,8 @@ def _open(
     path: Path, mode: RecordMode, scrub: Scrubber, match_on: Sequence[str], filters: dict[str, Any]
 ) -> Any:
     """Return vcrpy's context manager. vcrpy is untyped, so its `Any` stays in this module."""
-    try:
+    with needs_extra("Cassettes need vcrpy, which is not installed", "testing"):
         vcr: Any = importlib.import_module("vcr")
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            "Cassettes need vcrpy, which is not installed: pip install 'routelock[testing]'."
-        ) from error
 
     def same(ours: Any, recorded: Any) -> bool:
         return _http_request(ours).matches(_http_request(recorded), match_on)

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, TypeVar, overload
 
-from routelock.errors import MissingExtra
+from routelock._lazy import needs_extra
 from routelock.testing.guards import models_allowed
 from routelock.testing.placeholder_keys import placeholders
 
@@ -66,9 +66,5 @@ def import_respx() -> Any:
     Raises:
         MissingExtra: respx is not installed.
     """
-    try:
+    with needs_extra("Routes of respx need respx, which is not installed", "respx"):
         return importlib.import_module("respx")
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            "Routes of respx need respx, which is not installed: pip install 'routelock[respx]'."
-        ) from error

@@ -16,9 +16,9 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from routelock._lazy import needs_extra
 from routelock._redaction import redact, redact_text
 from routelock._sendable import sendable
-from routelock.errors import MissingExtra
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
 from routelock.history.messages import calls_of
 from routelock.tracing.otel_attributes import (
@@ -106,12 +106,8 @@ class OpenTelemetry:
         meter_provider: MeterProvider | None = None,
     ) -> None:
         check_conventions(conventions)
-        try:
+        with needs_extra("OpenTelemetry spans need its API, which is not installed", "otel"):
             from opentelemetry import metrics, trace  # noqa: PLC0415 - an extra
-        except ModuleNotFoundError as error:
-            raise MissingExtra(
-                "OpenTelemetry spans need its API, which is not installed: pip install 'routelock[otel]'."
-            ) from error
         self.content = content
         self.conventions: Conventions = conventions
         self.largest_media = largest_media

@@ -21,9 +21,10 @@ from typing import Any, TypeVar, cast
 import anyio
 import pydantic
 
+from routelock._lazy import needs_extra
 from routelock._redaction import redact_text
 from routelock._sendable import sendable
-from routelock.errors import MissingExtra, ToolError
+from routelock.errors import ToolError
 from routelock.tools.failures import reason_of
 from routelock_skills.mcp.elicitation import Elicitations, InputRound, NotAnswered
 from routelock_skills.mcp.servers import OwnTransport, Program, ServerAddress, ServerObject, WebServer
@@ -156,12 +157,8 @@ def library() -> Any:
     Raises:
         MissingExtra: the mcp package is not installed.
     """
-    try:
+    with needs_extra("MCP servers need the mcp package, which is not installed", "mcp"):
         import mcp  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            "MCP servers need the mcp package, which is not installed: pip install 'routelock[mcp]'."
-        ) from error
     module: ModuleType = mcp
     return module
 

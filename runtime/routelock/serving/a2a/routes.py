@@ -22,8 +22,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from routelock._json import LINE_ENDS
+from routelock._lazy import needs_extra
 from routelock._text import clip
-from routelock.errors import MissingExtra
 from routelock.serving.a2a.agent_executor import TaskExecutor
 from routelock.serving.a2a.messages import card_body, refusal_body
 from routelock.serving.a2a.tasks import Tasks
@@ -72,12 +72,8 @@ class A2ARoutes:
         self._app, self._settings = app, settings
         self._catalog, self._config, self._access = app.catalog, app.config, app.access
         self._since = datetime.now(UTC).replace(microsecond=0)  # HTTP has whole seconds
-        try:
+        with needs_extra("Serving by A2A needs its SDK, which is not installed", "a2a"):
             self._dispatchers = {name: self._dispatcher(app.catalog.find(name)) for name in app.catalog.names}
-        except ModuleNotFoundError as error:
-            raise MissingExtra(
-                "Serving by A2A needs its SDK, which is not installed: pip install 'routelock[a2a]'."
-            ) from error
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes. Cards need no key: they say that one is needed."""
