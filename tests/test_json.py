@@ -8,8 +8,13 @@ from typing import Annotated, Any
 import pytest
 from pydantic import TypeAdapter
 
-from routelock._json import AnyObject, OrDefault, json_line, recordable
+from routelock._json import AnyObject, OrDefault, dicts_in, json_line, recordable
 from routelock.history.messages import Message
+
+
+@pytest.mark.parametrize(("value", "dicts"), [([{"a": 1}, "b", None], [{"a": 1}]), ("text", []), (None, [])])
+def test_dicts_in_foreign_data(value: object, dicts: object) -> None:
+    assert dicts_in(value) == dicts
 
 
 def test_json_line_escapes_the_line_separators_of_unicode() -> None:

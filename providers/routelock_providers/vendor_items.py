@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from routelock._json import dicts_in, list_of
 from routelock.history.messages import Message
 from routelock_providers.vendor_json import json_object
 from routelock_providers.vendor_tools import API
@@ -115,15 +116,6 @@ def _dict(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
-    every = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", each) for each in every if isinstance(each, dict)]
-
-
-def _list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
 def _given(**fields: object) -> dict[str, Any]:
     """Return a dict without the fields that are empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
@@ -142,10 +134,10 @@ class _Chat(Collector):
         self._pages: list[dict[str, Any]] = []
 
     def take(self, value: _Json) -> None:
-        found = _dicts(value.get("search_results"))
+        found = dicts_in(value.get("search_results"))
         urls: object = value.get("citations")
         pages = [_given(url=each.get("url"), title=each.get("title")) for each in found]
-        pages = pages or [{"url": url} for url in _list(urls) if isinstance(url, str)]
+        pages = pages or [{"url": url} for url in list_of(urls) if isinstance(url, str)]
         self._pages = pages or self._pages
 
     @property
@@ -173,7 +165,7 @@ class _Claude(Collector):
     def take(self, value: _Json) -> None:
         kind = value.get("type")
         if kind == "message":
-            self.items = _dicts(value.get("content"))
+            self.items = dicts_in(value.get("content"))
             self._end(value, value)
         elif kind == "content_block_start":
             self.items.append({**_dict(value.get("content_block"))})
@@ -234,14 +226,14 @@ class _Claude(Collector):
             if item.get("type") != "text":
                 continue
             end = start + len(str(item.get("text") or ""))
-            found += [_claude_citation(each, start, end) for each in _dicts(item.get("citations"))]
+            found += [_claude_citation(each, start, end) for each in dicts_in(item.get("citations"))]
             start = end
         return found
 
 
 def _claude_call(asked: _Json, answered: _Json) -> dict[str, Any]:
     name, content = str(asked.get("name") or ""), answered.get("content")
-    results = _dicts(content) or (list(filter(None, [_dict(content)])))
+    results = dicts_in(content) or (list(filter(None, [_dict(content)])))
     error = next((each.get("error_code") for each in results if each.get("error_code")), None)
     sources = [_given(url=each.get("url"), title=_title_of(each)) for each in results if each.get("url")]
     return _given(
@@ -298,7 +290,7 @@ class _Responses(Collector):
             value.clear()
             return True
         response = _dict(value.get("response")) or value
-        output = _dicts(response.get("output"))
+        output = dicts_in(response.get("output"))
         if not any(map(_is_custom, output)):
             return False
         response["output"] = [item for item in output if not _is_custom(item)]
@@ -307,7 +299,7 @@ class _Responses(Collector):
     def _whole(self, response: _Json) -> None:
         # the last event has the thoughts encrypted anew, but litellm sends back the first encryption
         thoughts = {item.get("id"): item for item in self.items if item.get("type") == "reasoning"}
-        output = _dicts(response.get("output"))
+        output = dicts_in(response.get("output"))
         self.items = [thoughts.get(item.get("id"), item) for item in output] or self.items
 
     @property
@@ -331,8 +323,8 @@ class _Responses(Collector):
         found: list[dict[str, Any]] = []
         start = 0
         for item in self.items:
-            for part in _dicts(item.get("content")) if item.get("type") == "message" else ():
-                found += [_responses_citation(each, start) for each in _dicts(part.get("annotations"))]
+            for part in dicts_in(item.get("content")) if item.get("type") == "message" else ():
+                found += [_responses_citation(each, start) for each in dicts_in(part.get("annotations"))]
                 start += len(str(part.get("text") or ""))
         return found
 
@@ -350,12 +342,12 @@ def _is_custom(item: object) -> bool:
 def _responses_call(item: _Json) -> dict[str, Any]:
     kind = str(item["type"]).removesuffix("_call")
     action = {key: value for key, value in _dict(item.get("action")).items() if value is not None}
-    found = _dicts(action.pop("sources", None))
-    results = _dicts(item.get("results"))
+    found = dicts_in(action.pop("sources", None))
+    results = dicts_in(item.get("results"))
     asked = {
         key: item[key] for key in ("code", "queries", "arguments", "input", "revised_prompt") if item.get(key)
     }
-    printed = [str(each.get("logs") or "") for each in _dicts(item.get("outputs"))]
+    printed = [str(each.get("logs") or "") for each in dicts_in(item.get("outputs"))]
     sources = [_given(url=each.get("url"), title=each.get("title") or each.get("name")) for each in found]
     sources += [_given(file_id=each.get("file_id"), title=each.get("filename")) for each in results]
     error: Any = item.get("error")
@@ -403,12 +395,12 @@ class _Gemini(Collector):
         self._read: list[dict[str, Any]] = []
 
     def take(self, value: _Json) -> None:
-        for candidate in _dicts(value.get("candidates"))[:1]:
-            for part in _dicts(_dict(candidate.get("content")).get("parts")):
+        for candidate in dicts_in(value.get("candidates"))[:1]:
+            for part in dicts_in(_dict(candidate.get("content")).get("parts")):
                 self._add(part)
             if found := _dict(candidate.get("groundingMetadata")):
                 self._found = [{**(self._found[0] if self._found else {}), **found}]
-            self._read = _dicts(_dict(candidate.get("urlContextMetadata")).get("urlMetadata")) or self._read
+            self._read = dicts_in(_dict(candidate.get("urlContextMetadata")).get("urlMetadata")) or self._read
 
     def _add(self, part: dict[str, Any]) -> None:
         last = self.items[-1] if self.items else {}
@@ -427,8 +419,8 @@ class _Gemini(Collector):
         made = [*_gemini_code(self.items), *map(_gemini_call, self.items)]
         made = [each for each in made if each]
         found = self._found[0] if self._found else {}
-        sources = [_gemini_source(each) for each in _dicts(found.get("groundingChunks"))]
-        queries = [each for each in _list(found.get("webSearchQueries")) if each]
+        sources = [_gemini_source(each) for each in dicts_in(found.get("groundingChunks"))]
+        queries = [each for each in list_of(found.get("webSearchQueries")) if each]
         _add_search(made, "web_search", [each for each in sources if "url" in each], queries)
         _add_search(made, "file_search", [each for each in sources if "file_id" in each])
         if self._read:
@@ -439,12 +431,12 @@ class _Gemini(Collector):
 
     def annotations(self) -> list[dict[str, Any]]:
         found = self._found[0] if self._found else {}
-        chunks = [_gemini_source(each) for each in _dicts(found.get("groundingChunks"))]
+        chunks = [_gemini_source(each) for each in dicts_in(found.get("groundingChunks"))]
         text = "".join(str(item["text"]) for item in self.items if "text" in item and not item.get("thought"))
         return [
             _gemini_citation(chunks[index], _dict(support.get("segment")), text.encode())
-            for support in _dicts(found.get("groundingSupports"))
-            for index in _list(support.get("groundingChunkIndices"))
+            for support in dicts_in(found.get("groundingSupports"))
+            for index in list_of(support.get("groundingChunkIndices"))
             if isinstance(index, int) and index < len(chunks)
         ]
 

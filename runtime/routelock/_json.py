@@ -1,10 +1,10 @@
-"""JSON: one line of it, what a journal records, and values that pydantic lets pass."""
+"""JSON: parts of foreign data, a line of it, what a journal records, and values that pydantic lets pass."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from routelock._sendable import sendable
 
@@ -13,7 +13,9 @@ __all__ = [
     "AnyObject",
     "AnyValue",
     "OrDefault",
+    "dicts_in",
     "json_line",
+    "list_of",
     "recordable",
 ]
 
@@ -59,6 +61,16 @@ class OrDefault:
 
         schema = handler(source) if self._ge is None else core_schema.int_schema(ge=self._ge, strict=True)
         return core_schema.with_default_schema(schema, default=self._default, on_error="default")
+
+
+def list_of(value: object) -> list[object]:
+    """Return a value of foreign data if it is a list, else an empty list."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def dicts_in(value: object) -> list[dict[str, Any]]:
+    """Return the dicts in a value of foreign data; none if it is not a list."""
+    return [cast("dict[str, Any]", each) for each in list_of(value) if isinstance(each, dict)]
 
 
 def json_line(value: object) -> str:

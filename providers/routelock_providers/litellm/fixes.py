@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from routelock._json import dicts_in
 from routelock.handlers.stream_assembler import Assembler, why_incomplete
 from routelock.history.messages import Message
 from routelock.usage import to_usage
@@ -339,7 +340,7 @@ def fix_chunk(provider: str, chunk: _Json) -> bool:
         changed = _add_details(usage) or changed
     if chunk["choices"] is None:
         chunk["choices"], changed = [], True
-    for choice in _dicts(cast("object", chunk["choices"])):
+    for choice in dicts_in(cast("object", chunk["choices"])):
         if choice.get("delta", choice) is None:
             choice["delta"], changed = {}, True
         delta: object = choice.get("delta")
@@ -358,7 +359,7 @@ def fix_completion(provider: str, reply: _Json) -> bool:
     if "choices" not in reply:
         return False
     changed = _fix_head(reply)
-    for choice in _dicts(reply["choices"]):
+    for choice in dicts_in(reply["choices"]):
         message: object = choice.get("message")
         if not isinstance(message, dict):
             continue
@@ -404,7 +405,7 @@ def _is_readable(arguments: str) -> bool:
 
 
 def _functions(message: Mapping[str, Any]) -> Iterable[_Json]:
-    for call in _dicts(message.get("tool_calls")):
+    for call in dicts_in(message.get("tool_calls")):
         function: object = call.get("function")
         if isinstance(function, dict) and isinstance(cast("_Json", function).get("arguments"), str):
             yield cast("_Json", function)
@@ -413,7 +414,7 @@ def _functions(message: Mapping[str, Any]) -> Iterable[_Json]:
 def as_chunk(reply: Mapping[str, Any]) -> _Json:
     """Return a whole reply as the one chunk of a stream."""
     choices: list[_Json] = []
-    for choice in _dicts(reply.get("choices")):
+    for choice in dicts_in(reply.get("choices")):
         delta = dict(cast("_Json", choice.get("message") or {}))
         if calls := delta.get("tool_calls"):
             delta["tool_calls"] = [{**call, "index": place} for place, call in enumerate(calls)]
@@ -474,13 +475,8 @@ def _join_content(provider: str, message: _Json) -> bool:
     if provider == "mistral" or not isinstance(content, list):
         return False
     parts = cast("list[object]", content)
-    texts = [str(part.get("text") or "") for part in _dicts(parts) if part.get("type") == "text"]
+    texts = [str(part.get("text") or "") for part in dicts_in(parts) if part.get("type") == "text"]
     if len(texts) < len(parts):
         return False
     message["content"] = "".join(texts)
     return True
-
-
-def _dicts(value: object) -> list[_Json]:
-    every = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("_Json", each) for each in every if isinstance(each, dict)]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from routelock._json import dicts_in
 from routelock.history.messages import Message, calls_of
 from routelock.history.portable import portable
 from routelock.history.vendor_calls import VENDOR_KEYS
@@ -107,7 +108,7 @@ def _own(message: Message, api: API, items: dict[str, Sequence[Any]]) -> Message
         return message
     if (message.get("vendor_items") or {}).get("api") != api:
         return _without_keys(message, content=portable(message).get("content"))
-    calls, own = calls_of(message), _items_of(message)
+    calls, own = calls_of(message), dicts_in((message.get("vendor_items") or {}).get("items"))
     if not own:
         return _without_keys(message, content=message.get("content"))
     if len(_functions_in(own)) != len(calls):  # a filter has changed the calls
@@ -123,12 +124,6 @@ def _own(message: Message, api: API, items: dict[str, Sequence[Any]]) -> Message
 def _without_keys(message: Message, *, content: object) -> Message:
     rest = {key: value for key, value in message.items() if key not in (*VENDOR_KEYS, "annotations")}
     return cast(Message, {**rest, "content": content})
-
-
-def _items_of(message: Message) -> Sequence[_Json]:
-    items: object = (message.get("vendor_items") or {}).get("items")
-    every = cast("list[object]", items) if isinstance(items, list) else []
-    return [cast("_Json", each) for each in every if isinstance(each, dict)]
 
 
 def _functions_in(items: Sequence[_Json]) -> Sequence[_Json]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
+from routelock._json import dicts_in
 from routelock._sendable import is_utf8, sendable
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.handlers.stream_assembler import join_surrogates
@@ -266,8 +267,7 @@ def _reasoning_of(message: Message) -> str:
 
 def _text_in(blocks: object, key: str) -> str:
     """Return the text of blocks under a key; a value may be a list of blocks."""
-    listed = cast("list[object]", blocks) if isinstance(blocks, list) else []
-    found = [cast("dict[str, object]", block).get(key) for block in listed if isinstance(block, dict)]
+    found = [each.get(key) for each in dicts_in(blocks)]
     return "".join(each if isinstance(each, str) else _text_in(each, "text") for each in found)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from routelock._copies import detached
+from routelock._json import dicts_in
 from routelock.errors import ConfigError
 from routelock.history.content import chat_part
 from routelock.history.input import checked_message
@@ -120,7 +121,7 @@ def _answer(call_id: object, content: object) -> dict[str, Any]:
 
 def _from_parts(item: Mapping[str, Any]) -> list[object]:
     """Return a message with a role, and maybe with parts of other APIs, as chat messages."""
-    parts = _dicts(item.get("content"))
+    parts = dicts_in(item.get("content"))
     if not any(part.get("type") in _FOREIGN_PARTS for part in parts):
         return [{key: value for key, value in item.items() if key != "type"}]
     answers: list[object] = [
@@ -144,7 +145,7 @@ def _parts(content: object) -> object:
     if not isinstance(content, list):
         return content
     parts = [_part(part) for part in cast("list[object]", content)]
-    texts = [part.get("text") for part in _dicts(parts) if part.get("type") == "text"]
+    texts = [part.get("text") for part in dicts_in(parts) if part.get("type") == "text"]
     return "".join(map(str, texts)) if len(texts) == len(parts) else parts
 
 
@@ -171,7 +172,7 @@ def _from_langchain(item: Mapping[str, Any]) -> list[object]:
     if role == "tool":
         return [_answer(said.get("tool_call_id"), said.get("content"))]
     calls = [
-        _call(call.get("id"), call.get("name"), call.get("args")) for call in _dicts(said.get("tool_calls"))
+        _call(call.get("id"), call.get("name"), call.get("args")) for call in dicts_in(said.get("tool_calls"))
     ]
     if calls:
         return [_assistant(calls, _text(said.get("content")))]
@@ -182,10 +183,4 @@ def _text(content: object) -> object:
     """Return the text of a message with calls: LangChain keeps the calls in its content as well."""
     if not isinstance(content, list):
         return content
-    return _parts([part for part in _dicts(cast(object, content)) if part.get("type") in _TEXTS])
-
-
-def _dicts(value: object) -> list[dict[str, Any]]:
-    if not isinstance(value, list):
-        return []
-    return [cast("dict[str, Any]", each) for each in cast("list[object]", value) if isinstance(each, dict)]
+    return _parts([part for part in dicts_in(cast(object, content)) if part.get("type") in _TEXTS])

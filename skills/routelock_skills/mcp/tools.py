@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from routelock._json import list_of
 from routelock._tool_names import LONGEST_TOOL_NAME, odd_tool_name
 from routelock.errors import ConfigError
 
@@ -110,7 +111,7 @@ def _read(schema: _Schema) -> dict[str, Any]:
     if not isinstance(read.get("properties"), Mapping):
         read.pop("properties", None)
     if "required" in read:
-        read["required"] = [name for name in _list(read["required"]) if isinstance(name, str)]
+        read["required"] = [name for name in list_of(read["required"]) if isinstance(name, str)]
     return read
 
 
@@ -128,7 +129,7 @@ def _with_branches(schema: _Schema, rules: _Schema, whole: _Schema) -> dict[str,
 
 def _branches(rules: _Schema, whole: _Schema, keys: tuple[str, ...]) -> Iterator[_Schema]:
     for key in keys:
-        for branch in _list(rules.get(key)):
+        for branch in list_of(rules.get(key)):
             if isinstance(branch, Mapping):  # true and false are schemas as well
                 yield _read(_target(cast("_Schema", branch), whole))
 
@@ -140,10 +141,6 @@ def _target(node: _Schema, whole: _Schema) -> _Schema:
     held: object = whole.get(key) if key in ("$defs", "definitions") else None
     found: object = cast("_Schema", held).get(name) if isinstance(held, Mapping) else None
     return cast("_Schema", found) if isinstance(found, Mapping) else node
-
-
-def _list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 WantedTools = Collection[str] | Callable[[str], bool] | None
