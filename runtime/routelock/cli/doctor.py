@@ -22,6 +22,7 @@ from routelock_providers.chat_completions.openai_compatible import Destination
 from routelock_providers.errors import to_provider_error
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import load_litellm
+from routelock_providers.litellm.prices import model_info
 from routelock_providers.vendors import split_model
 
 __all__ = ["doctor_command"]
@@ -139,7 +140,9 @@ def _model(title: str, handler: LiteLLM) -> bool:
     missing = _missing(litellm, model) if target.api_key is None else []
     if target.api_base:
         missing = [name for name in missing if not name.endswith(_ADDRESSES)]
-    price = "known" if _priced(litellm, target.provider, target.name) else "unknown, so results have no cost"
+    prices = model_info(litellm, target.provider, target.name) or {}
+    is_priced = prices.get("input_cost_per_token") is not None
+    price = "known" if is_priced else "unknown, so results have no cost"
     _print(
         title,
         [
@@ -157,14 +160,6 @@ def _model(title: str, handler: LiteLLM) -> bool:
 def _missing(litellm: Any, model: str) -> list[str]:
     found: dict[str, Any] = litellm.validate_environment(model)
     return [] if found.get("keys_in_environment") else [str(name) for name in found.get("missing_keys") or ()]
-
-
-def _priced(litellm: Any, provider: str, name: str) -> bool:
-    try:
-        info: Any = litellm.get_model_info(model=name, custom_llm_provider=provider)
-    except Exception:  # litellm raises this for an unknown model
-        return False
-    return info.get("input_cost_per_token") is not None
 
 
 doctor_command: Command = Command(
