@@ -208,42 +208,20 @@ def _edge(edge: Handoff) -> EdgeTraced:
 
 def handoff_traced(run_id: str, now: float, record: HandoffRecord) -> HandoffTraced:
     """Return the trace record of a handoff, with its present status."""
-    return HandoffTraced(
-        run=run_id,
-        time=now,
-        id=record.id,
-        source=record.source,
-        target=record.target,
-        tool_name=record.tool_name,
-        call_id=record.call_id,
-        turn=record.turn,
-        status=record.status.value,
-        tried=record.tried,
-        requested_by=record.requested_by,
-        reason=record.reason,
-        input=record.input,
-        error=record.error,
-        passed_over=[*record.passed_over],
-        parent_id=record.parent_id,
-        depth=record.depth,
-        started=record.started,
-        ended=record.ended,
-        usage=record.usage,
-    )
+    values: dict[str, Any] = _values_for(HandoffTraced, record) | {"status": record.status.value}
+    return HandoffTraced(run=run_id, time=now, **values)
 
 
 def problem_traced(run_id: str, now: float, problem: Problem) -> ProblemTraced:
     """Return the trace record of a problem."""
-    return ProblemTraced(
-        run=run_id,
-        time=now,
-        kind=problem.kind,
-        agent=problem.agent,
-        turn=problem.turn,
-        message=problem.message,
-        call_id=problem.call_id,
-        error=error_traced(problem.error),
-    )
+    values: dict[str, Any] = _values_for(ProblemTraced, problem) | {"error": error_traced(problem.error)}
+    return ProblemTraced(run=run_id, time=now, **values)
+
+
+def _values_for(kind: type[Any], source: object) -> dict[str, Any]:
+    """Return the values of ``source`` for the fields of a record that have the same names."""
+    names = [each.name for each in dataclass_fields(kind)]
+    return {name: getattr(source, name) for name in names if hasattr(source, name)}
 
 
 _log = logging.getLogger("routelock.trace")
@@ -404,15 +382,8 @@ class _RunRecorder:
     def _model_ended(self, reply: MessageDone | None, error: BaseException | None) -> None:
         end = ModelEnded(run=self.run.run_id, time=self._now(), call=self.calls, error=error_traced(error))
         if reply is not None:
-            end = replace(
-                end,
-                item=len(self.run.transcript.items) if error is None else None,
-                usage=reply.usage,
-                finish_reason=reply.finish_reason,
-                model=reply.model,
-                response_id=reply.response_id,
-                reply=reply,
-            )
+            item = len(self.run.transcript.items) if error is None else None
+            end = replace(end, item=item, reply=reply, **_values_for(ModelEnded, reply))
         self._write(end)
 
     def _tool_started(self, call: ToolCall, tool: Tool, nested: str | None) -> None:
@@ -493,8 +464,8 @@ class _RunRecorder:
 
     def _compacted(self, made: Compaction) -> None:
         self._catch_up()
-        fields = {each.name: getattr(made, each.name) for each in dataclass_fields(Compaction)}
-        self._write(CompactedTraced(run=self.run.run_id, time=self._now(), **fields))
+        values = _values_for(CompactedTraced, made)
+        self._write(CompactedTraced(run=self.run.run_id, time=self._now(), **values))
 
     def _end(self, error: BaseException | None) -> None:
         if self.ended:
