@@ -8,7 +8,7 @@ vendor. Each rule has a source: the vendor's documentation or code, or a public 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 __all__ = ["PROFILES", "Profile"]
@@ -262,13 +262,9 @@ _XAI: Final = Profile(
     },
 )
 
-_AZURE: Final = Profile(
+_AZURE: Final = replace(
+    _OPENAI,
     name="azure",
-    call_id=_OPENAI.call_id,
-    tool_name=_OPENAI.tool_name,
-    message_name=_OPENAI.message_name,
-    parts=_OPENAI.parts,
-    input_keys=_OPENAI.input_keys,
     sources={
         "input_keys": _OPENAI.sources["input_keys"],
         "message_name": _GITHUB + "danny-avila/LibreChat/issues/1075",
