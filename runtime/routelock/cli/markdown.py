@@ -34,7 +34,7 @@ _MOST_RENDERED = 4000
 def settled(text: str) -> int:
     """Return how many characters of a growing text are settled: all blocks except the last one."""
     finished = text[: text.rfind("\n") + 1]
-    starts = _starts(finished)
+    starts = [block[0].map[0] for block in _blocks(finished) if block[0].map]
     return sum(len(row) + 1 for row in finished.split("\n")[: starts[-1]]) if len(starts) > 1 else 0
 
 
@@ -57,11 +57,6 @@ def last_lines(console: Console, text: str, most: int, *, gap: bool = False) -> 
         else _rendered(console, Text(text[-_MOST_RENDERED:]))
     )
     return SegmentLines(shown[-most:], new_lines=True)
-
-
-def _starts(text: str) -> list[int]:
-    """Return the first row of each block."""
-    return [block[0].map[0] for block in _blocks(text) if block[0].map]
 
 
 def _blocks(text: str) -> list[list[Token]]:

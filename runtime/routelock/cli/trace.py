@@ -61,7 +61,8 @@ def _run(given: argparse.Namespace) -> int:
     log = read_trace(given.file)
     runs = _chosen(log.runs, given.number, given.file)
     if log.unreadable:
-        sys.stderr.write(f"routelock: skipped lines that cannot be read: {_listed(log.unreadable)}\n")
+        numbers = bounded(", ".join(map(str, log.unreadable)), 80)
+        sys.stderr.write(f"routelock: skipped lines that cannot be read: {numbers}\n")
     stepping = sys.stdin.isatty() and sys.stdout.isatty() and not given.all
     seen = given.seen
     for text, call in (step for number, run in runs for step in _steps(run, f"run {number}")):
@@ -82,10 +83,6 @@ def _chosen(runs: Sequence[TracedRun], number: int | None, file: str) -> list[tu
     if number == 0 or abs(number) > len(numbered):
         raise ConfigError(f"--run {number}: {file} has {len(numbered)} runs.")
     return [numbered[number - 1 if number > 0 else number]]
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return bounded(", ".join(map(str, numbers)), 80)
 
 
 def _continue_after(call: TracedCall | None) -> bool:

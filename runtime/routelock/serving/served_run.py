@@ -158,7 +158,7 @@ class ServedRun:
         async with stream:
             async for event in stream:
                 deltas = writer.take(event, lambda: stream.result)
-                has_content = has_content or any(_has_content(delta) for delta in deltas)
+                has_content = has_content or any("x_agent" not in delta for delta in deltas)
                 if (ends := isinstance(event, MessageDone)) or deltas:
                     early += reply.take(deltas, ends=ends)
                 if early and (has_content or to.has_begun):
@@ -225,10 +225,6 @@ async def _context_for(config: ServeConfig, about: ServedRequest) -> Any:
     if config.context is None:
         return None
     return await call_user_code("ServeConfig.context", config.context, about)
-
-
-def _has_content(delta: Delta) -> bool:
-    return "x_agent" not in delta
 
 
 def served_run(

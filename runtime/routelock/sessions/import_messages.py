@@ -45,7 +45,8 @@ def messages_of(given: Iterable[object]) -> tuple[list[Message], list[str]]:
             notes.append(f"session: left out an item: {error}")
             continue
         if not converted:
-            notes.append(f"session: left out an item that no other model can read ({_kind(raw)})")
+            kind = str(_type(raw) or type(raw).__name__)[:40]
+            notes.append(f"session: left out an item that no other model can read ({kind})")
         for message in converted:
             message, removed = readable(message)
             notes += removed
@@ -73,10 +74,6 @@ def _add(messages: list[Message], message: Message, *, is_call: bool) -> None:
         last["tool_calls"] = [*(last.get("tool_calls") or ()), *(message.get("tool_calls") or ())]
     else:
         messages.append(message)
-
-
-def _kind(raw: object) -> str:
-    return str(_type(raw) or type(raw).__name__)[:40]
 
 
 def _type(raw: object) -> object:

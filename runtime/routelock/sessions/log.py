@@ -453,7 +453,7 @@ class SessionLog:
             items=kept,
             notes=[*notes, *(note for _, unread in read for note in unread)],
             own=own,
-            next_agent=_next_agent(parts),
+            next_agent=next((part.agent for part in reversed(parts) if part.run), None),
             empty=not parts,
             passed=place is not None and not is_newest,
             summary=_summary_of(
@@ -498,7 +498,3 @@ def _summary_of(
         end = len(before)
     places = covered_places(stored, before[:end], kept)
     return LoadedSummary(text=stored.text, places=places) if places else None
-
-
-def _next_agent(parts: Sequence[Part]) -> str | None:
-    return next((part.agent for part in reversed(parts) if part.run), None)

@@ -71,7 +71,9 @@ class ResponsesRoutes:
         if asked.previous is not None:
             kept = await self._kept.previous(about.principal, asked.previous, served)
             found = kept.continued(asked.messages)
-        own = _instructions(asked)
+        own: list[Message] = []
+        if asked.instructions:
+            own.append({"role": "system", "content": asked.instructions})
         run = served_run(served, asked, about, self._config, self._pending, found, own)
         keep = partial(self._keep, run) if asked.store else None
         return run.reply(ResponseReply(_head(asked, about), keep))
@@ -103,7 +105,3 @@ def _head(asked: ResponseRequest, about: ServedRequest) -> Mapping[str, Any]:
         "truncation": "disabled",
         **asked.echo,
     }
-
-
-def _instructions(asked: ResponseRequest) -> list[Message]:
-    return [{"role": "system", "content": asked.instructions}] if asked.instructions else []
