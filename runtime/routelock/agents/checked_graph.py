@@ -17,7 +17,7 @@ from routelock.tools.tool import Tool
 if TYPE_CHECKING:
     from routelock.agents.agent import Agent
 
-__all__ = ["checked_graph", "connected", "find_agent", "reachable"]
+__all__ = ["agent_tools", "checked_graph", "connected", "find_agent", "reachable"]
 
 
 def checked_graph(
@@ -59,7 +59,7 @@ def checked_graph(
                 callers = external if found is graph else ()
                 with collect_errors(wrong):
                     member.deferrals.of(member.tool_search or search, callers)
-            for call in _agent_calls(member):
+            for _, call in agent_tools(member):
                 settings = call.settings
                 own = settings.get("model", model_of_run), settings.get("agents", others_of_run)
                 roots += [(call.agent, *own)] if (call.agent, *own) not in roots else []
@@ -71,10 +71,10 @@ def checked_graph(
     return graph
 
 
-def _agent_calls(agent: Agent[Any]) -> list[AgentCall]:
-    """Return how an agent calls other agents as tools."""
-    calls = [each.on_invoke_tool for each in agent.all_tools]
-    return [call for call in calls if isinstance(call, AgentCall)]
+def agent_tools(agent: Agent[Any]) -> list[tuple[str, AgentCall]]:
+    """Return the tools of an agent that call other agents: the name of each, and its call."""
+    tools = [(tool.name, tool.on_invoke_tool) for tool in agent.all_tools]
+    return [(name, call) for name, call in tools if isinstance(call, AgentCall)]
 
 
 def _check_edges(

@@ -11,7 +11,7 @@ from routelock._callables import name_of
 from routelock._text import one_line
 from routelock.agents.agent import Agent
 from routelock.agents.agent_tool import AgentCall
-from routelock.agents.checked_graph import connected, find_agent
+from routelock.agents.checked_graph import agent_tools, connected, find_agent
 from routelock.handoffs.capabilities import missing_capability
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import sent_by
@@ -99,15 +99,8 @@ def members_of(agent: Agent[Any], agents: Sequence[Agent[Any]]) -> dict[str, Age
         one = waiting.pop(0)
         for name, member in one.graph.items():
             if found.setdefault(name, member) is member:
-                waiting += [call.agent for _, call in _agent_tools(member) if call.agent.name not in found]
+                waiting += [call.agent for _, call in agent_tools(member) if call.agent.name not in found]
     return found
-
-
-def _agent_tools(agent: Agent[Any]) -> Iterator[tuple[str, AgentCall]]:
-    """Yield the tools of an agent that call other agents: the name of each, and its call."""
-    for tool in agent.all_tools:
-        if isinstance(tool.on_invoke_tool, AgentCall):
-            yield tool.name, tool.on_invoke_tool
 
 
 def _vendor_tool_names(agent: Agent[Any]) -> list[str]:
@@ -135,7 +128,7 @@ def _links(agent: Agent[Any]) -> Iterator[tuple[Node, Link]]:
                     returns=edge.return_to_caller,
                 ),
             )
-    for name, call in _agent_tools(agent):
+    for name, call in agent_tools(agent):
         target = _node_of(call.agent)
         yield target, Link(source=agent.name, target=target.name, kind="asks", tool=name)
 
@@ -244,8 +237,8 @@ def handoff_matrix(agent: Agent[Any], config: RunConfig | None = None) -> list[H
             if source not in seen:
                 seen.add(source)
                 rows += [_by_handoff(source, edge, graph, config) for edge in source.edges]
-                rows += [_by_tool(source, name, call) for name, call in _agent_tools(source)]
-                waiting += [call.agent for _, call in _agent_tools(source)]
+                rows += [_by_tool(source, name, call) for name, call in agent_tools(source)]
+                waiting += [call.agent for _, call in agent_tools(source)]
     return rows
 
 

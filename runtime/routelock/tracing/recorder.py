@@ -22,7 +22,7 @@ from routelock._json import recordable
 from routelock._redaction import redact
 from routelock._text import preview
 from routelock.agents.agent import Agent
-from routelock.agents.agent_tool import AgentCall
+from routelock.agents.checked_graph import agent_tools
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import ConfigError
 from routelock.guardrails import records_as_json
@@ -183,15 +183,14 @@ def error_traced(error: BaseException | None) -> ErrorTraced | None:
 
 def agent_traced(agent: Agent[Any], config: RunConfig) -> AgentTraced:
     """Return the record of an agent, with the handlers that the run may reach."""
-    tools = [(tool.name, tool.on_invoke_tool) for tool in agent.all_tools]
     handlers = handlers_by_priority(agent, config)
     return AgentTraced(
         name=agent.name,
         description=agent.handoff_description or "",
         handlers=[each.name for each in handlers],
         models={each.name: each.written for each in handlers if each.written != each.name},
-        tools=[name for name, _ in tools],
-        agent_tools={name: how.agent.name for name, how in tools if isinstance(how, AgentCall)},
+        tools=[tool.name for tool in agent.all_tools],
+        agent_tools={name: call.agent.name for name, call in agent_tools(agent)},
         handoffs=[_edge(edge) for edge in agent.edges],
     )
 
