@@ -24,7 +24,6 @@ from routelock.errors import (
 from routelock.history.compaction import summary_of
 from routelock.history.messages import Message, RunItem, ToolCall, call_ids, calls_of
 from routelock.history.repair import repair
-from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
 from routelock.run.frames import Frame
 from routelock.run.handler_selection import handler_for
@@ -115,7 +114,7 @@ class SessionRunStore:
             document = self._state.document
             if self._is_replayed:
                 run.calls.claims = self._claimed
-            if run.calls.claims < self._claimed and _is_begun(document, _calls_left(document)):
+            if run.calls.claims < self._claimed and _is_begun(document, document.open_calls):
                 raise self._used(run)  # otherwise its items would replace those of the later attempt
         else:
             if found.passed and not self._is_sub_run:
@@ -320,15 +319,10 @@ def _all_wait(
         (*path, call["id"]) in waiting
         or (
             (inner := document.sub_runs.get(call["id"])) is not None
-            and _all_wait(inner, _calls_left(inner), waiting, (*path, call["id"]))
+            and _all_wait(inner, inner.open_calls, waiting, (*path, call["id"]))
         )
         for call in calls
     )
-
-
-def _calls_left(document: RunDocument) -> Sequence[ToolCall]:
-    left = left_over(document.items, document.first_of_turn, document.turn, document.awaited_calls)
-    return [call for call in left.calls if call["id"] not in document.begun]
 
 
 def _check_same_input(run: Run, own: Part, session: str) -> None:

@@ -22,6 +22,7 @@ from routelock.errors import ConfigError
 from routelock.guardrails import GuardrailRecord
 from routelock.history.input import checked_message
 from routelock.history.messages import RunItem, ToolCall, calls_of
+from routelock.history.unfinished_turn import left_over
 from routelock.run.records import Compaction, HandoffRecord, Problem, StopReason
 from routelock.tools.approvals import Decision, Interruption
 from routelock.usage import Usage
@@ -258,6 +259,12 @@ class RunDocument:
     def awaited_calls(self) -> set[str]:
         """The ids of the calls for which agents wait."""
         return {frame.call["id"] for frame in self.waiting if frame.call is not None}
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """The calls of the last turn that were not begun and have no answer."""
+        left = left_over(self.items, self.first_of_turn, self.turn, self.awaited_calls)
+        return [call for call in left.calls if call["id"] not in self.begun]
 
 
 # -- JSON --

@@ -29,7 +29,6 @@ from routelock.errors import ConfigError
 from routelock.handoffs.handoff import Handoff
 from routelock.history.input import checked_message
 from routelock.history.messages import Message, RunItem, ToolCall
-from routelock.history.unfinished_turn import left_over
 from routelock.run.config import RunConfig
 from routelock.run.records import HandoffRecord
 from routelock.state.document import RunDocument, StoredDecision, read_document, write_document
@@ -220,7 +219,7 @@ class RunState:
             return RunStatus.FAILED
         if stopped == "done":
             return RunStatus.COMPLETE
-        calls = self._open_calls()
+        calls = self.document.open_calls
         if self.requested_handoff is not None and len(calls) == 1:
             return RunStatus.HANDOFF_REQUESTED
         return RunStatus.WAITING_FOR_TOOLS if calls else RunStatus.IN_PROGRESS
@@ -376,15 +375,10 @@ class RunState:
         )
         return replace(self, document=document)
 
-    def _open_calls(self) -> list[ToolCall]:
-        document = self.document
-        left = left_over(document.items, document.first_of_turn, document.turn, document.awaited_calls)
-        return [call for call in left.calls if call["id"] not in document.begun]
-
     def _requested(self) -> tuple[ToolCall, Handoff] | None:
         """Return the call of a handoff that is not made yet, and the handoff."""
         edges = {edge.tool_name: edge for edge in agent_named(self.agents, self.agent).edges}
-        for call in self._open_calls():
+        for call in self.document.open_calls:
             if (edge := edges.get(call["function"]["name"])) is not None:
                 return call, edge
         return None
