@@ -114,7 +114,8 @@ def callback_errors(what: str) -> Generator[None]:
     except BaseException as error:
         if not is_error(error):
             raise
-        raise CallbackError(f"{what} raised {type(error).__name__}: {error_text(error)}") from error
+        said = f"{type(error).__name__}: {error_text(error)}".removesuffix(": ")
+        raise CallbackError(f"{what} raised {said}") from error
 
 
 def is_error(error: BaseException) -> bool:

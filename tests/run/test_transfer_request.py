@@ -15,7 +15,7 @@ from plain_and_streamed import both
 from scripted_agents import TO_B, agent, shown
 
 from routelock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, function_tool, handoff
-from routelock.errors import CallbackError, HandoffStateError, ModelBehaviorError
+from routelock.errors import HandoffStateError, ModelBehaviorError
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.handoffs.context import HandoffContext
 from routelock.testing import ScriptedHandler, call
@@ -433,7 +433,7 @@ async def test_availability_that_raises_declines() -> None:
     assert (record.status, record.tried) == (Status.REJECTED, True)
     assert "no network" in (record.error or "")
     assert played.result.final_output == "Mine."
-    assert isinstance(played.result.errors[0].error, CallbackError)
+    assert isinstance(played.result.errors[0].error, OSError)
 
 
 async def test_another_target_is_asked_when_availability_raises() -> None:
@@ -503,6 +503,18 @@ async def test_unavailable_target_is_skipped() -> None:
         available=lambda target: "out" if target.name == "B" else True,
     )
     assert played.result.handoffs[0].passed_over == (("B", "out"),)
+
+
+async def test_the_exception_of_available_is_on_the_result_as_it_is() -> None:
+    """As that of every other function that decides about a handoff."""
+    fault = KeyError()
+
+    def available(target: Agent[Any]) -> bool:
+        raise fault
+
+    result = await declined(None, available=available)
+    assert result.handoffs[0].error == "KeyError"
+    assert [problem.error for problem in result.errors] == [fault]
 
 
 # -- hostile hooks and texts --

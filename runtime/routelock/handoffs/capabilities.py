@@ -26,6 +26,7 @@ __all__ = [
     "Named",
     "Slot",
     "missing_capability",
+    "refusal_in",
 ]
 
 
@@ -107,7 +108,7 @@ class CapabilityRouter(Generic[T]):
             if inspect.iscoroutine(answer):
                 answer.close()
             raise ConfigError("available is async: await router.check(agent, required) instead.")
-        return _refusal_in(answer, agent.name)
+        return refusal_in(answer, agent.name)
 
     async def check(self, agent: T, required: Collection[str] = ()) -> str | None:
         """Do the same as `refusal`, also with an ``available`` that is async.
@@ -116,7 +117,7 @@ class CapabilityRouter(Generic[T]):
             CallbackError: ``available`` raised.
         """
         answer = await call_user_code(f"available({agent.name!r})", self._answer, agent, required)
-        return _refusal_in(answer, agent.name)
+        return refusal_in(answer, agent.name)
 
     def _answer(self, agent: T, required: Collection[str]) -> MaybeAwaitable[bool | str]:
         lacking = missing_capability(agent, required)
@@ -143,7 +144,7 @@ class CapabilityRouter(Generic[T]):
         return self.choose(required).agent
 
 
-def _refusal_in(answer: bool | str, name: str) -> str | None:
+def refusal_in(answer: bool | str, name: str) -> str | None:
     """Return the reason in an answer, None for True. Only True accepts: an empty text declines."""
     if answer is True:
         return None

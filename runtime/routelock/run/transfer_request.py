@@ -23,8 +23,9 @@ from routelock.handoffs.capabilities import (
     AT_MAXIMUM,
     NONE_AVAILABLE,
     NONE_CAPABLE,
-    CapabilityRouter,
+    Available,
     missing_capability,
+    refusal_in,
 )
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import sent_by
@@ -291,11 +292,12 @@ class _Deadline:
 
 async def _check_availability(run: Run, target: Target, deadline: _Deadline) -> None:
     """Ask ``RunConfig.available``; if it raises, the target counts as not available."""
-    if run.config.available is None:
+    available = cast("Available[Target] | None", run.config.available)
+    if available is None:
         return
-    router = CapabilityRouter((target,), cast(Any, run.config.available))
-    why = await deadline.ask(run, target, "available raised, asked about %r", lambda: router.check(target))
-    if why is not None:
+    failed = "available raised, asked about %r"
+    answer: bool | str = await deadline.ask(run, target, failed, lambda: resolve(available(target)))
+    if (why := refusal_in(answer, target.name)) is not None:
         raise HandoffRefused(why)
 
 
