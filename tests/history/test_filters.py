@@ -122,6 +122,12 @@ def test_a_history_that_is_text_is_a_user_message() -> None:
         assert [one.message for one in data.all_items] == [{"role": "user", "content": "Hi there"}]
 
 
+@pytest.mark.parametrize("value", [None, b"Hi"])
+def test_a_history_that_is_no_list_is_refused_where_it_is_given(value: Any) -> None:
+    with pytest.raises(TypeError, match="expected a tuple of items or messages, not"):
+        HandoffInputData(input_history=value, pre_handoff_items=(), new_items=())
+
+
 @pytest.mark.parametrize("part", ["input_history", "pre_handoff_items", "new_items", "input_items"])
 @pytest.mark.parametrize(
     "value", ["Hi there", [{"role": "user", "content": "Hi there"}]], ids=["text", "dict"]

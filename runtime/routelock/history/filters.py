@@ -103,7 +103,7 @@ class HandoffInputData:
         previous = -1
         for name in _PART_NAMES:
             part = getattr(self, name)
-            if part is not None and not _are_items(part):
+            if not _are_items(part) and (part is not None or name != "input_items"):
                 part = tuple(as_items(part, previous))
                 object.__setattr__(self, name, part)
             previous = part[-1].id if part and name != "new_items" else previous
@@ -334,7 +334,7 @@ def as_items(value: object, previous: int = -1) -> list[RunItem]:
     given = type(value).__name__
     if isinstance(value, str):
         value = ({"role": "user", "content": value},)
-    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+    if not isinstance(value, Iterable) or isinstance(value, Mapping | bytes):
         raise TypeError(f"expected a tuple of items or messages, not {given}")
     items: list[RunItem] = []
     for index, item in enumerate(cast("Iterable[RunItem | Message]", value)):
