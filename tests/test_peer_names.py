@@ -15,6 +15,7 @@ import routelock
 from routelock import (
     Agent,
     AgentHooks,
+    Handoff,
     Limits,
     RunConfig,
     RunContext,
@@ -35,6 +36,7 @@ from routelock._peer_names import (
     CONTEXT,
     FUNCTION_TOOL_KEYWORDS,
     HANDLER_KEYWORDS,
+    HANDOFF_FIELDS,
     HANDOFF_KEYWORDS,
     HOOKS,
     LIMIT_KEYWORDS,
@@ -208,6 +210,7 @@ def test_unknown_keyword_has_no_note() -> None:
         (function_handler, HANDLER_KEYWORDS),
         (handler, HANDLER_KEYWORDS),
         (handoff, HANDOFF_KEYWORDS),
+        (Handoff, HANDOFF_FIELDS),
         (Limits, LIMIT_KEYWORDS),
         (tool, TOOL_KEYWORDS),
         (Runner.run, RUN_KEYWORDS),

@@ -17,6 +17,7 @@ __all__ = [
     "CONTEXT",
     "FUNCTION_TOOL_KEYWORDS",
     "HANDLER_KEYWORDS",
+    "HANDOFF_FIELDS",
     "HANDOFF_KEYWORDS",
     "HOOKS",
     "LIMIT_KEYWORDS",
@@ -122,6 +123,15 @@ HANDLER_KEYWORDS: Final[Mapping[str, str]] = {
 }
 """Keywords of the functions that make handlers."""
 
+HANDOFF_FIELDS: Final[Mapping[str, str]] = {
+    "agent": "target=",
+    "description": "tool_description=; a handler in the spelling of webagents is a routelock_skills.Handoff",
+    "name": "tool_name=",
+    "tool_description_override": "tool_description=",
+    "tool_name_override": "tool_name=",
+}
+"""Keywords of the class of handoffs."""
+
 HANDOFF_KEYWORDS: Final[Mapping[str, str]] = {
     "agent_name": "the agent, or its name, as the first argument",
     "description": "tool_description_override=",
@@ -129,6 +139,7 @@ HANDOFF_KEYWORDS: Final[Mapping[str, str]] = {
     "input_schema": "input_type=",
     "name": "tool_name_override=",
     "on_invoke_handoff": "routelock.Handoff(on_invoke_handoff=...)",
+    "prompt": "tool_description_override=, or routelock_skills.handoff to make a handler of a function",
     "target": "the agent, or its name, as the first argument",
     "tool_description": "tool_description_override=",
     "tool_name": "tool_name_override=",

@@ -16,6 +16,8 @@ from routelock.scopes import Scope
 
 __all__ = ["Handoff", "handoff"]
 
+_TO_AGENTS = "A handoff to an agent is made by routelock.handoff(agent)."
+
 _OFFERED = "nothing: the model is always offered transfer_to_<name>"
 
 
@@ -74,6 +76,11 @@ def handoff(
     """
 
     def make(function: Callable[..., Any]) -> FunctionHandler:
+        if not callable(cast(object, function)):
+            raise ConfigError(
+                f"routelock_skills.handoff makes a handler of a function, not of {function!r:.80}. "
+                f"{_TO_AGENTS}"
+            )
         return function_handler(
             function, name=name, family=family, priority=priority, scope=scope, prompt=prompt, expose=True
         )
@@ -106,6 +113,11 @@ class Handoff:
     _handler: FunctionHandler = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(cast(object, self.target), str):
+            raise ConfigError(
+                "The target of routelock_skills.Handoff is the name of a handler, not "
+                f"{self.target!r:.80}. {_TO_AGENTS}"
+            )
         known = dict(self.metadata or {})
         function: object = known.get("function")
         if function is None:

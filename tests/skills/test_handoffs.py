@@ -235,3 +235,16 @@ async def test_its_function_is_given_the_context(play: Any) -> None:
 
     made = Handoff("x", metadata={"function": who})
     assert (await play(Agent("A", handlers=[made]))).final_output == "Hi A"
+
+
+@pytest.mark.parametrize("given", [Agent("B", model="openai/m"), "B"], ids=["agent", "name"])
+def test_an_agent_is_handed_to_by_the_other_handoff(given: Any) -> None:
+    """Two packages have a `handoff`: the error names the other one."""
+    with pytest.raises(ConfigError, match=r"routelock\.handoff\(agent\)"):
+        handoff(given)
+
+
+def test_webagents_handoff_names_a_handler_and_no_agent() -> None:
+    target: Any = Agent("B", model="openai/m")
+    with pytest.raises(ConfigError, match=r"routelock\.handoff\(agent\)"):
+        Handoff(target)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, takes
+from routelock._hints import hint_keywords
+from routelock._peer_names import HANDOFF_FIELDS
 from routelock._sendable import sendable
 from routelock._tool_names import frozen_list, transfer_tool_name
 from routelock.context import RunContext
@@ -36,6 +38,7 @@ __all__ = ["Handoff", "fill_in"]
 T = TypeVar("T", default=Any)
 
 
+@hint_keywords(HANDOFF_FIELDS)
 @dataclass(frozen=True, kw_only=True)
 class Handoff:
     """A handoff to an agent or a handler. `routelock.handoff` makes one; the class itself has all settings.
