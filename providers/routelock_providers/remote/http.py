@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["RemoteTarget", "RequestSender"]
 
 
-_REDIRECTS = (301, 302, 303, 307, 308)
-
 _SAME_REQUEST = (307, 308)
 """Redirects that keep method and body (RFC 9110, section 15.4); the others make a GET of a POST."""
 
@@ -148,7 +146,7 @@ class RequestSender:
         """Raise the error of an answer that is not a reply; the library would read all of its body."""
         status, headers = response.status_code, response.headers
         host = str(response.request.url.netloc, "ascii")
-        if status in _REDIRECTS and (location := headers.get("location")):
+        if 300 <= status < 400 and (location := headers.get("location")):
             raise _Redirected(status, location)
         if status >= 300:
             answer = Answer(status, headers, (await read_error_body(response)).decode("utf-8", "replace"))

@@ -102,7 +102,7 @@ async def test_a_redirect_within_the_server_is_followed(status: int, watched: bo
     assert server.requests[1].headers["authorization"] == "Bearer k"
 
 
-@pytest.mark.parametrize("status", [301, 302, 303])
+@pytest.mark.parametrize("status", [300, 301, 302, 303])
 async def test_a_redirect_that_would_lose_the_body_says_the_new_url(status: int) -> None:
     with Answers(moved("/v2/chat/completions", status), HELLO) as server:
         error = await failure(server.url)
