@@ -125,6 +125,8 @@ def test_without_keys_the_app_answers_for_this_machine(host: str) -> None:
         "[]",
         "10.0.0.1",
         "[::]",
+        "[::1%evil.example]",
+        "::1%evil.example",
     ],
 )
 def test_without_keys_a_foreign_name_is_refused(host: str) -> None:

@@ -188,9 +188,14 @@ def _host_name(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is one of loopback. It is not looked up."""
+    """Return whether a host name or address is one of loopback. It is not looked up.
+
+    An address with a zone (``::1%name``) is none: the zone may be any text.
+    """
     if host == "localhost" or host.endswith(".localhost"):
         return True
+    if "%" in host:
+        return False
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

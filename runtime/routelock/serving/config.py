@@ -168,7 +168,7 @@ class ServeConfig:
     """Serves the agents as tools by the Model Context Protocol, too; None does not."""
     client_tools: bool = True
     """Whether clients may send tools, which they run themselves. A tool with the name of a tool or handoff of
-    the agents is always refused."""
+    an agent that the run may reach is always refused."""
     client_settings: ClientSettings | None = None
     """The treatment of ``temperature``, ``max_tokens``, ``response_format`` and other settings that a client
     sends for its run. ``"use"``: all model calls of the run have them; one that the agents or ``run_config``

@@ -167,13 +167,17 @@ class _Calls:
         return [{"type": "TOOL_CALL_END", "toolCallId": shown} for shown in begun]
 
     def result(self, event: ToolOutput) -> list[_Event]:
-        """Return the event of a result; none if the client does not know the call."""
+        """Return the event of a result; none if the client does not know the call.
+
+        The client is not sent what a tool raised: it may be the server's own business.
+        """
         if (shown := self.shown.get(event.call_id)) is None:
             return []
         if shown in self.open:
             self.open.remove(shown)
         about = {"metadata": {"routelock": {"error": event.error}}} if event.error else {}
-        said = {"messageId": _new_id("msg"), "toolCallId": shown, "content": sendable(event.output)}
+        content = f"Tool {event.name!r} failed." if event.error == "raised" else event.output
+        said = {"messageId": _new_id("msg"), "toolCallId": shown, "content": sendable(content)}
         return [{"type": "TOOL_CALL_RESULT", **said, "role": "tool", **about}]
 
     def _ended(self, piece: _Piece, call: ToolCall, parent: str) -> list[_Event]:
