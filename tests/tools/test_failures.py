@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from routelock.tools.failures import reason_of
+import pytest
+
+from routelock.errors import ToolTimeout
+from routelock.tools.failures import failure_text, reason_of
+from routelock.tools.outcome import NoTextError
 
 
 def test_a_reason_is_the_class_and_the_message() -> None:
@@ -27,3 +31,11 @@ def test_error_without_a_message_is_still_reported() -> None:
             raise RuntimeError
 
     assert reason_of(Broken()) == "Broken: its message raised RuntimeError"
+
+
+@pytest.mark.parametrize("kind", [ValueError, ToolTimeout, NoTextError])
+def test_no_report_has_a_secret(kind: type[Exception]) -> None:
+    """Code of the app raises errors of our classes, too, and a lazy result raises when it is read."""
+    told = failure_text("f", kind("no answer from postgres://app:hunter2@db"))
+    assert "no answer from postgres://" in told
+    assert "hunter2" not in told

@@ -67,9 +67,11 @@ def refusal_text(name: str, error: ModelBehaviorError) -> str:
 def failure_text(name: str, error: Exception) -> str:
     """Return the report to the model about a failed call; it says whether the tool ran."""
     if isinstance(error, ToolTimeout):
-        return str(error)
+        return _redacted(error)
     if isinstance(error, NoTextError):
-        return clip(f"Tool {name!r} ran, but its result cannot be shown: {error}.", _LONGEST_REPORT)
+        return clip(
+            f"Tool {name!r} ran, but its result cannot be shown: {_redacted(error)}.", _LONGEST_REPORT
+        )
     return clip(f"Tool {name!r} failed: {reason_of(error)}", _LONGEST_REPORT)
 
 
@@ -87,8 +89,13 @@ def reason_of(error: BaseException) -> str:
         return "; ".join(map(reason_of, inner[:3])) + (
             f"; and {len(inner) - 3} more" if len(inner) > 3 else ""
         )
-    try:
-        text = clip(redact_text(str(error)[:_REDACTED_LENGTH]), 500)
-    except Exception as second:  # the __str__ of the app's class failed
-        text = f"its message raised {type(second).__name__}"
+    text = _redacted(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _redacted(error: BaseException) -> str:
+    """Return the text of an exception without what looks like a secret."""
+    try:
+        return clip(redact_text(str(error)[:_REDACTED_LENGTH]), 500)
+    except Exception as second:  # the __str__ of the app's class failed
+        return f"its message raised {type(second).__name__}"
