@@ -115,13 +115,12 @@ def test_a_result_of_an_earlier_run_has_the_id_that_the_client_knows() -> None:
     assert result["toolCallId"] == "shown"
 
 
-def test_what_a_tool_raised_is_not_told() -> None:
-    failed = ToolOutput(
-        agent="A", call_id="own0", name="f", output="Tool 'f' failed: OSError: /srv/x", error="raised"
-    )
+@pytest.mark.parametrize("kind", ["raised", "output", "timeout"])
+def test_why_a_tool_failed_is_not_told(kind: str) -> None:
+    failed = ToolOutput(agent="A", call_id="own0", name="f", output="OSError: /srv/x", error=kind)
     [result] = events(own0="shown").take(failed)
     assert result["content"] == "Tool 'f' failed."
-    assert result["metadata"] == {"routelock": {"error": "raised"}}
+    assert result["metadata"] == {"routelock": {"error": kind}}
 
 
 def test_why_a_handoff_failed_is_not_told() -> None:

@@ -39,6 +39,9 @@ _Event = dict[str, Any]
 
 _VERSION = "1.0"
 
+_FAILURES = ("raised", "timeout", "output")
+"""Kinds of errors whose text may come from an exception of the app's code."""
+
 
 def _new_id(prefix: str) -> str:
     return f"{prefix}_{uuid.uuid4().hex}"
@@ -169,14 +172,15 @@ class _Calls:
     def result(self, event: ToolOutput) -> list[_Event]:
         """Return the event of a result; none if the client does not know the call.
 
-        The client is not sent what a tool raised: it may be the server's own business.
+        The client is not sent why a tool failed: it may be the server's own business.
         """
         if (shown := self.shown.get(event.call_id)) is None:
             return []
         if shown in self.open:
             self.open.remove(shown)
         about = {"metadata": {"routelock": {"error": event.error}}} if event.error else {}
-        content = f"Tool {event.name!r} failed." if event.error == "raised" else event.output
+        failed = event.error in _FAILURES
+        content = f"Tool {event.name!r} failed." if failed else event.output
         said = {"messageId": _new_id("msg"), "toolCallId": shown, "content": sendable(content)}
         return [{"type": "TOOL_CALL_RESULT", **said, "role": "tool", **about}]
 
