@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
+import anyio
 from anyio.lowlevel import RunVar
 from pydantic import BaseModel
 
@@ -42,6 +44,11 @@ _SETTINGS = (
 _CALLBACKS = ("callbacks", "success_callback", "_async_success_callback")
 """The lists in which litellm keeps an app's callbacks for replies."""
 
+_QUEUE_CHANGE = "LoggingWorker: event loop changed"
+"""How litellm's warning begins that its log queue goes to another event loop."""
+
+_STOP_SECONDS = 1.0
+
 _SETTLER: RunVar[AsyncGenerator[None] | None] = RunVar("routelock_litellm_settler", None)
 
 
@@ -57,9 +64,18 @@ def load_litellm() -> Any:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     litellm = _imported()
+    logging.getLogger("LiteLLM").addFilter(_is_no_queue_change)
     for name in _SETTINGS:
         setattr(litellm, name, True)
     return litellm
+
+
+def _is_no_queue_change(record: logging.LogRecord) -> bool:
+    """Return False for litellm's warning that another event loop goes on with its log queue.
+
+    Where runs are in several threads this happens all the time, and nothing is lost.
+    """
+    return not str(record.msg).startswith(_QUEUE_CHANGE)
 
 
 def is_loaded() -> bool:
@@ -130,16 +146,24 @@ async def _empty_log_queue_at_end() -> AsyncGenerator[None]:
 async def _empty_log_queue() -> None:
     """Let litellm empty its log queue, within its own time limit."""
     worker: Any = importlib.import_module("litellm.litellm_core_utils.logging_worker").GLOBAL_LOGGING_WORKER
-    # litellm has no public way to see that a loop in another thread has taken over the queue
-    if getattr(worker, "_bound_loop", None) is not asyncio.get_running_loop():
+    if not _belongs_to_this_loop(worker):
         return
     await worker.clear_queue()
     litellm = load_litellm()
     callbacks = [each for name in _CALLBACKS for each in getattr(litellm, name, None) or ()]
     if any(each != "cache" for each in callbacks):  # litellm adds "cache" itself
         return  # the rest of the queue is for the app's callbacks; litellm passes it on, with a warning
-    if "discard_pending" in inspect.signature(worker.stop).parameters:
-        await worker.stop(discard_pending=True)
+    if "discard_pending" in inspect.signature(worker.stop).parameters and _belongs_to_this_loop(worker):
+        with anyio.move_on_after(_STOP_SECONDS):  # it would wait for ever for tasks of another thread's loop
+            await worker.stop(discard_pending=True)
+
+
+def _belongs_to_this_loop(worker: Any) -> bool:
+    """Return whether no loop of another thread has taken over litellm's log queue.
+
+    litellm has no public way to see it.
+    """
+    return getattr(worker, "_bound_loop", None) is asyncio.get_running_loop()
 
 
 async def close_litellm() -> None:

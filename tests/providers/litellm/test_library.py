@@ -87,6 +87,38 @@ def test_a_loop_ends_while_another_one_goes_on() -> None:
     assert said == ["Hello", "Hello"]
 
 
+_THREADS = """
+import threading
+from servers import HELLO, Server
+from routelock import Agent, Runner
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import load_litellm
+
+load_litellm()
+with Server(HELLO) as server:
+    agent = Agent("a", model=LiteLLM("openai/m", api_base=server.url, api_key="test-not-a-key"))
+    said = []
+    def work():
+        for _ in range(12):
+            said.append(Runner.run_sync(agent, "Hi").final_output)
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+print(said.count("Hello"))
+"""
+
+
+def test_runs_in_many_threads_end_without_a_warning() -> None:
+    """A loop that ends waited for ever for tasks of the loop that had taken over the queue."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", _THREADS], env=env, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.stdout.split(), done.stderr) == (["96"], "")
+
+
 _PROGRAM = """
 import asyncio, sys
 from servers import HELLO, Server
