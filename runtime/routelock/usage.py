@@ -102,8 +102,8 @@ def to_usage(reported: Mapping[str, Any] | None) -> Usage | None:
     if not reported:
         return None
     try:
-        if reported.get("prompt_tokens") is None and reported.get("completion_tokens") is None:
-            return None
+        if not reported.get("prompt_tokens") and not reported.get("completion_tokens"):
+            return None  # zeros are no count either: each request has tokens
         usage = _usage(reported)
     except (AttributeError, TypeError):  # a field is no object; the reply is still complete without usage
         return None

@@ -42,12 +42,12 @@ def look(page: int) -> str:
     return f"page {page}"
 
 
-def looks(page: int, watched: bool) -> Reply:
+def looks(page: int, watched: bool, **more: Any) -> Reply:
     function = {"name": "look", "arguments": json.dumps({"page": page})}
     made = {"index": 0, "id": f"call_{page}", "type": "function", "function": function}
     if watched:
-        return streamed(chunk({"tool_calls": [made]}), chunk({}, finish="tool_calls"))
-    return said({"content": None, "tool_calls": [made]}, finish="tool_calls")
+        return streamed(chunk({"tool_calls": [made]}), chunk({}, finish="tool_calls", **more))
+    return said({"content": None, "tool_calls": [made]}, finish="tool_calls", **more)
 
 
 async def run(agent: Agent[Any], text: str, watched: bool, limits: Limits) -> RunResult[Any]:
@@ -71,6 +71,22 @@ async def test_a_limit_of_tokens_holds(name: str, watched: bool) -> None:
         await close_litellm()
     assert caught.value.result.usage.estimated
     assert caught.value.result.usage.total_tokens >= 300
+
+
+@pytest.mark.asyncio_only
+@BOTH
+@EACH
+async def test_a_count_of_zero_is_none(name: str, watched: bool) -> None:
+    """Some servers send zeros in place of a count; each request has tokens."""
+    zeros = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    try:
+        with Answers(*[looks(page, watched, usage=zeros) for page in range(8)]) as server:
+            agent = Agent("a", model=HANDLERS[name](server.url), tools=[look])
+            with pytest.raises(BudgetExceeded) as caught:
+                await run(agent, QUESTION, watched, Limits(tokens=300))
+    finally:
+        await close_litellm()
+    assert caught.value.result.usage.estimated
 
 
 @pytest.mark.asyncio_only
