@@ -64,6 +64,13 @@ def test_a_handlers_settings_have_no_tool_choice(taker: str) -> None:
         TAKERS[taker]({"tool_choice": "required"})
 
 
+@pytest.mark.parametrize("taker", ["agent", "run"])
+def test_a_tool_choice_that_is_no_text_is_an_error(taker: str) -> None:
+    choice = {"type": "function", "function": {"name": "look"}}
+    with pytest.raises(ConfigError, match="'tool_choice' is 'required', 'none' or the name of a tool"):
+        TAKERS[taker]({"tool_choice": choice})
+
+
 def test_all_wrong_settings_are_in_one_message() -> None:
     settings = {"tools": SEARCH, "extra_body": {"model": "n"}, "temprature": 0}
     with pytest.raises(ConfigError) as caught:

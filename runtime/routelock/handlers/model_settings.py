@@ -46,6 +46,8 @@ def settings_problems(settings: object, allowed: Collection[str] = ("tool_choice
         return [f"model_settings must be a dict, not {settings!r:.80}"]
     given = cast("Mapping[str, Any]", settings)
     wrong = [f"setting {key!r}: {_OWN[key]}" for key in given if key in _OWN and key not in allowed]
+    if not isinstance(choice := given.get("tool_choice", ""), str | None):
+        wrong.append(f"setting 'tool_choice' is 'required', 'none' or the name of a tool, not {choice!r:.80}")
     if isinstance(extra := given.get("extra_body"), Mapping):
         inner = cast("Mapping[str, Any]", extra)
         wrong += [f"extra_body has {key!r}: {_OWN[key]}" for key in inner if key in _OWN]
