@@ -57,9 +57,11 @@ def httpx_client(check: Callable[[Any], Awaitable[None]]) -> Any:
     hooks = {"response": [check]}
     cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no cookie goes from one run to another
     if not _can_use_aiohttp():
-        from openai import DefaultAsyncHttpxClient  # noqa: PLC0415 - openai costs 0.7 s to import
+        from routelock_providers.chat_completions.resending_client import (  # noqa: PLC0415 - imports openai
+            resending_client,
+        )
 
-        return DefaultAsyncHttpxClient(event_hooks=hooks, cookies=cookies, follow_redirects=False)
+        return resending_client()(event_hooks=hooks, cookies=cookies, follow_redirects=False)
     import httpx  # noqa: PLC0415 - takes longer to import than all of routelock
 
     from routelock_providers.http.client import tls_context  # noqa: PLC0415 - imports aiohttp
