@@ -16,6 +16,7 @@ from uuid import uuid4
 from anyio.lowlevel import RunVar
 
 from routelock_providers.chat_completions.request_cache import body_as_json
+from routelock_providers.chat_completions.resending_client import resending_client
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -57,10 +58,6 @@ def httpx_client(check: Callable[[Any], Awaitable[None]]) -> Any:
     hooks = {"response": [check]}
     cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no cookie goes from one run to another
     if not _can_use_aiohttp():
-        from routelock_providers.chat_completions.resending_client import (  # noqa: PLC0415 - imports openai
-            resending_client,
-        )
-
         return resending_client()(event_hooks=hooks, cookies=cookies, follow_redirects=False)
     import httpx  # noqa: PLC0415 - takes longer to import than all of routelock
 

@@ -9,8 +9,6 @@ import functools
 import sys
 from typing import Any
 
-import openai
-
 __all__ = ["resending_client"]
 
 
@@ -43,7 +41,9 @@ def resending_client() -> Any:
     A server may end a used connection while the next request is on its way. Such a request is sent again.
     Each time the pool loses a connection, so at the end a new one is opened, whose failure is raised.
     """
-    base: Any = openai.DefaultAsyncHttpxClient
+    from openai import DefaultAsyncHttpxClient  # noqa: PLC0415 - openai costs 0.7 s to import
+
+    base: Any = DefaultAsyncHttpxClient
     library: Any = sys.modules[base.__mro__[1].__module__.partition(".")[0]]
     default = library.USE_CLIENT_DEFAULT
 
