@@ -15,7 +15,7 @@ from routelock.agents.hooks import RunHooks
 from routelock.errors import ConfigError
 from routelock.history.messages import RunInput
 from routelock.run.config import RunConfig
-from routelock.run.loop import finish
+from routelock.run.loop import run_to_end
 from routelock.run.result import RunResult
 from routelock.run.start import DEFAULT_MAX_TURNS, start
 from routelock.run.stream import RunHandle, RunStream
@@ -101,7 +101,7 @@ class Runner:
             RoutelockError: an error ended the run; the partial result is in ``error.result``.
         """
         given = (starting_agent, input, context, max_turns, hooks, run_config)
-        return await finish(start(*given, stream=False, session=session, handle=handle))
+        return await run_to_end(start(*given, stream=False, session=session, handle=handle))
 
     @overload
     @staticmethod
@@ -157,7 +157,7 @@ class Runner:
                 "handler). Use `result = await Runner.run(...)` there."
             )
         given = (starting_agent, input, context, max_turns, hooks, run_config)
-        return asyncio.run(finish(start(*given, stream=False, session=session, handle=handle)))
+        return asyncio.run(run_to_end(start(*given, stream=False, session=session, handle=handle)))
 
     @overload
     @staticmethod

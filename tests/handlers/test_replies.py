@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock.handlers.events import MessageDone
-from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
+from routelock.handlers.replies import is_empty, reply_problem, storable_reply
 from routelock.history.messages import ToolCall, calls_of
 from routelock.testing import call
 
@@ -35,7 +35,7 @@ def test_call_id_differs_from_all_earlier_ones(ids: list[str], used: list[str], 
     """New ids follow from turn and place, so a replayed run makes the same ids."""
     reply = done(*(call("f", id=each) for each in ids))
     taken = set(used)
-    renamed, _ = with_unique_ids(reply, 3, taken)
+    renamed, _ = storable_reply(reply, 3, taken)
     assert [made["id"] for made in calls_of(renamed.message)] == expected
     assert taken == {*used, *expected}
     assert (renamed is reply) == (ids == expected)
@@ -50,7 +50,7 @@ def test_no_two_calls_of_a_run_share_an_id(turns: list[list[str]]) -> None:
     seen: list[str] = []
     for turn, each in enumerate(turns, 1):
         reply = done(*(call("f", id=one) for one in each))
-        seen += [made["id"] for made in calls_of(with_unique_ids(reply, turn, used)[0].message)]
+        seen += [made["id"] for made in calls_of(storable_reply(reply, turn, used)[0].message)]
     assert len(set(seen)) == len(seen) == sum(map(len, turns))
     assert "" not in seen
 
@@ -61,13 +61,13 @@ def calling(made: Any) -> Any:
 
 def test_reply_without_calls_is_not_copied() -> None:
     reply = MessageDone(message={"role": "assistant", "content": "Hi"})
-    assert with_unique_ids(reply, 1, set())[0] is reply
+    assert storable_reply(reply, 1, set())[0] is reply
 
 
 def test_missing_fields_of_a_call_are_filled_in() -> None:
     """The next request sends the call back, so the provider must accept it."""
     bare: Any = {"id": 5, "function": {"name": None, "arguments": None, "extra": 1}}
-    (made,) = calls_of(with_unique_ids(done(bare), 1, set())[0].message)
+    (made,) = calls_of(storable_reply(done(bare), 1, set())[0].message)
     function = {"name": "", "arguments": "{}", "extra": 1}
     assert made == {"id": "call_1_0", "type": "function", "function": function}
 
@@ -75,13 +75,13 @@ def test_missing_fields_of_a_call_are_filled_in() -> None:
 @pytest.mark.parametrize("odd", [{}, [], 0, False, None])
 def test_empty_arguments_become_an_empty_object(odd: Any) -> None:
     called: Any = {"id": "a", "function": {"name": "f", "arguments": odd}}
-    (made,) = calls_of(with_unique_ids(done(called), 1, set())[0].message)
+    (made,) = calls_of(storable_reply(done(called), 1, set())[0].message)
     assert made["function"]["arguments"] == "{}"
 
 
 def test_private_keys_of_a_reply_are_removed() -> None:
     message: Any = {"role": "assistant", "content": "Hi", "_kind": "nudge", "_agent": "B", "citations": [1]}
-    taken, _ = with_unique_ids(MessageDone(message=message), 1, set())
+    taken, _ = storable_reply(MessageDone(message=message), 1, set())
     assert taken.message == {"role": "assistant", "content": "Hi", "citations": [1]}
 
 
@@ -116,7 +116,7 @@ def test_nan_and_infinity_become_null() -> None:
     """JSON has no such numbers, so later requests and sessions would fail."""
     odd = {**call("f", id="a"), "x": float("nan")}
     message: Any = {"role": "assistant", "tool_calls": [odd], "content": [{"type": "x", "y": float("-inf")}]}
-    taken: Any = with_unique_ids(MessageDone(message=message), 1, set())[0].message
+    taken: Any = storable_reply(MessageDone(message=message), 1, set())[0].message
     assert taken["tool_calls"][0]["x"] is None
     assert taken["content"] == [{"type": "x", "y": None}]
 
@@ -132,7 +132,7 @@ def test_nan_and_infinity_become_null() -> None:
 )
 def test_valid_reply_is_returned_unchanged(message: Any) -> None:
     reply = MessageDone(message=message)
-    taken, repairs = with_unique_ids(reply, 1, set())
+    taken, repairs = storable_reply(reply, 1, set())
     assert taken is reply
     assert not repairs
 
@@ -148,7 +148,7 @@ def test_valid_reply_is_returned_unchanged(message: Any) -> None:
     ],
 )
 def test_half_a_surrogate_pair_is_replaced(message: Any) -> None:
-    taken, _ = with_unique_ids(MessageDone(message=message), 1, set())
+    taken, _ = storable_reply(MessageDone(message=message), 1, set())
     assert json.dumps(taken.message, ensure_ascii=False).encode()
 
 
@@ -171,7 +171,7 @@ def test_reply_without_text_calls_or_refusal_is_empty(message: Any, empty: bool)
 def test_call_id_used_in_an_earlier_reply_is_replaced() -> None:
     used: set[str] = set()
     reply = done(call("f", id="a"), call("g", id="b"))
-    assert with_unique_ids(reply, 1, used)[0] is reply
+    assert storable_reply(reply, 1, used)[0] is reply
     assert used == {"a", "b"}
-    again, _ = with_unique_ids(done(call("f", id="a"), call("f", id="c")), 2, used)
+    again, _ = storable_reply(done(call("f", id="a"), call("f", id="c")), 2, used)
     assert [made["id"] for made in calls_of(again.message)] == ["call_2_0", "c"]

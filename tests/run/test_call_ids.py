@@ -15,7 +15,7 @@ from thoroughness import examples
 from routelock import Agent, Runner, RunResult, RunState, Tool, handler, tool
 from routelock.errors import ConfigError
 from routelock.handlers.events import MessageDone
-from routelock.handlers.replies import with_unique_ids
+from routelock.handlers.replies import storable_reply
 from routelock.history.messages import calls_of
 from routelock.run.events import Repaired, RunEvent
 from routelock.sessions import InMemorySessions, Session
@@ -290,7 +290,7 @@ def test_every_reply_that_is_taken_can_be_written(turns: list[list[tuple[str, st
             "thinking_blocks": [{text: text}],
             "tool_calls": calls,
         }
-        taken, _ = with_unique_ids(MessageDone(message=message), turn, used)
+        taken, _ = storable_reply(MessageDone(message=message), turn, used)
         json.dumps(taken.message, ensure_ascii=False).encode()
         seen += [made["id"] for made in calls_of(taken.message)]
     assert len({*seen}) == len(seen) == sum(map(len, turns))

@@ -24,7 +24,7 @@ from routelock.errors import (
 from routelock.handlers.port import Request
 from routelock.run.events import ToolOutput
 from routelock.run.executor import InProcess, Outcome
-from routelock.run.loop import finish
+from routelock.run.loop import run_to_end
 from routelock.run.run import Run
 from routelock.run.start import start
 from routelock.state.journal import JournalSteps
@@ -108,7 +108,7 @@ async def error_of(
     """Return what a run ended with that had to end."""
     run = begun(made, stream=stream, grace=grace, **settings)
     with anyio.fail_after(BOUND), pytest.raises(RoutelockError) as caught:
-        await (RunStream(run).drain() if stream else finish(run))
+        await (RunStream(run).drain() if stream else run_to_end(run))
     assert_valid(caught.value.result.to_input_list())
     return caught.value
 
@@ -188,7 +188,7 @@ async def test_agent_call_that_cannot_start_ends_the_others(executor: Any, strea
     run = start(made, "Hi", None, 2, None, RunConfig(executor=executor, run_id="r"), stream=stream)
     run.calls.grace = 0
     with anyio.fail_after(BOUND), pytest.raises(ToolError) as caught:
-        await (RunStream(run).drain() if stream else finish(run))
+        await (RunStream(run).drain() if stream else run_to_end(run))
     left = answers_of(caught.value.result)
     assert left[0] in {CUT_OFF, NOT_RUN}
     assert "none is left for tool 'helper'" in left[1]

@@ -10,7 +10,7 @@ from scripted_agents import agent
 
 from routelock import function_tool
 from routelock.history import ToolCall
-from routelock.run.loop import finish
+from routelock.run.loop import run_to_end
 from routelock.run.run import Run
 from routelock.run.start import start
 from routelock.testing import call
@@ -53,13 +53,13 @@ def stored(*script: Any) -> tuple[Run, Notes]:
 
 async def test_a_run_is_stored_turn_by_turn() -> None:
     run, notes = stored(call("look"), "Done.")
-    await finish(run)
+    await run_to_end(run)
     assert notes.asked == [("open", 1), ("append", 3), ("append", 4), ("close", 4)]
 
 
 async def test_the_rest_of_a_run_that_failed_is_stored() -> None:
     run, notes = stored(call("look"), RuntimeError("down"))
     with pytest.raises(Exception, match="down"):
-        await finish(run)
+        await run_to_end(run)
     assert notes.asked[:2] == [("open", 1), ("append", 3)]
     assert {what for what, _ in notes.asked[2:]} == {"close"}

@@ -15,7 +15,7 @@ from routelock.handlers.stream_assembler import join_surrogates
 from routelock.history.messages import Message, ToolCall
 from routelock.history.validity import says_nothing
 
-__all__ = ["is_empty", "reply_problem", "with_unique_ids"]
+__all__ = ["is_empty", "reply_problem", "storable_reply"]
 
 
 _REASONING_TYPES = ("thinking", "redacted_thinking", "reasoning")
@@ -64,7 +64,7 @@ def _call_problem(call: object) -> str | None:
     return None
 
 
-def with_unique_ids(reply: MessageDone, turn: int, used: set[str]) -> tuple[MessageDone, Sequence[str]]:
+def storable_reply(reply: MessageDone, turn: int, used: set[str]) -> tuple[MessageDone, Sequence[str]]:
     """Return a reply that can be stored and sent back, and one line for each repair made in it.
 
     Some providers send no call ids, or repeat them, so each call gets an id that no earlier call of the run

@@ -31,7 +31,7 @@ __all__ = [
     "handoff_event",
     "later_events",
     "prepared_events",
-    "unseen_events",
+    "unstreamed_events",
 ]
 
 
@@ -40,7 +40,7 @@ def prepared_events(run: Run, made: Sequence[Compaction], repairs: Sequence[str]
     return [*map(Compacted, made), *(Repaired(agent=run.frame.agent.name, repair=each) for each in repairs)]
 
 
-def unseen_events(
+def unstreamed_events(
     run: Run, reply: MessageDone, shown: Sequence[str], repairs: Sequence[str]
 ) -> Iterator[RunEvent]:
     """Yield the events of a reply that were not streamed while it arrived, and the reply."""

@@ -18,7 +18,7 @@ from routelock.errors import (
     RunTimeout,
 )
 from routelock.handlers.port import written_name
-from routelock.handlers.replies import reply_problem, with_unique_ids
+from routelock.handlers.replies import reply_problem, storable_reply
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handoff_request import HandoffStatus
 from routelock.history.unfinished_turn import left_over
@@ -203,7 +203,7 @@ def keep_partial(run: Run, error: BaseException | None = None) -> None:
     reply, text = run.model_call.reply, sendable(join_surrogates(run.model_call.text))
     refused = isinstance(error, ContentRefused)  # vendors refuse a history with a refused reply in it
     if reply is not None and not refused and not reply_problem(reply.message):
-        record_reply(run, *with_unique_ids(reply, run.turn, run.transcript.call_ids))
+        record_reply(run, *storable_reply(reply, run.turn, run.transcript.call_ids))
         return
     end_call(run, reply if refused else None, error)
     if run.budget.in_flight:

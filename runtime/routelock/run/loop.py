@@ -36,7 +36,7 @@ from routelock.run.frames import asking_caller, drop_standbys, is_for_caller, re
 from routelock.run.mistakes import check_failed_transfer, last_mistake
 from routelock.run.model_call import (
     InputCheck,
-    call_events,
+    begin_call,
     note_event,
     offered_tools,
     prepare_call,
@@ -46,9 +46,9 @@ from routelock.run.result import RunResult
 from routelock.run.routing import RoutedCalls
 from routelock.run.run import Run
 from routelock.run.tool_calls import answer_calls
-from routelock.run.unusable_output import is_empty_output, reject_output, replacement
+from routelock.run.unusable_output import accept_empty_reply, reject_output, replacement
 
-__all__ = ["finish", "loop", "run_events", "take_turn"]
+__all__ = ["loop", "run_events", "run_to_end", "take_turn"]
 
 
 _REPETITION_NUDGE = (
@@ -101,7 +101,7 @@ def run_events(run: Run) -> AsyncGenerator[RunEvent]:
     return loop(run) if run.config.timeout is None else in_run_time(run, loop(run), run.config.timeout)
 
 
-async def finish(run: Run) -> RunResult[Any]:
+async def run_to_end(run: Run) -> RunResult[Any]:
     """Carry out a run that is not streamed, and return its result."""
     result: RunResult[Any] | None = None
     events = run_events(run)
@@ -148,7 +148,7 @@ async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
         async with aclosing(answer_calls(run, reply, run_events)) as events:
             async for event in events:
                 yield event
-        _check_progress(run, reply)
+        _end_turn(run, reply)
     elif left.reply is not None:
         await _take_output(run, MessageDone(message=left.reply.message))
 
@@ -160,27 +160,28 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
         MaxTurnsExceeded: the run has made ``max_turns`` turns.
         BudgetExceeded: a limit of ``RunConfig.limits`` is reached.
     """
-    if run.is_new_agent() and run.stream:
+    if run.note_agent_change() and run.stream:
         yield AgentUpdated(run.frame.agent.name)
     run.begin_turn()
     call = await prepare_call(run, run_events)
     for notice in call.events:
         yield notice
     try:
-        arriving = call_events(run, call)
+        arriving = begin_call(run, call)
         try:
-            for held in () if call.check is None else await _read_beside(run, arriving, call.check):
-                yield held
+            if call.check is not None:
+                for held in await _read_beside(run, arriving, call.check):
+                    yield held
             async for event in arriving:
                 if note_event(run, event) and run.stream:
                     yield event
         finally:
             await arriving.aclose()
-        unstreamed, reply = take_reply(run)
+        unstreamed_events, reply = take_reply(run)
     except Exception as error:
         yield await recover(run, error, run_events)
         return
-    for each in unstreamed:
+    for each in unstreamed_events:
         yield each
     if run.is_observed:
         await emit(run, ReplyTaken(reply))
@@ -194,11 +195,11 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
             yield done
     finally:
         await answering.aclose()
-    _check_progress(run, routed)
+    _end_turn(run, routed)
 
 
-def _check_progress(run: Run, reply: RoutedCalls) -> None:
-    """End the run if it has to wait for the caller or makes no progress.
+def _end_turn(run: Run, reply: RoutedCalls) -> None:
+    """End the run if it has to wait for the caller or makes no progress; else the next turn may begin.
 
     The transcript is complete at this point.
 
@@ -252,7 +253,7 @@ async def _take_output(run: Run, reply: MessageDone) -> None:
 
     The output is the final one, or the answer to the caller that waits for it.
     """
-    if run.progress.empty_replies and not is_empty_output(run):
+    if run.progress.empty_replies and not accept_empty_reply(run):
         return
     text = text_of(reply.message) or refusal_of(reply.message)
     output: Any = text

@@ -27,10 +27,10 @@ from routelock.handlers.events import (
 from routelock.handlers.finish_reasons import filtered_out, was_cut_short
 from routelock.handlers.function_handler import CopyingHandler, FunctionHandler
 from routelock.handlers.port import REQUEST_OBSERVER, Handler, Request, ToolChoice, family_of
-from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
+from routelock.handlers.replies import is_empty, reply_problem, storable_reply
 from routelock.handlers.retry import Retry
 from routelock.history.messages import Message
-from routelock.run.call_events import prepared_events, unseen_events
+from routelock.run.call_events import prepared_events, unstreamed_events
 from routelock.run.call_faults import (
     filter_error,
     handler_label,
@@ -54,7 +54,7 @@ __all__ = [
     "InputCheck",
     "PreparedCall",
     "attempts",
-    "call_events",
+    "begin_call",
     "end_call",
     "note_event",
     "offered_tools",
@@ -234,7 +234,7 @@ async def _system_message(run: Run, offered: OfferedTools) -> Message | None:
 # The call
 
 
-def call_events(run: Run, call: PreparedCall) -> AsyncGenerator[HandlerEvent]:
+def begin_call(run: Run, call: PreparedCall) -> AsyncGenerator[HandlerEvent]:
     """Begin the model call and return its events: through the executor, and within the run's time limits.
 
     Each event has to be given to `note_event` as soon as it arrives.
@@ -393,9 +393,9 @@ def take_reply(run: Run) -> tuple[Iterable[RunEvent], MessageDone]:
     if call.request is not None and call.request.tool_choice not in _FREE_CHOICES:
         warn_of_ignored_choice(run, call.request, reply)
     streamed_text = call.text.copy()
-    reply, repairs = with_unique_ids(reply, run.turn, run.transcript.call_ids)
+    reply, repairs = storable_reply(reply, run.turn, run.transcript.call_ids)
     record_reply(run, reply, repairs)
-    return unseen_events(run, reply, streamed_text, repairs) if run.stream else (), reply
+    return unstreamed_events(run, reply, streamed_text, repairs) if run.stream else (), reply
 
 
 def record_reply(run: Run, reply: MessageDone, repairs: Sequence[str]) -> None:

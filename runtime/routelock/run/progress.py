@@ -48,7 +48,7 @@ class Progress:
     are the same in every process."""
     times: dict[str, int] = field(default_factory=lambda: {})
     """How often each call was made since the last progress."""
-    edges: set[tuple[str, str]] = field(default_factory=lambda: set())
+    transfers: set[tuple[str, str]] = field(default_factory=lambda: set())
     """Source and target of the handoffs since the last progress."""
     refused: int = 0
     """Handoffs that were refused as repeated since the last progress."""
@@ -86,7 +86,7 @@ class Progress:
         if self.idle:
             self._reset_counts()
         self.times |= {**dict.fromkeys(made, 0), **dict.fromkeys(new, 1)}
-        self.edges.clear()
+        self.transfers.clear()
         self.refused = 0
 
     def _note_repetition(self, made: Collection[str], names: Iterable[str]) -> None:
@@ -111,15 +111,15 @@ class Progress:
             given: the data that is passed along, as JSON. Data that was never passed along is progress.
         """
         known = not given or _handoff_digest(source, target, given) in self.answers
-        return known and (source, target) in self.edges
+        return known and (source, target) in self.transfers
 
     def handed_over(self, source: str, target: str, given: str = "") -> None:
         """Note a handoff that was made. The source's repetitions do not count for the target."""
         if given and (digest := _handoff_digest(source, target, given)) not in self.answers:
             self.answers[digest] = ""
-            self.edges.clear()
+            self.transfers.clear()
             self.refused = 0
-        self.edges.add((source, target))
+        self.transfers.add((source, target))
         self._reset_counts()
 
     def target_failed(self, name: str, arguments: str, error: str) -> None:

@@ -69,7 +69,7 @@ class Transcript:
     """How many of the items are the input."""
     call_ids: set[str]
     """Ids of all tool calls so far. A call in a reply that repeats one gets a new id."""
-    has_calls: bool = False
+    input_has_calls: bool = False
     """Whether the input of the run has calls; those of replies do not count."""
     summary: RunItem | None = None
     """The newest summary of a compaction; the views of other agents may use it too."""
@@ -181,14 +181,14 @@ class HandoffLog:
         """Return the record of a handoff."""
         return next((one for one in reversed(self.records) if one.id == handoff_id), None)
 
-    def begin(self, handoff_id: str) -> None:
+    def begin_count(self, handoff_id: str) -> None:
         """Begin to count what the target of this handoff consumes."""
         self.spent[handoff_id] = NO_USAGE
 
     def close(
         self,
         handoff_id: str | None,
-        now: float,
+        at: float,
         status: HandoffStatus | None = None,
         error: str | None = None,
     ) -> None:
@@ -196,7 +196,7 @@ class HandoffLog:
 
         Args:
             handoff_id: the id of the handoff; None is no handoff.
-            now: the time, in seconds of ``RunConfig.clock``.
+            at: the time, in seconds of ``RunConfig.clock``.
             status: its status from now on; None keeps the one that it has.
             error: how it failed.
         """
@@ -206,7 +206,7 @@ class HandoffLog:
                 continue
             status_now = one.status if status is None else one.status.to(status, one.id)
             usage = self.spent.get(one.id)
-            self.records[place] = replace(one, status=status_now, error=error, ended=now, usage=usage)
+            self.records[place] = replace(one, status=status_now, error=error, ended=at, usage=usage)
             if self.is_streamed:
                 self.events.append(
                     HandoffCompleted(
@@ -218,10 +218,10 @@ class HandoffLog:
                     )
                 )
 
-    def close_all(self, now: float, status: HandoffStatus | None = None, error: str | None = None) -> None:
+    def close_all(self, at: float, status: HandoffStatus | None = None, error: str | None = None) -> None:
         """Record the end of all handoffs that have not ended, and give back all slots. Safe to call twice."""
         for handoff_id in [one.id for one in self.records if one.ended is None]:
-            self.close(handoff_id, now, status, error)
+            self.close(handoff_id, at, status, error)
         for handoff_id in [*self.slots]:
             self._release(handoff_id)
 
@@ -442,7 +442,9 @@ class Run:
 
         With an audience, calls of other agents become notes.
         """
-        if self.config.foreign_calls == "shown" or not (self.handoffs.records or self.transcript.has_calls):
+        if self.config.foreign_calls == "shown" or not (
+            self.handoffs.records or self.transcript.input_has_calls
+        ):
             return None
         if self.frame.audience is None:
             self.frame.audience = Audience(
@@ -547,7 +549,7 @@ class Run:
 
     # Turns and limits
 
-    def is_new_agent(self) -> bool:
+    def note_agent_change(self) -> bool:
         """Return whether the active agent has changed since the last call; if so, mark it as not started."""
         if self.announced_agent is self.frame.agent:
             return False

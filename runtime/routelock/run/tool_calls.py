@@ -42,7 +42,7 @@ from routelock.run.sub_run_accounts import absorb_sub_runs
 from routelock.run.subrun import Events, GraceOver, SubRun, order_by_session, prepare_sub_runs
 from routelock.run.tool_handoffs import note_cut_short, refuse_unknown_targets, take_requests
 from routelock.run.transfer import take_over
-from routelock.run.transfer_request import begin_handoff, try_handoff
+from routelock.run.transfer_request import begin_handoff, check_handoff
 from routelock.tools.approvals import NO_APPROVALS
 from routelock.tools.invoke import invoke
 from routelock.tools.outcome import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
@@ -222,22 +222,23 @@ def _why_not_tried(run: Run, reply: RoutedCalls) -> str | None:
 
 
 async def _decide_handoffs(run: Run, reply: RoutedCalls) -> None:
-    """Refuse the handoffs by tools to unknown targets, and try the chosen one."""
+    """Refuse the handoffs by tools to unknown targets, and check the chosen one."""
     if reply.unknown_targets:
         refuse_unknown_targets(run, reply)
     if reply.handoff is not None:
-        await _try_handoff(run, reply.handoff)
+        await _check_and_answer(run, reply.handoff)
 
 
-async def _try_handoff(run: Run, call: RoutedCall) -> None:
-    """Run the checks of the chosen handoff, and answer its call."""
+async def _check_and_answer(run: Run, call: RoutedCall) -> None:
+    """Run the checks of the chosen handoff, and answer its call, unless the target's output will do so."""
     attempt = call.attempt
     run.calls.begun.add(call.id)
-    await try_handoff(run, attempt)
-    call.result = Result(attempt.answer, attempt.error, exception=attempt.exception)
+    await check_handoff(run, attempt)
     if attempt.returns:
         call.result = None  # the target's output will answer it
-    elif attempt.error is not None:
+        return
+    call.result = Result(attempt.answer, attempt.error, exception=attempt.exception)
+    if attempt.error is not None:
         call.result.is_mistake, call.result.problem = not attempt.by_tool, "handoff"
 
 

@@ -66,7 +66,7 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
         run.close_handoff(HandoffStatus.COMPLETED)
     if isinstance(target, Agent):
         run.add_agents(target)
-    run.handoffs.begin(attempt.id)
+    run.handoffs.begin_count(attempt.id)
     if edge.share is not None or attempt.payload is not None:
         share_payload(run, attempt)
     try:

@@ -38,7 +38,7 @@ from routelock.run.run import Run
 from routelock.scopes import permits
 from routelock.tools.failures import reason_of
 
-__all__ = ["begin_handoff", "cut_short", "try_handoff"]
+__all__ = ["begin_handoff", "check_handoff", "cut_short"]
 
 _log = logging.getLogger("routelock.handoff")
 
@@ -61,7 +61,7 @@ def begin_handoff(run: Run, attempt: HandoffAttempt) -> None:
     attempt.begin(handoff_id, run.active_name, run.config.clock())
 
 
-async def try_handoff(run: Run, attempt: HandoffAttempt) -> None:
+async def check_handoff(run: Run, attempt: HandoffAttempt) -> None:
     """Run all checks of a handoff, find its target, and call ``on_handoff``.
 
     If a check or a callback fails, the reason becomes the answer to the model's call, and the source stays

@@ -13,7 +13,7 @@ from routelock.run.frames import asking_caller
 from routelock.run.result import RunResult
 from routelock.run.run import Run
 
-__all__ = ["is_empty_output", "is_output_of_app", "reject_output", "replacement"]
+__all__ = ["accept_empty_reply", "is_output_of_app", "reject_output", "replacement"]
 
 
 _EMPTY_REPLY_NUDGE = "Your reply was empty. Answer the user, or call a tool."
@@ -28,8 +28,10 @@ _REASONING_KEYS = (
 )
 
 
-def is_empty_output(run: Run) -> bool:
-    """Whether an empty reply is the output; after a tool or handoff the model is called again.
+def accept_empty_reply(run: Run) -> bool:
+    """Accept an empty reply as the output and return True, or ask the model again and return False.
+
+    It is asked again after a tool or a handoff, once.
 
     Raises:
         LoopDetected: the model was called once more, and its reply is empty again.

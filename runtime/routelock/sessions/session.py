@@ -261,7 +261,7 @@ def _add_history(run: Run, found: Loaded) -> None:
     run.frame.view = View(items)
     run.transcript.input_count = len(items)
     run.transcript.call_ids |= known
-    run.transcript.has_calls = run.transcript.has_calls or bool(known)
+    run.transcript.input_has_calls = run.transcript.input_has_calls or bool(known)
     if (summary := found.summary) is not None:
         run.transcript.summary = summary_of(summary.text, [items[place] for place in summary.places])
 

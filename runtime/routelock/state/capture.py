@@ -252,7 +252,7 @@ def _stored_progress(seen: Progress) -> StoredProgress:
     return StoredProgress(
         answers=seen.answers,
         times=seen.times,
-        edges=sorted(seen.edges),
+        edges=sorted(seen.transfers),
         refused=seen.refused,
         idle=seen.idle,
         names=[*seen.names],

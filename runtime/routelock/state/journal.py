@@ -31,7 +31,7 @@ from routelock.history.messages import Message, RunInput
 from routelock.run.config import RunConfig
 from routelock.run.events import RunDone, RunEvent
 from routelock.run.executor import Call, InProcess, Outcome
-from routelock.run.loop import finish
+from routelock.run.loop import run_to_end
 from routelock.run.result import RunResult
 from routelock.run.start import DEFAULT_MAX_TURNS, start
 from routelock.run.stream import RunHandle, RunStream
@@ -241,7 +241,7 @@ class Journal:
                 run = start(agent, beginning, context, max_turns, hooks, config, stream=False)
                 if handle is not None:
                     handle.hold(run)
-                result = await finish(run)
+                result = await run_to_end(run)
             except RoutelockError as error:
                 await self._end(error.result, config)
                 raise

@@ -171,7 +171,7 @@ def _restored(
 def _transcript(document: RunDocument, items: Mapping[int, RunItem]) -> Transcript:
     known = call_ids(item.message for item in document.items)
     summary = None if document.summary is None else items[document.summary]
-    return Transcript(document.items, document.input_count, known, has_calls=True, summary=summary)
+    return Transcript(document.items, document.input_count, known, input_has_calls=True, summary=summary)
 
 
 def _restore_counts(run: Run, document: RunDocument) -> None:
@@ -190,7 +190,7 @@ def _restore_counts(run: Run, document: RunDocument) -> None:
 
 def _restore_progress(run: Run, seen: StoredProgress) -> None:
     progress = run.progress
-    progress.answers, progress.times, progress.edges = seen.answers, seen.times, set(seen.edges)
+    progress.answers, progress.times, progress.transfers = seen.answers, seen.times, set(seen.edges)
     progress.refused, progress.over_limit = seen.refused, seen.over_limit
     progress.idle, progress.nudged_at = seen.idle, seen.told
     progress.names = dict.fromkeys(seen.names)

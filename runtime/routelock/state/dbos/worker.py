@@ -22,7 +22,7 @@ from routelock.history.messages import Message
 from routelock.run.config import RunConfig
 from routelock.run.events import AgentUpdated
 from routelock.run.executor import Executor
-from routelock.run.loop import finish
+from routelock.run.loop import run_to_end
 from routelock.run.result import RunResult
 from routelock.run.start import start
 from routelock.run.stream import RunStream
@@ -195,7 +195,7 @@ class RunExecutor:
         watched = job["show"] or bool(settings.elsewhere)
         run = start(agent, beginning, context, job["max_turns"], settings.hooks, config, stream=watched)
         if not watched:
-            return await finish(run)
+            return await run_to_end(run)
         async with RunStream(run) as stream:
             async for event in stream:
                 if isinstance(event, AgentUpdated) and event.agent in settings.elsewhere:
