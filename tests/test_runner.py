@@ -18,6 +18,7 @@ from routelock import Agent, RunConfig, RunContext, RunHooks, Runner, RunResult,
 from routelock.errors import ConfigError, MaxTurnsExceeded, NoHandlerError
 from routelock.run.events import RunDone
 from routelock.run.start import DEFAULT_MAX_TURNS
+from routelock.run.stream import RunHandle
 from routelock.testing import ScriptedHandler, call
 
 Start = Callable[..., RunResult[Any]]
@@ -238,12 +239,20 @@ async def test_the_last_event_has_the_result() -> None:
     assert last.result == stream.result
 
 
+@pytest.mark.parametrize("wrong", [5, RunHandle])
+def test_a_handle_of_another_type_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="handle must be a RunHandle of its own for each run, not "):
+        Runner.run_sync(agent("Hi"), "Hi", handle=wrong)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"max_turns": "5"}, "max_turns must be at least 1"),
         ({"run_config": {"max_handoffs": 1}}, "run_config must be a RunConfig, not dict"),
         ({"hooks": RunHooks}, r"pass RunHooks\(\), not the class"),
+        ({"hooks": 5}, "hooks must be a RunHooks, not 5"),
+        ({"max_turns": True}, "max_turns must be at least 1, or None for no limit, not True"),
     ],
 )
 def test_arguments_of_the_wrong_type_raise_at_once(wrong: Any, said: str) -> None:

@@ -37,8 +37,9 @@ from routelock.history.compaction import Compact
 from routelock.history.filters import HandoffInputData, HandoffInputFilter
 from routelock.history.messages import Message, RunItem
 from routelock.history.nesting import nest_handoff_history
-from routelock.run.config import Limits, RunConfig
+from routelock.run.config import RunConfig
 from routelock.run.events import RunEvent
+from routelock.run.limits import Limits
 from routelock.run.records import HandoffRecord
 from routelock.run.result import RunResult
 from routelock.run.stream import RunHandle, RunStream

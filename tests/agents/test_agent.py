@@ -254,6 +254,7 @@ def test_an_agent_needs_a_name(name: Any) -> None:
         ({"tools": [handoff(B)]}, "a handoff to '.*' is not a Tool; put it into handoffs"),
         ({"hooks": RunHooks()}, "hooks must be an AgentHooks, .*RunHooks are for Runner.run"),
         ({"hooks": AgentHooks}, "hooks must be an AgentHooks"),
+        ({"hooks": [AgentHooks()]}, r"hooks must be an AgentHooks, not \["),
         ({"tools": look_up}, "tools must be a list"),
         ({"tools": "look_up"}, "tools must be a list"),
         ({"capabilities": [look_up]}, "capabilities are names, not Tool"),

@@ -13,7 +13,7 @@ from servers import Reply, chunk, said, streamed
 from routelock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool
 from routelock.errors import BudgetExceeded
 from routelock.handlers.port import Handler, Request
-from routelock.run.config import Limits
+from routelock.run.limits import Limits
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 from routelock_providers import OpenAICompatible, RemoteAgent

@@ -129,7 +129,7 @@ async def test_external_tool_named_like_an_exposed_handler_is_refused() -> None:
     "tool", [{}, {"type": "function"}, {"function": {}}, {"function": {"name": ""}}, 5, "add"]
 )
 def test_what_has_no_name_is_no_tool(tool: Any) -> None:
-    with pytest.raises(ConfigError, match="external_tools are Tools, or dicts such as"):
+    with pytest.raises(ConfigError, match="external_tools must be a list of Tools, or of dicts such as"):
         RunConfig(external_tools=[tool])
 
 

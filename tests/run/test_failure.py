@@ -39,8 +39,8 @@ from routelock.errors import (
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
-from routelock.run.config import Limits
 from routelock.run.events import HandoffCompleted, HandoffFailed, HandoffOccurred
+from routelock.run.limits import Limits
 from routelock.sessions import InMemorySessions, Session
 from routelock.state.journal import Journal
 from routelock.testing import ScriptedHandler, assert_valid, call

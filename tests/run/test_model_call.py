@@ -13,7 +13,7 @@ from yielding_handler import DONE, Yields
 from routelock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner
 from routelock.errors import BudgetExceeded, HandlerError, ProviderTimeout, ServerFailed
 from routelock.handlers.events import HandlerEvent, TextDelta
-from routelock.run.config import Limits
+from routelock.run.limits import Limits
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from scripted_agents import agent, look_up, shown
 
 from routelock import Agent, Message, RunConfig, Runner, RunResult, RunState, function_tool, handoff
 from routelock.errors import LimitExceeded
-from routelock.run.config import Limits
+from routelock.run.limits import Limits
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call
 

@@ -30,7 +30,7 @@ def begun(
         ({"agent": "A"}, "not str"),
         ({"config": {}}, "run_config must be a RunConfig"),
         ({"hooks": RunHooks}, "not the class"),
-        ({"hooks": AgentHooks()}, "belongs to Agent"),
+        ({"hooks": AgentHooks()}, "hooks must be a RunHooks, .* an AgentHooks belongs to Agent"),
         ({"max_turns": 0}, "at least 1"),
         ({"input": []}, "Input is empty"),
     ],

@@ -29,6 +29,7 @@ from routelock.errors import (
 )
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.run.events import RunDone
+from routelock.run.executor import InProcess
 from routelock.state.journal import Journal
 from routelock.testing import ScriptedHandler, call
 
@@ -139,7 +140,7 @@ async def test_a_new_run_needs_an_input(path: Path) -> None:
             await journal.state("x", agents=[])
 
 
-@pytest.mark.parametrize("settings", [{"run_id": "x"}, {"executor": object()}])
+@pytest.mark.parametrize("settings", [{"run_id": "x"}, {"executor": InProcess()}])
 async def test_settings_of_the_journal_cannot_be_passed(path: Path, settings: Any) -> None:
     with pytest.raises(ConfigError, match="leave them out"):
         await run(path, agent("A", "Hello."), "Hi", run_config=RunConfig(**settings))

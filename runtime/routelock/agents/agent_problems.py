@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from routelock._callables import name_of, takes
-from routelock.agents.hooks import AgentHooks, RunHooks
+from routelock.agents.hooks import AgentHooks, are_hooks
 from routelock.errors import ConfigError, NoHandlerError
 from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import OutputMode, is_handler
@@ -64,11 +64,6 @@ def _tool_problem(given: Any) -> str:
         return str(error).removesuffix(".")
 
 
-def _are_agent_hooks(hooks: object) -> bool:
-    """Whether an agent can have these hooks; `RunHooks` have other methods, which it would never call."""
-    return not isinstance(hooks, type) and (isinstance(hooks, AgentHooks) or not isinstance(hooks, RunHooks))
-
-
 def agent_problems(agent: Any) -> list[ConfigError]:
     """Return the errors in an agent's own fields, except its handoffs, handlers and skills."""
     if not isinstance(agent.name, str) or not agent.name:
@@ -90,7 +85,7 @@ def agent_problems(agent: Any) -> list[ConfigError]:
     ]
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
-    if (hooks := agent.hooks) is not None and not _are_agent_hooks(hooks):
+    if (hooks := agent.hooks) is not None and not are_hooks(hooks, AgentHooks):
         wrong.append(f"{where}: hooks must be an AgentHooks, not {hooks!r:.80}; RunHooks are for Runner.run")
     if not isinstance(agent.tool_search, ToolSearch | None):
         wrong.append(f"{where}: tool_search must be a ToolSearch, not {agent.tool_search!r:.80}")

@@ -12,7 +12,7 @@ from routelock.context import RunContext, ToolContext
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Request
 
-__all__ = ["AgentHooks", "RunHooks"]
+__all__ = ["AgentHooks", "RunHooks", "are_hooks"]
 
 
 class RunHooks:
@@ -70,3 +70,14 @@ class AgentHooks:
 
     async def on_tool_end(self, context: ToolContext[Any], agent: Any, tool: Any, result: str) -> None:
         """Called with the text of the tool result."""
+
+
+def are_hooks(hooks: object, kind: type[AgentHooks | RunHooks]) -> bool:
+    """Whether an object can be the hooks of an agent or of a run: it has one of the methods of ``kind``.
+
+    A class is none, and neither is an object of the other kind alone, whose methods have other arguments.
+    """
+    others = AgentHooks if kind is RunHooks else RunHooks
+    if isinstance(hooks, kind) or isinstance(hooks, type | others):
+        return isinstance(hooks, kind)
+    return any(callable(getattr(hooks, name, None)) for name in vars(kind) if name.startswith("on_"))

@@ -19,7 +19,8 @@ from routelock.agents.graph import members_of
 from routelock.agents.registry import RegisteredHandler
 from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError
-from routelock.run.config import RunConfig, listed
+from routelock.run.config import RunConfig
+from routelock.run.config_problems import listed
 from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock_providers.model_names import suggest_model

@@ -7,7 +7,7 @@ result.
 
 from __future__ import annotations
 
-from routelock.run.config import Limits, NextAgent, OnLimit, OnUnusableOutput, RunConfig
+from routelock.run.config import NextAgent, OnLimit, OnUnusableOutput, RunConfig
 from routelock.run.events import (
     AgentUpdated,
     ApprovalRequested,
@@ -27,6 +27,7 @@ from routelock.run.events import (
     ToolOutput,
 )
 from routelock.run.executor import Call, Executor, InProcess, Outcome
+from routelock.run.limits import Limits
 from routelock.run.prompt import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
 from routelock.run.records import Compaction, HandoffRecord, ModelCall, Problem, Shown, StopReason
 from routelock.run.result import RunResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from routelock.errors import BudgetExceeded, MaxTurnsExceeded
-from routelock.run.config import Limits
+from routelock.run.limits import Limits
 from routelock.usage import Usage
 
 if TYPE_CHECKING:

@@ -25,10 +25,11 @@ from routelock.handoffs.capabilities import Slot
 from routelock.history.messages import ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import Audience
 from routelock.history.view import View
-from routelock.run.config import Limits, RunConfig
+from routelock.run.config import RunConfig
 from routelock.run.events import HandoffCompleted, RunEvent
 from routelock.run.frames import Frame, asking_caller
 from routelock.run.limit_errors import budget_exceeded, limit_warning, own_budget_exceeded, turns_exceeded
+from routelock.run.limits import Limits
 from routelock.run.progress import Progress
 from routelock.run.records import Compaction, HandoffRecord, ModelCall, Problem, Shown, StopReason
 from routelock.run.result import RunResult

@@ -14,7 +14,7 @@ from routelock._copies import unshared
 from routelock.agents.agent import Agent
 from routelock.agents.agent_problems import combine_errors
 from routelock.agents.checked_graph import checked_graph
-from routelock.agents.hooks import AgentHooks, RunHooks
+from routelock.agents.hooks import RunHooks, are_hooks
 from routelock.errors import ConfigError
 from routelock.handlers.port import Handler
 from routelock.handoffs.handoff import Handoff
@@ -82,6 +82,8 @@ def start(
     if session is not None:
         run.store = _store_of(session, input)
     if handle is not None:
+        if not hasattr(handle, "hold"):
+            raise ConfigError(f"handle must be a RunHandle of its own for each run, not {handle!r:.80}.")
         handle.hold(run)
     return run
 
@@ -233,9 +235,10 @@ def _check_arguments(agent: object, max_turns: object, hooks: object, config: ob
         raise ConfigError(f"run_config must be a RunConfig, not {type(config).__name__}.")
     if isinstance(hooks, type):
         raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")
-    if isinstance(hooks, AgentHooks) and not isinstance(hooks, RunHooks):
-        raise ConfigError("hooks must be a RunHooks; an AgentHooks belongs to Agent(hooks=...).")
-    if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
+    if hooks is not None and not are_hooks(hooks, RunHooks):
+        given = f"{hooks!r:.80}; an AgentHooks belongs to Agent(hooks=...)"
+        raise ConfigError(f"hooks must be a RunHooks, not {given}.")
+    if max_turns is not None and (type(max_turns) is not int or max_turns < 1):
         raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")
 
 

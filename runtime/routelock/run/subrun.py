@@ -35,12 +35,13 @@ from routelock.errors import (
 )
 from routelock.handlers.events import HandlerEvent
 from routelock.history.messages import text_of
-from routelock.run.config import Limits, RunConfig
+from routelock.run.config import RunConfig
 from routelock.run.emit import call_hook
 from routelock.run.events import NestedEvent, RunEvent
 from routelock.run.executor import Call, Executor, Outcome
 from routelock.run.frames import failure_of
 from routelock.run.limit_errors import set_by
+from routelock.run.limits import Limits
 from routelock.run.routing import RoutedCall
 from routelock.run.run import Run
 from routelock.run.start import replace_input, smaller, start, with_trace

@@ -30,7 +30,8 @@ from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
 from routelock.handlers.port import Handler, Request, model_of
 from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import ToolCall
-from routelock.run.config import RunConfig, listed
+from routelock.run.config import RunConfig
+from routelock.run.config_problems import listed
 from routelock.run.emit import (
     HandoffMade,
     HandoffNoted,

@@ -18,7 +18,7 @@ from routelock.errors import (
     RateLimited,
 )
 from routelock.history.messages import text_of
-from routelock.run.config import Limits
+from routelock.run.limits import Limits
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 
