@@ -247,7 +247,11 @@ class JournalError(RoutelockError):
 
 
 class HandlerError(RoutelockError):
-    """A handler broke its contract: it ended without a message, or yielded something unknown."""
+    """A handler raised, or broke its contract: it ended without a message, or yielded something unknown."""
+
+    raised: str = ""
+    """What the handler raised, such as ``"ValueError: no such order"``, without secrets; empty if it raised
+    nothing of its own. A model is told this and not the whole message."""
 
 
 class ProviderError(HandlerError):

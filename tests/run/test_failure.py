@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,11 @@ from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
 from routelock.run.events import HandoffCompleted, HandoffFailed, HandoffOccurred
+from routelock.run.executor import Call
 from routelock.run.limits import Limits
 from routelock.sessions import InMemorySessions, Session
 from routelock.state.journal import Journal
+from routelock.state.steps import StepExecutor
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +68,11 @@ def _broken(*_: Any) -> Any:
 
 async def _raises(request: Request) -> str:
     raise ValueError("boom")
+
+
+async def _runs_out_of_turns(request: Request) -> str:
+    inner = agent("inner", call("look_up", {"order": 1}), tools=[look_up])
+    return str((await Runner.run(inner, "Hi", max_turns=1)).final_output)
 
 
 class _SaysNothing(ScriptedHandler):
@@ -568,7 +575,7 @@ LASTING = {
     "the provider": (lambda: ScriptedHandler([ProviderError("down")], name="B"), "ProviderError: down"),
     "a handler of the app": (
         lambda: function_handler(_raises, name="B"),
-        "HandlerError: Handler 'B' of agent 'B' raised ValueError: boom",
+        "ValueError: boom",
     ),
 }
 
@@ -599,6 +606,27 @@ async def test_a_journal_goes_the_same_way_again(what: str, tmp_path: Path) -> N
         result = await journal.run(made(ScriptedHandler(["42."], name="B"), "Done."), run_id="r")
     assert result.final_output == "Done."
     assert answers_of(result) == [f"'B' failed: {why}", "noted"]
+
+
+@pytest.mark.parametrize("way", ["handoff", "tool"])
+@pytest.mark.parametrize("function", [_raises, _runs_out_of_turns])
+async def test_the_model_reads_the_same_with_an_executor(way: str, function: Any) -> None:
+    kept: dict[str, str] = {}
+
+    async def step(call: Call, work: Callable[[], Awaitable[str]]) -> str:
+        return kept[call.key] if call.key in kept else kept.setdefault(call.key, await work())
+
+    async def answers(executor: Any) -> list[str]:
+        target = Agent("B", model=function_handler(function))
+        edges = [handoff(target, return_to_caller=True)] if way == "handoff" else []
+        made = call("transfer_to_b" if way == "handoff" else "b", None if edges else {"input": "Hi"}, id="t")
+        a = agent("A", made, "Done.", handoffs=edges, tools=[] if edges else [target.as_tool("b", "Asks.")])
+        return answers_of(await Runner.run(a, "Hi", run_config=RunConfig(executor=executor, run_id="r")))
+
+    plain = await answers(None)
+    assert "HandlerError" not in plain[0]
+    assert await answers(StepExecutor(step)) == plain
+    assert await answers(StepExecutor(step)) == plain  # replayed
 
 
 async def test_a_session_keeps_what_the_caller_saw() -> None:

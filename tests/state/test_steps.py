@@ -72,7 +72,13 @@ def test_who_was_too_late_and_for_whom_comes_back() -> None:
 def test_an_error_of_the_apps_own_lasts_as_a_failure_of_its_handler() -> None:
     kept = recorded_error(OSError("away"), STEP)
     assert isinstance(kept, HandlerError)
-    assert "Handler 'm' of agent 'A' raised" in str(kept)
+    assert str(kept) == "Handler 'm' of agent 'A' raised OSError: away"
+
+
+def test_what_a_handler_raised_comes_back() -> None:
+    back = read_back(ModelStep(error=recorded_error(OSError("away"), STEP))).error
+    assert isinstance(back, HandlerError)
+    assert back.raised == "OSError: away"
 
 
 @pytest.mark.parametrize("error", [AssertionError("a test"), ConfigError("wrong")])

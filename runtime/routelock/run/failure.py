@@ -32,6 +32,7 @@ from routelock.run.limit_errors import set_by
 from routelock.run.model_call import end_call, record_reply
 from routelock.run.run import Run
 from routelock.run.subrun import Events
+from routelock.tools.failures import reason_of
 from routelock.tools.outcome import NoTextError, to_text
 
 __all__ = [
@@ -74,7 +75,7 @@ def fail_frame(run: Run, error: Exception) -> None:
     if stood_by:  # its call has a result already
         run.add("nudge", {"role": "user", "content": f"{text}. Answer the user yourself."})
     function = call["function"]
-    run.progress.target_failed(function["name"], function.get("arguments") or "", type(error).__name__)
+    run.progress.target_failed(function["name"], function.get("arguments") or "", reason.partition(":")[0])
     run.problem("handoff", text, call_id=call["id"], error=error)
     failed = HandoffFailed(source=run.active_name, target=source, call_id=call["id"], reason=text)
     run.handoffs.events.append(failed)
@@ -161,7 +162,7 @@ async def fail(run: Run, error: Exception) -> Exception | None:
     raised = HandlerError(
         f"{handler_label(run)} raised {type(error).__name__} in turn {run.turn}: {error_text(error)}"
     )
-    raised.result, raised.__cause__ = run.result(), error
+    raised.result, raised.__cause__, raised.raised = run.result(), error, reason_of(error)
     return raised
 
 

@@ -128,7 +128,7 @@ class Progress:
         Args:
             name: name of the tool that the caller called.
             arguments: arguments of that call.
-            error: name of the error's class.
+            error: name of the error's class, or that of what a handler raised.
         """
         self.tool_results([(name, arguments, error)])
         self.refused = 0

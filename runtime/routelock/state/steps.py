@@ -45,6 +45,8 @@ def _error_data(error: Exception) -> dict[str, Any]:
     elif isinstance(error, HandoffTimeout):
         names = _OF_TIMEOUTS
     known = {name: getattr(error, name) for name in names}
+    if isinstance(error, HandlerError) and error.raised:
+        known["raised"] = error.raised
     return {"type": type(error).__name__, "message": str(error), **known}
 
 
@@ -61,7 +63,9 @@ def _read_error(data: Any) -> Exception:
         kind = HandlerError
     if issubclass(kind, ProviderError):
         return kind(known["message"], **{name: known[name] for name in _OF_PROVIDERS})
-    return kind(known["message"])
+    failed = kind(known["message"])
+    failed.raised = known.get("raised", "")
+    return failed
 
 
 _Error = Annotated[Exception, pydantic.PlainValidator(_read_error), pydantic.PlainSerializer(_error_data)]
@@ -180,9 +184,9 @@ def recorded_error(error: Exception, call: Call) -> HandlerError | HandoffTimeou
         return error
     if isinstance(error, AssertionError) or (isinstance(error, RoutelockError) and error.result is None):
         return None
-    handler, agent = call.args["handler"], call.args["agent"]
-    kept = HandlerError(f"Handler {handler!r} of agent {agent!r} raised {reason_of(error)}")
-    kept.__cause__ = error
+    handler, agent, reason = call.args["handler"], call.args["agent"], reason_of(error)
+    kept = HandlerError(f"Handler {handler!r} of agent {agent!r} raised {reason}")
+    kept.__cause__, kept.raised = error, reason
     return kept
 
 

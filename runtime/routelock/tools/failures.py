@@ -10,6 +10,7 @@ from routelock._text import clip
 from routelock.context import ToolContext
 from routelock.errors import (
     GuardrailTripped,
+    HandlerError,
     InputGuardrailTripped,
     ModelBehaviorError,
     ToolError,
@@ -80,10 +81,13 @@ def reason_of(error: BaseException) -> str:
 
     Secrets are redacted, because the text leaves the process and the model may repeat it to a user. The
     report of an output or tool guardrail is left out, because it may quote what the guardrail stopped. That
-    of an input guardrail is about the input, which the caller knows.
+    of an input guardrail is about the input, which the caller knows. Of a handler that raised,
+    it is what the handler raised, which is the same if an executor recorded the failure.
     """
     if isinstance(error, GuardrailTripped) and not isinstance(error, InputGuardrailTripped):
         return f"{type(error).__name__}: guardrail {error.guardrail!r} stopped it"
+    if isinstance(error, HandlerError) and error.raised:
+        return error.raised
     if isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return "; ".join(map(reason_of, inner[:3])) + (
