@@ -53,6 +53,35 @@ async def main():
 """
 
 
+FITS = """
+from __future__ import annotations
+
+import os
+
+from routelock import Agent, RunConfig, tool
+from routelock.sessions import InMemorySessions
+from routelock.testing import ScriptedHandler
+
+agent = Agent("A", model=ScriptedHandler([]))
+config = RunConfig()
+store = InMemorySessions()
+shop = {"open": True}
+_hidden = {"open": False}
+
+class Shop: ...
+
+def make_shop():
+    return {}
+
+def find(order):
+    return order
+
+@tool
+def look_up(order: int) -> str:
+    return "here"
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A folder to be in, with an app; its module has a name of its own for each test."""
@@ -108,6 +137,23 @@ def test_a_wrong_spec_is_an_error_of_one_line(
     assert shown.startswith("routelock: ")
     assert said in shown
     assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--context", "Its objects and functions that may be one: shop, make_shop."),
+        ("--config", "Its settings of runs: config."),
+        ("--response-sessions", "Its stores of sessions: store."),
+    ],
+)
+def test_a_place_that_does_not_exist_is_answered_with_what_fits(
+    tmp_path: Path, folder: str, option: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"{folder}_fits"
+    (tmp_path / f"{name}.py").write_text(FITS)
+    assert main(["serve", f"{name}:agent", option, f"{name}:nope"]) == 2
+    assert capsys.readouterr().err == f"routelock: {name!r} has no 'nope'. {said}\n"
 
 
 def test_wrong_keyword_of_routelock_has_its_line_in_the_app_and_its_advice(folder: str) -> None:

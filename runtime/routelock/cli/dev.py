@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 
 from routelock.cli.command import Command
-from routelock.cli.options import declare_agent, declare_run, find_object, port, ready_litellm, run_options
+from routelock.cli.options import (
+    Wanted,
+    declare_agent,
+    declare_run,
+    find_object,
+    port,
+    ready_litellm,
+    run_options,
+)
 from routelock.errors import ConfigError
 from routelock.serving.dev import serve_dev
 from routelock.serving.dev.conversations import MakeSession
@@ -15,6 +23,9 @@ __all__ = ["dev_command", "session_at"]
 
 
 _SESSION = "a Session that keeps what is said, or a function that makes one for each conversation"
+
+
+_SESSIONS = Wanted("app:session", "sessions", lambda found: isinstance(found, Session))
 
 
 def _declare(command: argparse.ArgumentParser) -> None:
@@ -58,7 +69,7 @@ def session_at(spec: str) -> Session | MakeSession:
     Raises:
         ConfigError: the place does not exist, or holds neither a session nor a function.
     """
-    found: Session | MakeSession = find_object(spec, "app:session")
+    found: Session | MakeSession = find_object(spec, _SESSIONS)
     if not (isinstance(found, Session) or callable(found)):
         raise ConfigError(f"--session {spec} must be a Session or a function, not {found!r:.80}.")
     return found

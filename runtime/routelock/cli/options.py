@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from routelock._callables import takes
@@ -28,7 +29,9 @@ from routelock_providers.vendors import lacks_key, split_model
 
 __all__ = [
     "CONFIG",
+    "CONTEXTS",
     "RunOptions",
+    "Wanted",
     "agent_of",
     "close_litellm",
     "config_of",
@@ -46,6 +49,33 @@ __all__ = [
     "written_names",
 ]
 
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a place ``module:attribute`` is to hold, for error messages."""
+
+    example: str
+    """A valid place."""
+    kind: str
+    """What such objects are called."""
+    fits: Callable[[object], bool]
+    """Whether an object of the module may be meant."""
+
+
+def _may_be_context(found: object) -> bool:
+    """Whether an object of an app may be a context: none of ours, no module or class, and no other function."""
+    if inspect.isfunction(found):
+        is_maker = not inspect.iscoroutinefunction(found) and takes(found, 0)
+        return is_maker and not found.__module__.startswith("routelock")
+    is_ours = type(found).__module__.startswith(("routelock", "__future__"))
+    return not (is_ours or callable(found) or isinstance(found, ModuleType | str))
+
+
+_AGENTS = Wanted("app:agent for agent in app.py", "agents", lambda found: isinstance(found, Agent))
+
+_CONFIGS = Wanted("app:config", "settings of runs", lambda found: isinstance(found, RunConfig))
+
+CONTEXTS = Wanted("app:shop", "objects and functions that may be one", _may_be_context)
 
 _OTHERS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS")
 
@@ -66,46 +96,46 @@ def load_agents(spec: str) -> Sequence[Agent[Any]]:
     Raises:
         ConfigError: the place does not exist, has no agents, or could not be loaded.
     """
-    found = load_object(spec, "app:agent for agent in app.py")
+    found = load_object(spec, _AGENTS)
     listed = cast("Sequence[object]", found if isinstance(found, list | tuple) else (found,))
     if not listed or not all(isinstance(each, Agent) for each in listed):
         raise ConfigError(f"{spec!r} must be an Agent, or a list or function of agents, not {found!r:.80}.")
     return cast("Sequence[Agent[Any]]", listed)
 
 
-def load_object(spec: str, example: str) -> object:
+def load_object(spec: str, wanted: Wanted) -> object:
     """Return the object at ``module:attribute``, or the result if it is a function.
 
     Args:
         spec: the place.
-        example: a valid place, for error messages.
+        wanted: what it is to hold.
 
     Raises:
         ConfigError: the place does not exist, or could not be loaded.
     """
-    found = find_object(spec, example)
+    found = find_object(spec, wanted)
     if isinstance(found, Agent) or not callable(found):
         return cast("object", found)
     return _result_of(spec, found)
 
 
-def find_object(spec: str, example: str) -> Any:
+def find_object(spec: str, wanted: Wanted) -> Any:
     """Return the object at ``module:attribute``. A function is not called.
 
     Args:
         spec: the place.
-        example: a valid place, for error messages.
+        wanted: what it is to hold.
 
     Raises:
         ConfigError: the place does not exist, or its module could not be loaded.
     """
     module_name, _, path = spec.partition(":")
     if not module_name or not path:
-        raise ConfigError(f"{spec!r} must be module:attribute, such as {example}.")
+        raise ConfigError(f"{spec!r} must be module:attribute, such as {wanted.example}.")
     found: Any = _module(module_name)
     for name in path.split("."):
         if not hasattr(found, name):
-            raise ConfigError(f"{module_name!r} has no {path!r}.{_hint(found)}")
+            raise ConfigError(f"{module_name!r} has no {path!r}.{_hint(found, wanted)}")
         found = getattr(found, name)
     return found
 
@@ -164,11 +194,14 @@ def _load_error(what: str, error: BaseException) -> ConfigError:
     return ConfigError(f"{what} raised {why} ({file}, line {line}){advice}")
 
 
-def _hint(module: Any) -> str:
+def _hint(module: Any, wanted: Wanted) -> str:
+    """Return the names of what a module has that fits."""
     known = cast("dict[str, Any]", getattr(module, "__dict__", {}))
-    names = [name for name, value in known.items() if isinstance(value, Agent)]
-    return f" Its agents: {', '.join(names)}." if names else ""
+    names = [name for name, value in known.items() if not name.startswith("_") and wanted.fits(value)]
+    return f" Its {wanted.kind}: {', '.join(names[:_MOST_NAMES])}." if names else ""
 
+
+_MOST_NAMES = 10
 
 _SPEC = "an agent, a list of agents, or a function that returns them; in the current directory or installed"
 
@@ -263,7 +296,7 @@ def config_of(given: argparse.Namespace) -> RunConfig:
     Raises:
         ConfigError: the place does not exist, or is not a `RunConfig`.
     """
-    config = RunConfig() if given.config is None else load_object(given.config, "app:config")
+    config = RunConfig() if given.config is None else load_object(given.config, _CONFIGS)
     if not isinstance(config, RunConfig):
         raise ConfigError(f"--config {given.config} must be a RunConfig, not {config!r:.80}.")
     return config
@@ -288,7 +321,7 @@ def run_options(given: argparse.Namespace) -> RunOptions:
         config=replace(
             config, agents=(*config.agents, agent, root)
         ),  # the first agent may hand off to the root by name
-        context=None if given.context is None else load_object(given.context, "app:shop"),
+        context=None if given.context is None else load_object(given.context, CONTEXTS),
         max_turns=given.max_turns,
     )
 

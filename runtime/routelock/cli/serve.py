@@ -13,12 +13,22 @@ from routelock._callables import MaybeAwaitable, takes
 from routelock._lazy import needs_extra
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE, WRONG
-from routelock.cli.options import CONFIG, config_of, find_object, load_agents, load_object, port
+from routelock.cli.options import (
+    CONFIG,
+    CONTEXTS,
+    Wanted,
+    config_of,
+    find_object,
+    load_agents,
+    load_object,
+    port,
+)
 from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError
 from routelock.serving import A2A, AGUI, MCP, ServeConfig, ServedRequest, create_app
 from routelock.serving.auth import is_loopback
 from routelock.serving.config import ClientSettings
+from routelock.serving.listener import listen
 from routelock.sessions import SessionStore, SQLiteSessions
 
 __all__ = ["CONTEXT", "request_context", "serve_command"]
@@ -38,6 +48,13 @@ _RESPONSES = (
     "keep the responses that previous_response_id names in this SQLite file, or in the store of sessions at "
     "module:object (default: in memory, for fifteen minutes)"
 )
+
+
+def _is_store(found: object) -> bool:
+    return not isinstance(found, type) and hasattr(found, "load") and hasattr(found, "append")
+
+
+_STORES = Wanted("app:store", "stores of sessions", _is_store)
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -75,6 +92,8 @@ def _serve(given: argparse.Namespace) -> int:
     with Waiting(f"loading {given.spec}"):
         agents = load_agents(given.spec)
     app = create_app(agents, _config(given))
+    with listen(given.host, given.port):  # uvicorn would log a port that is taken, in words of its own
+        pass
     logging.basicConfig(format="%(levelname)s:     %(name)s: %(message)s")
     logging.getLogger("routelock").setLevel(given.log_level.upper())
     # what the start has made stays: without this, visits by full collections take a fifth of the CPU
@@ -135,10 +154,10 @@ def _a2a(given: argparse.Namespace) -> A2A:
 
 def request_context(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
     """Return the context function of the app: one that takes the request, or one with a shared result."""
-    found: object = find_object(spec, "app:shop")
+    found: object = find_object(spec, CONTEXTS)
     if callable(found) and not takes(found, 0):
         return found
-    shared = load_object(spec, "app:shop")
+    shared = load_object(spec, CONTEXTS)
     return lambda request: shared
 
 
@@ -147,7 +166,7 @@ def _store(place: str) -> SessionStore:
     if ":" not in place:
         return SQLiteSessions(place)
     # ServeConfig checks that it is one
-    return cast("SessionStore", load_object(place, "app:store"))
+    return cast("SessionStore", load_object(place, _STORES))
 
 
 def _hosts(given: argparse.Namespace) -> Sequence[str] | None:

@@ -12,7 +12,6 @@ from waiting import PATIENCE
 
 from routelock import Agent, ConfigError
 from routelock.serving.dev import serve_dev
-from routelock.serving.dev.app import dev_listener
 from routelock.testing import ScriptedHandler
 
 
@@ -43,13 +42,5 @@ def test_a_missing_package_is_named(missing: str) -> None:
 def test_a_port_that_is_taken_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"Port {port} cannot be used"):
+        with pytest.raises(ConfigError, match=f"Port {port} of 127.0.0.1 cannot be used"):
             serve_dev(Agent("a", model=ScriptedHandler([])), port=port)
-
-
-def test_small_pieces_are_sent_at_once() -> None:
-    """A server that collects small pieces waits 40 ms for the browser's acknowledgement of each."""
-    with dev_listener("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
-        connection, _ = listener.accept()
-        with connection:
-            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0

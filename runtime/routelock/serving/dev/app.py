@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,12 +17,13 @@ from routelock.run.start import DEFAULT_MAX_TURNS, run_graph
 from routelock.serving.auth import is_loopback
 from routelock.serving.dev.conversations import DevConversations, MakeSession
 from routelock.serving.dev.pytest_export import Source
+from routelock.serving.listener import listen
 from routelock.sessions.session import Session
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = ["create_dev_app", "dev_listener", "serve_dev"]
+__all__ = ["create_dev_app", "serve_dev"]
 
 
 _NEEDS = "The dev page needs starlette and uvicorn, which are missing: pip install 'routelock[serve]'."
@@ -140,28 +140,10 @@ def serve_dev(
 def _serve(app: Starlette, host: str, port: int, log_level: str) -> None:
     import uvicorn  # noqa: PLC0415 - an extra
 
-    with dev_listener(host, port) as listener, suppress(KeyboardInterrupt):
+    with listen(host, port) as listener, suppress(KeyboardInterrupt):
         name = f"[{host}]" if ":" in host else host
         sys.stderr.write(f"The dev page is at http://{name}:{listener.getsockname()[1]} until Ctrl-C.\n")
         settings = uvicorn.Config(
             app, log_level=log_level, ws="none", server_header=False, timeout_graceful_shutdown=1
         )
         uvicorn.Server(settings).run(sockets=[listener])
-
-
-def dev_listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens for the browser.
-
-    Raises:
-        ConfigError: the port is taken.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise ConfigError(
-            f"Port {port} cannot be used: {error.strerror}. Choose another one; 0 takes any free port."
-        ) from error
-    # connections inherit it; else each small piece would wait 40 ms for the browser's acknowledgement
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
