@@ -36,3 +36,11 @@ def test_agents_of_one_name_do_not_hide_other_problems() -> None:
         run_graph(start, RunConfig(agents=[agent("C")]))
     for problem in ("are named 'B'", "are named 'C'", "hands off to 'unknown'", "'D' has no model"):
         assert problem in str(raised.value)
+
+
+def test_a_handoff_to_an_unknown_name_is_reported_once() -> None:
+    """The agent is in the graph of the run, and in that of its own runs as a tool."""
+    asked = agent("B", handoffs=["unknown"])
+    with pytest.raises(ConfigError) as raised:
+        run_graph(agent(handoffs=[asked], tools=[asked.as_tool("ask", "Asks.")]), RunConfig())
+    assert str(raised.value).count("'unknown'") == 1

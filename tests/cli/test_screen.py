@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from routelock import Agent, RunConfig, Runner
+from routelock import Agent, HandoffRequest, RunConfig, Runner, tool
 from routelock.cli.screen import (
     EventPrinter,
     Note,
@@ -24,7 +24,7 @@ from routelock.errors import ConfigError
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
 from routelock.history import Citation, VendorCall
 from routelock.run.events import AgentUpdated, HandlerFallback, NestedEvent, ToolCalled
-from routelock.testing import ScriptedHandler, reply
+from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 
 
@@ -148,6 +148,21 @@ def test_a_reply_in_pieces_is_shown_once() -> None:
         printer.print(event)
     printer.print(MessageDone(message={"role": "assistant", "content": "Hi."}))
     assert out.getvalue() == "A: Hi.\n"
+
+
+@pytest.mark.anyio
+async def test_a_tools_handoff_to_an_unknown_name_is_shown_once() -> None:
+    @tool
+    def ask() -> HandoffRequest:
+        """Ask."""
+        return HandoffRequest("nope")
+
+    out = io.StringIO()
+    printer = EventPrinter(PlainScreen(out))
+    agent = Agent("A", model=ScriptedHandler([call("ask"), "Done."]), tools=[ask])
+    async for event in Runner.run_streamed(agent, "Hi"):
+        printer.print(event)
+    assert out.getvalue().count("'nope' was not found") == 1
 
 
 @pytest.mark.anyio

@@ -14,7 +14,7 @@ def test_a_port_that_is_taken_is_said() -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
-            ConfigError, match=rf"Port {port} of 127\.0\.0\.1 cannot be used: .*Choose another"
+            ConfigError, match=rf"Port {port} of .* cannot be used: .*Choose another"
         ):
             listen("127.0.0.1", port)
 

@@ -46,6 +46,7 @@ def checked_graph(
     wrong: list[ConfigError] = []
     graph: dict[str, Agent[Any]] = {}
     taken = {tool_name(each) for each in external}
+    unknown: set[tuple[str, str]] = set()
     roots = [(agent, model, others)]
     for root, model_of_run, others_of_run in roots:
         found, same_names = _connected(root, others_of_run)
@@ -54,7 +55,7 @@ def checked_graph(
         for member in found.values():
             with collect_errors(wrong):
                 check_model(member, model_of_run)
-            _check_edges(member, found, taken if found is graph else (), wrong)
+            _check_edges(member, found, taken if found is graph else (), wrong, unknown)
             if search is not None or external:
                 callers = external if found is graph else ()
                 with collect_errors(wrong):
@@ -78,11 +79,18 @@ def agent_tools(agent: Agent[Any]) -> list[tuple[str, AgentCall]]:
 
 
 def _check_edges(
-    member: Agent[Any], graph: Mapping[str, Agent[Any]], taken: Collection[str], wrong: list[ConfigError]
+    member: Agent[Any],
+    graph: Mapping[str, Agent[Any]],
+    taken: Collection[str],
+    wrong: list[ConfigError],
+    unknown: set[tuple[str, str]],
 ) -> None:
+    """Add what is wrong with the handoffs of an agent; an unknown name counts once, also in two graphs."""
     for edge in member.edges:
         names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
-        collect(wrong, lambda name: find_agent(graph, name, member.name), names)
+        new = [name for name in names if (member.name, name) not in unknown]
+        unknown.update((member.name, name) for name in new if name not in graph)
+        collect(wrong, lambda name: find_agent(graph, name, member.name), new)
         if edge.tool_name in taken:
             wrong.append(
                 ConfigError(

@@ -63,7 +63,7 @@ class Wanted:
 
 
 def _may_be_context(found: object) -> bool:
-    """Whether an object of an app may be a context: none of ours, no module or class, and no other function."""
+    """Whether an object of an app may be a context: no module, no class, and nothing of ours."""
     if inspect.isfunction(found):
         is_maker = not inspect.iscoroutinefunction(found) and takes(found, 0)
         return is_maker and not found.__module__.startswith("routelock")

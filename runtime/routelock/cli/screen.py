@@ -190,6 +190,8 @@ class EventPrinter:
         self._names = names or {}
         self._speaker = ""
         self._said = False
+        self._failed: set[str] = set()
+        """Ids of the calls whose tools gave an error."""
 
     def print(self, event: RunEvent) -> None:
         """Show one event."""
@@ -230,12 +232,19 @@ class EventPrinter:
     def _note(self, event: RunEvent) -> None:
         if isinstance(event, AttemptFailed):
             self._said = False  # the next attempt streams the message again
-        if not (notes := notes_of(event, self._names)):
+        if self._is_known(event) or not (notes := notes_of(event, self._names)):
             return
         for note in notes:
             self._screen.show_note(note)
         tool = event.name if isinstance(event, ToolCalled) else None
         self._screen.set_activity(f"{tool} runs" if tool else f"{self._speaker} answers")
+
+    def _is_known(self, event: RunEvent) -> bool:
+        """Whether the output of a tool has said already why its handoff was not made."""
+        event = event.event if isinstance(event, NestedEvent) else event
+        if isinstance(event, ToolOutput) and event.error is not None:
+            self._failed.add(event.call_id)
+        return isinstance(event, HandoffFailed) and event.call_id in self._failed
 
 
 def notes_of(event: RunEvent, names: Mapping[str, str]) -> Sequence[Note]:
