@@ -266,14 +266,21 @@ class HandoffRequest:
         payloads are objects.
 
         Raises:
-            ValueError: something in it has no JSON form; the message says where.
+            ValueError: it has no target or no source, or something in it has no JSON form; the message says
+                where.
         """
         from routelock.handoffs.request_json import as_wire  # noqa: PLC0415 - it imports pydantic
 
+        cannot = "This HandoffRequest cannot leave the process"
         if self.to_agent is None:
             raise ValueError(
-                "This HandoffRequest cannot leave the process: it has capabilities_required and no to_agent. "
-                "Name the target, because another process cannot look it up."
+                f"{cannot}: it has capabilities_required and no to_agent. Name the target, because another "
+                "process cannot look it up."
+            )
+        if not self.from_agent:
+            raise ValueError(
+                f"{cannot}: it has no from_agent, the name of the agent that asks. A run fills it in; set it "
+                "in a request of your own."
             )
         return as_wire(self._as_data())
 

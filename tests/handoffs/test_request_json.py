@@ -63,11 +63,17 @@ def test_what_is_written_is_read(request_: HandoffRequest) -> None:
 
 def test_every_field_is_on_the_wire() -> None:
     named = {each.name for each in fields(HandoffRequest)} - {"preserve_context"} | {"preserve_history"}
-    assert HandoffRequest("b").to_dict().keys() == named
+    assert HandoffRequest("b", from_agent="a").to_dict().keys() == named
+
+
+def test_a_request_without_its_source_is_not_written() -> None:
+    """It could not be read: the other process has to know who asks."""
+    with pytest.raises(ValueError, match="it has no from_agent, the name of the agent that asks"):
+        HandoffRequest("b").to_dict()
 
 
 def test_preserve_history_is_the_wires_word_for_preserve_context() -> None:
-    assert HandoffRequest("b", preserve_context=False).to_dict()["preserve_history"] is False
+    assert HandoffRequest("b", from_agent="a", preserve_context=False).to_dict()["preserve_history"] is False
     assert HandoffRequest.from_dict({**LEAST, "preserve_history": False}).preserve_context is False
     assert HandoffRequest.from_dict({**LEAST, "preserve_context": False}).preserve_context is False
     both = {**LEAST, "preserve_context": False, "preserve_history": False}
@@ -97,7 +103,7 @@ def test_a_request_of_the_protocol_is_read() -> None:
 
 
 def test_the_snapshot_is_base64() -> None:
-    wire = HandoffRequest("b", context_snapshot=b"\x1f\x8b\xff").to_dict()
+    wire = HandoffRequest("b", from_agent="a", context_snapshot=b"\x1f\x8b\xff").to_dict()
     assert base64.b64decode(wire["context_snapshot"]) == b"\x1f\x8b\xff"
 
 
@@ -112,7 +118,7 @@ def test_what_is_read_is_a_copy() -> None:
 
 def test_what_is_written_is_a_copy() -> None:
     inside = [1]
-    HandoffRequest("b", metadata={"a": inside}).to_dict()["metadata"]["a"].append(2)
+    HandoffRequest("b", from_agent="a", metadata={"a": inside}).to_dict()["metadata"]["a"].append(2)
     assert inside == [1]
 
 
@@ -127,7 +133,7 @@ def test_what_is_written_is_a_copy() -> None:
 )
 def test_models_become_objects(value: Any, written: Any) -> None:
     """What a model passed along is parsed by the handoff's `input_type`."""
-    assert HandoffRequest("b", input=value).to_dict()["input"] == written
+    assert HandoffRequest("b", from_agent="a", input=value).to_dict()["input"] == written
 
 
 def test_a_payload_becomes_the_object_that_it_is_parsed_from() -> None:
@@ -138,21 +144,24 @@ def test_a_payload_becomes_the_object_that_it_is_parsed_from() -> None:
 
 @pytest.mark.parametrize("target", [Agent("b", model="m"), "b"])
 def test_a_target_is_written_by_its_name(target: Any) -> None:
-    assert HandoffRequest(target).to_dict()["to_agent"] == "b"
+    assert HandoffRequest(target, from_agent="a").to_dict()["to_agent"] == "b"
 
 
 @pytest.mark.parametrize(
     ("request_", "where"),
     [
-        (HandoffRequest("b", input={"x": object()}), "input: "),
-        (HandoffRequest("b", metadata={"x": object()}), "metadata: "),
-        (HandoffRequest("b", input=float("nan")), "input: nan is no JSON number"),
-        (HandoffRequest("b", payload={"x": [float("inf")]}), r"payload.x\[0\]: inf is no JSON number"),
-        (HandoffRequest("b", input="\ud800"), "input: "),
-        (HandoffRequest("b", reason="\ud800"), "reason: half a surrogate"),
-        (HandoffRequest("b", input=b"\xff"), "input: "),
-        (HandoffRequest("b", input=HandoffPayload), "input: "),
-        (HandoffRequest("b", timeout=float("inf")), "timeout: inf"),
+        (HandoffRequest("b", from_agent="a", input={"x": object()}), "input: "),
+        (HandoffRequest("b", from_agent="a", metadata={"x": object()}), "metadata: "),
+        (HandoffRequest("b", from_agent="a", input=float("nan")), "input: nan is no JSON number"),
+        (
+            HandoffRequest("b", from_agent="a", payload={"x": [float("inf")]}),
+            r"payload.x\[0\]: inf is no JSON number",
+        ),
+        (HandoffRequest("b", from_agent="a", input="\ud800"), "input: "),
+        (HandoffRequest("b", from_agent="a", reason="\ud800"), "reason: half a surrogate"),
+        (HandoffRequest("b", from_agent="a", input=b"\xff"), "input: "),
+        (HandoffRequest("b", from_agent="a", input=HandoffPayload), "input: "),
+        (HandoffRequest("b", from_agent="a", timeout=float("inf")), "timeout: inf"),
     ],
 )
 def test_what_has_no_json_form_does_not_leave(request_: HandoffRequest, where: str) -> None:
@@ -164,7 +173,7 @@ def test_what_refers_to_itself_does_not_leave() -> None:
     circle: list[Any] = []
     circle.append(circle)
     with pytest.raises(ValueError, match="cannot leave the process: input: "):
-        HandoffRequest("b", input=circle).to_dict()
+        HandoffRequest("b", from_agent="a", input=circle).to_dict()
 
 
 @pytest.mark.parametrize("data", [None, [], "{}", b"{}", 5, [("from_agent", "a")]])
