@@ -144,6 +144,7 @@ def test_from_dict_undoes_to_dict(state: Any) -> None:
         ({"role": "tool", "content": "x", "tool_call_id": 5}, "tool_call_id"),
         ({"role": "tool", "content": "x", "name": 5}, "name"),
         ({"role": "user", "content": "x", "timestamp": 5}, "timestamp"),
+        ({"role": "user", "content": "x", "timestamp": "yesterday"}, "timestamp must be ISO 8601"),
         ({"role": "user", "content": "x", "metadata": "x"}, "metadata"),
         ({"role": "assistant", "tool_calls": "x"}, "tool_calls"),
         ({"role": "assistant", "tool_calls": ""}, "tool_calls"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -42,7 +43,7 @@ JSON = st.recursive(
 BESIDE = st.fixed_dictionaries(
     {},
     optional={
-        "timestamp": TEXT,
+        "timestamp": st.datetimes(timezones=st.none() | st.just(UTC)).map(datetime.isoformat),
         "metadata": st.dictionaries(TEXT, JSON, max_size=2),
         "name": TEXT,
         "_origin": TEXT,

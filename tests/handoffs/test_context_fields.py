@@ -58,6 +58,18 @@ CASES: list[tuple[dict[str, Any], bool]] = [
     ({"conversation_history": [{"role": "tool", "tool_call_id": 5}]}, False),
     ({"conversation_history": [{**USER, "metadata": []}]}, False),
     ({"conversation_history": [{**USER, "timestamp": 5}]}, False),
+    *(
+        ({"conversation_history": [{**USER, "timestamp": text}]}, fits)
+        for text, fits in (
+            ("2025-01-15", True),
+            ("2025-01-15T10:30", True),
+            ("2025-01-15 10:30:00.123456+01:00", True),
+            ("yesterday", False),
+            ("1736937000", False),
+            ("2025-13-01T10:30:00Z", False),
+            ("", False),
+        )
+    ),
     ({"tool_state": []}, False),
     ({"metadata": None}, False),
 ]

@@ -10,6 +10,7 @@ import pytest
 
 from routelock import RunContext, RunResult
 from routelock.handlers.port import Request
+from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import RunItem
 from routelock.run.records import HandoffRecord, ModelCall
 from routelock.usage import Usage
@@ -43,3 +44,20 @@ def test_records_are_frozen(kind: Any) -> None:
     name = dataclasses.fields(kind)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(made, name, 1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "label"), [("it is about money", "Handoff: it is about money"), (None, "Handoff to b")]
+)
+def test_a_handoff_has_a_label(reason: str | None, label: str) -> None:
+    record = HandoffRecord(
+        id="h-1",
+        source="a",
+        target="b",
+        tool_name="transfer_to_b",
+        call_id="c",
+        turn=1,
+        status=HandoffStatus.COMPLETED,
+        reason=reason,
+    )
+    assert record.label == label

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import NoneType
@@ -25,6 +26,14 @@ FIELDS: Mapping[str, type[Any]] = {"conversation_history": list, "tool_state": d
 
 FORMAT_VERSION = 1
 """The version that is written. A higher version is for a form that this code would misread."""
+
+
+_DAY = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+
+_TIME = "([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.,][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+
+_TIMESTAMP = f"^{_DAY}([T ]{_TIME})?$"
+"""ISO 8601, as https://datatracker.ietf.org/doc/html/rfc3339 has it, or without the time, seconds or zone."""
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
@@ -54,6 +63,9 @@ def check_history(history: Sequence[object]) -> None:
         for key, kind in (("timestamp", str), ("metadata", dict), ("tool_calls", (list, NoneType))):
             if key in known and not isinstance(known[key], kind):
                 raise ValueError(f"conversation_history[{index}].{key} must not be {kind_of(known[key])}")
+        if "timestamp" in known and re.fullmatch(_TIMESTAMP.rstrip("$"), known["timestamp"]) is None:
+            example = "such as 2025-01-15T10:30:00Z"
+            raise ValueError(f"conversation_history[{index}].timestamp must be ISO 8601, {example}")
 
 
 def context_schema() -> dict[str, Any]:
@@ -77,7 +89,7 @@ def context_schema() -> dict[str, Any]:
             "name": {"type": ["string", "null"]},
             "tool_calls": {"type": ["array", "null"], "items": call},
             "tool_call_id": {"type": ["string", "null"]},
-            "timestamp": {"type": "string", "format": "date-time"},
+            "timestamp": {"type": "string", "pattern": _TIMESTAMP},
             "metadata": {"type": "object", "additionalProperties": True},
         },
         "required": ["role"],

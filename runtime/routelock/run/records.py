@@ -83,6 +83,11 @@ class HandoffRecord:
         return self.status in accepted or (self.status is HandoffStatus.FAILED and self.usage is not None)
 
     @property
+    def label(self) -> str:
+        """The handoff in a few words for a user: ``"Handoff: <reason>"``, or ``"Handoff to <target>"``."""
+        return f"Handoff: {self.reason}" if self.reason else f"Handoff to {self.target}"
+
+    @property
     def tokens(self) -> int | None:
         """The tokens of ``usage``; None while the target is active, or if it never was."""
         return None if self.usage is None else self.usage.total_tokens
