@@ -603,6 +603,15 @@ async def test_text_that_differs_from_its_deltas_is_kept() -> None:
     assert [event.text for event in seen if isinstance(event, TextDelta)] == ["Foo"]
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_text_that_differs_from_its_deltas_is_a_warning(is_streamed: bool) -> None:
+    other = MessageDone(message={"role": "assistant", "content": "Bar and more."})
+    made = Agent("A", model=Voice("v", [TextDelta("Foo"), other]))
+    result = await (Runner.run_streamed(made, "Hi").drain() if is_streamed else Runner.run(made, "Hi"))
+    what = "turn 1: handler 'v' streamed another text than that of its reply, which is the one that is kept"
+    assert (result.final_output, result.warnings) == ("Bar and more.", (what,))
+
+
 async def test_text_beside_calls_is_shown_too() -> None:
     said = reply("Let me see.", calls=[call("add", {"a": 1, "b": 2}, id="c")])
     script: list[Any] = [MessageDone(message=said.message)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from routelock._sendable import sendable
 from routelock.errors import ContentRefused, ProviderError, ProviderTimeout
 from routelock.handlers.events import AttemptFailed, MessageDone
 from routelock.handlers.port import Request, model_of
-from routelock.history.messages import calls_of
+from routelock.handlers.stream_assembler import join_surrogates
+from routelock.history.messages import Message, calls_of, refusal_of, text_of
 from routelock.history.vendor_calls import vendor_calls_of
 from routelock.run.emit import ModelCallRetried, emit_now
 from routelock.run.run import Run
@@ -19,6 +21,7 @@ __all__ = [
     "handler_label",
     "void_attempt",
     "warn_of_ignored_choice",
+    "warn_of_other_text",
     "without_usage",
 ]
 
@@ -72,6 +75,15 @@ def warn_of_ignored_choice(run: Run, request: Request, reply: MessageDone) -> No
             f"turn {run.turn}: the model was to call {'a tool' if choice == 'required' else 'one tool'} "
             f"(tool_choice={choice!r}) and did not: the provider, or the model, ignores it"
         )
+
+
+def warn_of_other_text(run: Run, message: Message) -> None:
+    """Warn if a reply has another text than what its handler streamed: readers of a stream have seen that."""
+    seen = sendable(join_surrogates(run.model_call.text))
+    if text_of(message).startswith(seen) or refusal_of(message) == seen:
+        return
+    what = f"handler {run.frame.handler.name!r} streamed another text than that of its reply"
+    run.warn(f"turn {run.turn}: {what}, which is the one that is kept")
 
 
 def filter_error(run: Run, reply: MessageDone, why: str) -> ContentRefused:

@@ -36,6 +36,7 @@ from routelock.run.call_faults import (
     handler_label,
     void_attempt,
     warn_of_ignored_choice,
+    warn_of_other_text,
     without_usage,
 )
 from routelock.run.compact import compact_view
@@ -392,6 +393,8 @@ def take_reply(run: Run) -> tuple[Iterable[RunEvent], MessageDone]:
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
     if call.request is not None and call.request.tool_choice not in _FREE_CHOICES:
         warn_of_ignored_choice(run, call.request, reply)
+    if call.text:
+        warn_of_other_text(run, reply.message)
     streamed_text = call.text.copy()
     reply, repairs = storable_reply(reply, run.turn, run.transcript.call_ids)
     record_reply(run, reply, repairs)
