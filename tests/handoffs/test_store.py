@@ -106,6 +106,20 @@ def test_another_request_under_the_same_id_is_refused() -> None:
     assert [request.reason for _, request in store.pending("b")] == ["x"]
 
 
+@pytest.mark.parametrize("step", ["accept", "reject", "complete"])
+def test_only_the_target_decides_if_the_agent_is_named(step: str) -> None:
+    store = InMemoryHandoffStore()
+    handoff_id = store.request(asked())
+    if step == "complete":
+        store.accept(handoff_id, agent="b")
+    before = store.status(handoff_id)
+    reason = ("no",) if step == "reject" else ()
+    with pytest.raises(HandoffStateError, match="Handoff r1:b is for 'b', not for 'c'"):
+        getattr(store, step)(handoff_id, *reason, agent="c")
+    assert store.status(handoff_id) == before
+    assert getattr(store, step)(handoff_id, *reason, agent="b").status == LEADS_TO[step]
+
+
 def test_ids_come_from_the_factory() -> None:
     numbers = itertools.count(1)
     store = InMemoryHandoffStore(new_id=lambda request: f"{request.from_agent}-{next(numbers)}")

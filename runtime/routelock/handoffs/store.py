@@ -215,21 +215,34 @@ class InMemoryHandoffStore:
         with self._lock:
             return self._entry(handoff_id).response()
 
-    def accept(self, handoff_id: str, metadata: Mapping[str, Any] | None = None) -> HandoffResponse:
-        """Accept a pending handoff; see `HandoffStore.accept`."""
-        return self._change(handoff_id, HandoffStatus.ACCEPTED, metadata=metadata)
+    def accept(
+        self, handoff_id: str, metadata: Mapping[str, Any] | None = None, *, agent: str | None = None
+    ) -> HandoffResponse:
+        """Accept a pending handoff; see `HandoffStore.accept`.
 
-    def reject(self, handoff_id: str, reason: str) -> HandoffResponse:
-        """Decline a pending handoff; see `HandoffStore.reject`."""
-        return self._change(handoff_id, HandoffStatus.REJECTED, reason)
+        Args:
+            handoff_id: the id of the handoff.
+            metadata: JSON data for the caller.
+            agent: the agent that accepts; None does not check that the handoff is meant for it.
+
+        Raises:
+            HandoffStateError: as in `HandoffStore.accept`; or the handoff is meant for another agent.
+        """
+        return self._change(handoff_id, HandoffStatus.ACCEPTED, metadata=metadata, agent=agent)
+
+    def reject(self, handoff_id: str, reason: str, *, agent: str | None = None) -> HandoffResponse:
+        """Decline a pending handoff; see `HandoffStore.reject`, and for ``agent`` `accept`."""
+        return self._change(handoff_id, HandoffStatus.REJECTED, reason, agent=agent)
 
     def expire(self, handoff_id: str) -> HandoffResponse:
         """Withdraw a pending handoff; see `HandoffStore.expire`."""
         return self._change(handoff_id, HandoffStatus.EXPIRED, _WITHDRAWN)
 
-    def complete(self, handoff_id: str, metadata: Mapping[str, Any] | None = None) -> HandoffResponse:
-        """Mark an accepted handoff as done; see `HandoffStore.complete`."""
-        return self._change(handoff_id, HandoffStatus.COMPLETED, metadata=metadata)
+    def complete(
+        self, handoff_id: str, metadata: Mapping[str, Any] | None = None, *, agent: str | None = None
+    ) -> HandoffResponse:
+        """Mark an accepted handoff as done; see `HandoffStore.complete`, and for ``agent`` `accept`."""
+        return self._change(handoff_id, HandoffStatus.COMPLETED, metadata=metadata, agent=agent)
 
     def fail(self, handoff_id: str, reason: str) -> HandoffResponse:
         """Mark a handoff as failed; see `HandoffStore.fail`."""
@@ -247,11 +260,14 @@ class InMemoryHandoffStore:
         reason: str | None = None,
         *,
         metadata: Mapping[str, Any] | None = None,
+        agent: str | None = None,
     ) -> HandoffResponse:
         added = dict(metadata or {})
         check_json({"metadata": added})
         with self._lock:
             entry = self._entry(handoff_id)
+            if agent is not None and agent != entry.target:
+                raise HandoffStateError(f"Handoff {handoff_id} is for {entry.target!r}, not for {agent!r}")
             entry.status.to(status, handoff_id)
             entry.metadata = json.dumps(json.loads(entry.metadata) | added)
             self._set_status(entry, status, reason)
