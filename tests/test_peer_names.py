@@ -362,7 +362,7 @@ def test_hook_that_is_named_exists() -> None:
         ("RunContextWrapper", "from routelock import RunContext"),
         (
             "ModelRetry",
-            "raise ValueError(text) in a tool, or in a validator of the output_type",
+            "raise ValueError(text) in a tool, or GuardrailResult(False, answer=text) from a guardrail",
         ),
         ("GraphRecursionError", "from routelock import MaxTurnsExceeded"),
         ("Session", "from routelock.sessions import Session"),

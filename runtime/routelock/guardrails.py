@@ -52,7 +52,9 @@ class GuardrailResult:
     output_info: Any = None
     """Data about the check for the app, such as a score or a reason. No model sees it."""
     answer: str | None = None
-    """The text that the model gets instead of a tool's result, for a guardrail of a tool. The run goes on."""
+    """A text for the model, and the run goes on. From a guardrail of a tool the model gets it instead of the
+    result. From an output guardrail the model gets it as what is wrong, and answers again, as after an output
+    that does not fit the ``output_type`` (see ``RunConfig.max_mistakes``)."""
 
 
 Guardrail = Callable[[RunContext[Any], Any, Any], MaybeAwaitable[GuardrailResult]]
@@ -89,7 +91,7 @@ class GuardrailRecord:
     """Id of the call, for a tool's guardrail."""
     tripwire_triggered: bool = False
     answer: str | None = None
-    """Text that a tool's guardrail gave the model instead of the result."""
+    """Text that the guardrail gave the model: in place of a tool's result, or about a wrong output."""
     output_info: Any = None
     """``GuardrailResult.output_info``. After a run was resumed or replayed it is JSON data: a value without a
     JSON form is text then."""
@@ -151,8 +153,11 @@ async def check_output(
     agent: Any,
     value: Any,
     records: list[GuardrailRecord],
-) -> None:
+) -> str | None:
     """Run the output guardrails of an agent and of the run concurrently; for the arguments see `check_input`.
+
+    Returns:
+        what is wrong with the output if the model is to answer again; None if it passed.
 
     Raises:
         OutputGuardrailTripped: a guardrail tripped.
@@ -163,7 +168,7 @@ async def check_output(
         record = _record(context, "output", of_run=is_of_run)
         what = f"An output guardrail of {_owner(agent, of_run=is_of_run)}"
         checks += [_Check(each, what, context, agent, own_copy(value), record) for each in guardrails]
-    await _ask(checks, records)
+    return await _answer(checks, records)
 
 
 async def screened(
@@ -188,11 +193,7 @@ async def screened(
     record = replace(_record(context, kind), tool=tool.name, call_id=context.tool_call_id or None)
     what = f"A guardrail of tool {tool.name!r}"
     checks = [_Check(each, what, context, tool, own_copy(value), record) for each in guardrails]
-    try:
-        await _ask(checks, records)
-    except _ReplacedResult as replaced:
-        return replaced.answer
-    return None
+    return await _answer(checks, records)
 
 
 def _record(context: RunContext[Any], kind: GuardrailKind, *, of_run: bool = False) -> GuardrailRecord:
@@ -212,8 +213,17 @@ async def _ask(checks: Sequence[_Check], records: list[GuardrailRecord]) -> None
         records += [check.found for check in checks if check.found is not None]
 
 
-class _ReplacedResult(RoutelockError):
-    """A tool's guardrail gave a text that the model gets instead of the result."""
+async def _answer(checks: Sequence[_Check], records: list[GuardrailRecord]) -> str | None:
+    """Make checks as `_ask` does, and return the text for the model that one of them gave, if any."""
+    try:
+        await _ask(checks, records)
+    except _TextForModel as given:
+        return given.answer
+    return None
+
+
+class _TextForModel(RoutelockError):
+    """A guardrail gave a text for the model: the value does not pass, and the run goes on."""
 
     def __init__(self, answer: str) -> None:
         super().__init__(answer)
@@ -256,10 +266,8 @@ class _Check:
                 f"guardrail {name!r} must return a GuardrailResult, such as GuardrailResult(False) to let "
                 f"the value pass, not {found!r:.80}"
             )
-        if found.answer is not None and kind in ("input", "output"):
-            raise TypeError(
-                f"guardrail {name!r} gave an answer, and only a guardrail of a tool may: leave it out"
-            )
+        if found.answer is not None and kind == "input":
+            raise TypeError(f"guardrail {name!r} gave an answer, and an input guardrail may not give one")
         if not isinstance(cast("object", found.answer), str | None):
             raise TypeError(f"guardrail {name!r} must answer with text, not {found.answer!r:.80}")
         self.found = replace(
@@ -277,4 +285,4 @@ class _Check:
                 info=found.output_info,
             )
         if found.answer is not None:
-            raise _ReplacedResult(found.answer)
+            raise _TextForModel(found.answer)

@@ -203,13 +203,13 @@ async def test_failing_guardrail_ends_the_run_and_answers_the_call() -> None:
     assert_valid(caught.value.result.to_input_list())
 
 
-async def test_agent_guardrail_cannot_give_an_answer() -> None:
+async def test_input_guardrail_cannot_give_an_answer() -> None:
     agent = Agent(
         "A",
         model=ScriptedHandler(["Hi."]),
-        output_guardrails=[lambda *_: GuardrailResult(False, answer="No.")],
+        input_guardrails=[lambda *_: GuardrailResult(False, answer="No.")],
     )
-    with pytest.raises(CallbackError, match="gave an answer, and only a guardrail of a tool may"):
+    with pytest.raises(CallbackError, match="gave an answer, and an input guardrail may not give one"):
         await play(agent)
 
 

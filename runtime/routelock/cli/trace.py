@@ -188,7 +188,8 @@ def _found(end: RunEnded) -> Iterator[str]:
         name = f"{bounded(str(each.get('name', '?')), 80)} of {bounded(str(each.get('agent', '?')), 80)}"
         info = each.get("output_info")
         more = "" if info is None else f": {bounded(_text(info), _ROOM)}"
-        word = "stopped the run" if stopped else "answered the call" if answered else "passed"
+        reply = "had the model answer again" if each.get("kind") == "output" else "answered the call"
+        word = "stopped the run" if stopped else reply if answered else "passed"
         yield f"{'!' if stopped or answered else '-'} guardrail {name} {word}{more}"
 
 

@@ -265,16 +265,23 @@ async def _take_output(run: Run, reply: MessageDone) -> None:
         try:
             output = run.frame.agent.output.parse(json_in(text))
         except ModelBehaviorError as error:
-            if (invalid := reject_output(run, str(error))) is not None:
-                await _end_with_output(run, await replacement(run, "on_invalid_output", invalid))
+            await _refuse_output(run, str(error))
             return
     if run.frame.agent.output_guardrails or run.config.output_guardrails:
-        await _check_output(run, output)
+        if (wrong := await _check_output(run, output)) is not None:
+            await _refuse_output(run, wrong)
+            return
     if run.callers and asking_caller(run.callers) is not None:
         await emit(run, AgentEnds(output))
         return_answer(run, text)
         return
     await _end_with_output(run, output)
+
+
+async def _refuse_output(run: Run, wrong: str) -> None:
+    """Have the model answer again; or end the run with the output that the app gives in its place."""
+    if (invalid := reject_output(run, wrong)) is not None:
+        await _end_with_output(run, await replacement(run, "on_invalid_output", invalid))
 
 
 async def _end_with_output(run: Run, output: Any) -> None:
@@ -297,12 +304,16 @@ def _is_refused(run: Run, message: Message, text: str) -> bool:
     return bool(text) and refusal_of(message) == text
 
 
-async def _check_output(run: Run, output: Any) -> None:
-    """Call the output guardrails of the agent, and those of the run if the output is the final one."""
+async def _check_output(run: Run, output: Any) -> str | None:
+    """Call the output guardrails of the agent, and those of the run if the output is the final one.
+
+    Returns:
+        what is wrong with the output if the model is to answer again.
+    """
     is_final = not run.callers or asking_caller(run.callers) is None
     agent, records = run.frame.agent, run.report.guardrails
     of_run = run.config.output_guardrails if is_final else ()
-    await check_output(agent.output_guardrails, of_run, run.now(), agent, output, records)
+    return await check_output(agent.output_guardrails, of_run, run.now(), agent, output, records)
 
 
 async def _close(run: Run, raised: Exception | None) -> None:

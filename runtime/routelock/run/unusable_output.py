@@ -1,4 +1,4 @@
-"""Outputs that cannot be used: empty ones, refusals, and those that the ``output_type`` does not allow."""
+"""Outputs that cannot be used: empty ones, refusals, and those that a type or a guardrail does not allow."""
 
 from __future__ import annotations
 
@@ -117,8 +117,12 @@ def reject_output(run: Run, wrong: str) -> ModelBehaviorError | None:
             f"Agent {run.frame.agent.name!r} gave no valid final output in {run.progress.mistakes} turns in "
             f"a row, up to turn {run.turn}: {wrong}"
         )
-    text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
-    nudge: Message = {"role": "user", "content": text}
+    again = (
+        "Answer again"
+        if run.frame.agent.output is None
+        else "Answer again with nothing but the corrected JSON"
+    )
+    nudge: Message = {"role": "user", "content": f"Your answer is not valid: {wrong} {again}."}
     run.add("nudge", nudge)
     return None
 
