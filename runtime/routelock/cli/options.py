@@ -29,7 +29,6 @@ from routelock_providers.vendors import lacks_key, split_model
 
 __all__ = [
     "CONFIG",
-    "CONTEXTS",
     "RunOptions",
     "Wanted",
     "agent_of",
@@ -46,6 +45,7 @@ __all__ = [
     "port",
     "ready_litellm",
     "run_options",
+    "wanted_context",
     "written_names",
 ]
 
@@ -75,7 +75,7 @@ _AGENTS = Wanted("app:agent for agent in app.py", "agents", lambda found: isinst
 
 _CONFIGS = Wanted("app:config", "settings of runs", lambda found: isinstance(found, RunConfig))
 
-CONTEXTS = Wanted("app:shop", "objects and functions that may be one", _may_be_context)
+wanted_context: Wanted = Wanted("app:shop", "objects and functions that may be one", _may_be_context)
 
 _OTHERS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS")
 
@@ -321,7 +321,7 @@ def run_options(given: argparse.Namespace) -> RunOptions:
         config=replace(
             config, agents=(*config.agents, agent, root)
         ),  # the first agent may hand off to the root by name
-        context=None if given.context is None else load_object(given.context, CONTEXTS),
+        context=None if given.context is None else load_object(given.context, wanted_context),
         max_turns=given.max_turns,
     )
 

@@ -15,13 +15,13 @@ from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE, WRONG
 from routelock.cli.options import (
     CONFIG,
-    CONTEXTS,
     Wanted,
     config_of,
     find_object,
     load_agents,
     load_object,
     port,
+    wanted_context,
 )
 from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError
@@ -154,10 +154,10 @@ def _a2a(given: argparse.Namespace) -> A2A:
 
 def request_context(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
     """Return the context function of the app: one that takes the request, or one with a shared result."""
-    found: object = find_object(spec, CONTEXTS)
+    found: object = find_object(spec, wanted_context)
     if callable(found) and not takes(found, 0):
         return found
-    shared = load_object(spec, CONTEXTS)
+    shared = load_object(spec, wanted_context)
     return lambda request: shared
 
 
