@@ -137,11 +137,10 @@ export class Timeline {
   runEnd(run, record) {
     for (const [key, row] of this.running) if (key.startsWith(`${run.id}/`)) row.line.classList.remove("running");
     for (const one of record.guardrails ?? []) {
-      const reply = one.kind === "output" ? "had the model answer again" : "answered the call";
-      const refused = one.tripwire_triggered ? "stopped the run" : typeof one.answer === "string" ? reply : "";
+      const answered = typeof one.answer !== "string" ? "" : one.kind === "output" ? "had the model answer again" : "answered the call";
       const found = one.output_info === undefined || one.output_info === null ? "" : `: ${JSON.stringify(one.output_info)}`;
-      const row = this.add(run, record, "guardrail", one.name, `${refused || "passed"}${found}`, () => this.open("record", one, `Guardrail ${one.name}`));
-      if (refused) row.line.classList.add("failed");
+      const row = this.add(run, record, "guardrail", one.name, `${(one.tripwire_triggered ? "stopped the run" : answered) || "passed"}${found}`, () => this.open("record", one, `Guardrail ${one.name}`));
+      if (one.tripwire_triggered || answered) row.line.classList.add("failed");
     }
     if (run.depth) return;
     const row = this.add(run, record, "end", record.stop_reason ?? "stopped", words(record.error) || record.output);
