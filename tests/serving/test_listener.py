@@ -13,9 +13,7 @@ from routelock.serving.listener import listen
 def test_a_port_that_is_taken_is_said() -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(
-            ConfigError, match=rf"Port {port} of .* cannot be used: .*Choose another"
-        ):
+        with pytest.raises(ConfigError, match=rf"Port {port} of .* cannot be used: .*Choose another"):
             listen("127.0.0.1", port)
 
 

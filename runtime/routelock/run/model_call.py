@@ -11,7 +11,6 @@ from typing import Any, cast
 from routelock._callables import error_text, is_spurious_cancel
 from routelock._concurrency import in_time
 from routelock._copies import detached
-from routelock.agents.deferral import Deferral, offer_found, offer_to_vendor
 from routelock.agents.offer import OfferedTools, offer_tools
 from routelock.context import PAYLOAD_KEY, RunContext
 from routelock.errors import HandlerError, ProviderError, ProviderTimeout
@@ -40,6 +39,7 @@ from routelock.run.call_faults import (
     without_usage,
 )
 from routelock.run.compact import compact_view
+from routelock.run.deferred_tools import deferral_of, with_found
 from routelock.run.emit import AgentBegins, ModelCallBegins, ModelCallEnds, emit, emit_now
 from routelock.run.events import RunEvent
 from routelock.run.frames import time_left
@@ -48,7 +48,6 @@ from routelock.run.records import ModelCall, Shown
 from routelock.run.run import Run
 from routelock.run.steps import step_events
 from routelock.run.subrun import Events
-from routelock.tools.search import DEFAULT_SEARCH
 from routelock.usage import Usage, is_usage
 
 __all__ = [
@@ -192,7 +191,7 @@ async def offered_tools(run: Run) -> OfferedTools:
             f"among more than {limit}: move some to an agent of their own, or set "
             "RunConfig(warn_handoffs_over=...)"
         )
-    return offered if offered.deferral is None else await _with_found(run, offered)
+    return offered if offered.deferral is None else await with_found(run, offered)
 
 
 async def _offered_at_first(run: Run) -> OfferedTools:
@@ -204,7 +203,7 @@ async def _offered_at_first(run: Run) -> OfferedTools:
         fixed = agent.fixed_offers.get(handler, agent.fixed_offers[""])
         if fixed is not None:
             return fixed
-    deferral = agent.deferrals.own if is_own and not external else _deferral_of(run)
+    deferral = agent.deferrals.own if is_own and not external else deferral_of(run)
     return await offer_tools(
         agent, run.now(), run.graph, handler=handler, external=external, deferral=deferral
     )
@@ -442,52 +441,3 @@ def end_call(run: Run, reply: MessageDone | None, error: BaseException | None = 
             reply,
         )
     )
-
-
-def _deferral_of(run: Run) -> Deferral | None:
-    """Return the deferred tools of the active agent by the settings and the external tools of the run."""
-    agent, known = run.frame.agent, run.transcript.found_tools.deferrals
-    if agent.name not in known:
-        search = agent.tool_search or run.config.tool_search
-        known[agent.name] = agent.deferrals.of(search, run.config.external_tools)
-    return known[agent.name]
-
-
-async def _with_found(run: Run, offered: OfferedTools) -> OfferedTools:
-    """Return an offer with the deferred tools that the active agent has found or is forced to call.
-
-    A vendor that searches gets the other deferred tools, too. If nothing has changed since the turn before,
-    its offer is returned.
-
-    Args:
-        run: the run.
-        offered: what the active agent is offered before it has searched for tools; it defers some.
-    """
-    frame = run.frame
-    assert offered.deferral is not None
-    by_vendor = offered.deferral.tool is None
-    names = _names_to_offer(run, by_vendor)
-    before, names_before, made = frame.with_found or (None, None, offered)
-    if before is offered and names_before == names and made.fixed:
-        return made
-    made = await offer_found(offered, names, frame.agent, run.now())
-    if by_vendor:
-        made = await offer_to_vendor(made, frame.agent, run.now())
-    frame.with_found = (offered, names, made)
-    return made
-
-
-def _names_to_offer(run: Run, by_vendor: bool) -> Sequence[str]:
-    """Return the tool that the active agent is forced to call, if any, and those that it has found.
-
-    If the vendor searches, the tools that were found are sent to it with all others.
-    """
-    agent, config = run.frame.agent, run.config
-    forced = agent.model_settings.get("tool_choice", config.model_settings.get("tool_choice"))
-    names = [] if forced is None else [forced]
-    if by_vendor:
-        return names
-    found = run.transcript.found_tools
-    searches = [each.tool_search or config.tool_search or DEFAULT_SEARCH for each in run.graph.values()]
-    found.read(run.transcript.items, {each.name for each in searches})
-    return [*names, *found.names(agent.name)]
