@@ -1,4 +1,4 @@
-"""The deferred tools in the offer of an agent: those that it has found, and those that its vendor searches."""
+"""The deferred tools that an agent is offered: those that it has found, or that its vendor searches."""
 
 from __future__ import annotations
 
