@@ -72,20 +72,20 @@ class ServedRoutes:
         self._mcp = MCPRoutes(app, config.mcp) if config.mcp else None
 
     def routes(self) -> list[BaseRoute]:
-        """Return all routes of the app."""
+        """Return all routes of the app. Starlette tries one after another, so the most usual comes first."""
         mine = [
             Route(f"{prefix}{path}", Endpoint(self._access, handle), methods=[method])
-            for prefix in ("", "/v1")
+            for prefix in ("/v1", "")
             for path, handle, method in (
+                ("/chat/completions", self._chat.respond, "POST"),
                 ("/models", self._list_models, "GET"),
                 ("/models/{id:path}", self._show_model, "GET"),
-                ("/chat/completions", self._chat.respond, "POST"),
             )
         ]
         health = Route("/health", _show_health, methods=["GET"])
         others = (self._responses, self._a2a, self._ag_ui, self._mcp)
         more = [each.routes() for each in others if each is not None]
-        return [health, *mine, *chain.from_iterable(more)]
+        return [*mine, *chain.from_iterable(more), health]
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncGenerator[None]:

@@ -48,7 +48,7 @@ class ResponsesRoutes:
         """Return the routes."""
         return [
             Route(f"{prefix}{path}", Endpoint(self._access, handle), methods=[method])
-            for prefix in ("", "/v1")
+            for prefix in ("/v1", "")
             for path, handle, method in (
                 ("/responses", self._runs.respond, "POST"),
                 ("/responses/{id}", self._show, "GET"),
