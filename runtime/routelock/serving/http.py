@@ -362,6 +362,10 @@ class Incoming:
 
     def __init__(self, request: Request, send: Send) -> None:
         self.request = request
+        self.headers: dict[str, str] = {}
+        """Names in lower case; of several headers with a name the first one counts."""
+        for name, value in request.headers.items():
+            self.headers.setdefault(name, value)
         self.id: str = new_request_id()
         """The id in the ``x-request-id`` header of the response and in the log."""
         self.principal: Principal = Principal("anonymous", frozenset())
@@ -373,9 +377,8 @@ class Incoming:
         self, model: str, *, user: str | None = None, handoff_context: Mapping[str, Any] | None = None
     ) -> ServedRequest:
         """Return the request in the form for the app's own code."""
-        headers = dict(self.request.headers)
         context = dict(handoff_context or {})
-        if trace := headers.get("traceparent", "")[:_LONGEST_TRACEPARENT]:
+        if trace := self.headers.get("traceparent", "")[:_LONGEST_TRACEPARENT]:
             context["traceparent"] = trace
         return ServedRequest(
             request_id=self.id,
@@ -383,7 +386,7 @@ class Incoming:
             principal=self.principal.name,
             scopes=self.principal.scopes,
             user=user,
-            headers={name: value for name, value in headers.items() if name not in _SECRETS},
+            headers={name: value for name, value in self.headers.items() if name not in _SECRETS},
             handoff_context=context,
         )
 
@@ -415,7 +418,7 @@ async def read_call(incoming: Incoming, app: ServedApp) -> RpcCall:
         ClientDisconnect: the client has closed the connection.
     """
     request, access, config = incoming.request, app.access, app.config
-    access.check_content_type(request.headers.get("content-type", ""))
+    access.check_content_type(incoming.headers.get("content-type", ""))
     with access.body_room(min(_declared(request, config.max_body), config.max_body)):
         body = await read_body(request, config.max_body, config.body_timeout)
         check_size(said := read_json(body))
@@ -461,7 +464,7 @@ class Endpoint:
                 await self._refuse(incoming, closing() if ending else refusal_for(error))
 
     def _check(self, incoming: Incoming) -> None:
-        headers = incoming.request.headers
+        headers = incoming.headers
         self._access.check_host(headers.get("host", ""))
         if self._is_open:
             incoming.principal = self._access.anonymous

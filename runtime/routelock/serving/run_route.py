@@ -40,7 +40,7 @@ class RunRoute(Generic[_Asked]):
 
     async def respond(self, incoming: Incoming) -> None:
         """Answer one request. Until its response begins, an error has a status."""
-        self.app.access.check_content_type(incoming.request.headers.get("content-type", ""))
+        self.app.access.check_content_type(incoming.headers.get("content-type", ""))
         path: str | None = incoming.request.path_params.get("agent")
         served = None if path is None else self.app.catalog.at(path)
         with self.app.access.slot():

@@ -241,7 +241,7 @@ def _address(incoming: Incoming, *, trusted: bool) -> str:
     A host name that a client made up would send other clients, and their keys, to another server.
     """
     scope = incoming.request.scope
-    host = incoming.request.headers.get("host", "") if trusted else ""
+    host = incoming.headers.get("host", "") if trusted else ""
     if not host:
         address, port = scope.get("server") or ("", None)
         host = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

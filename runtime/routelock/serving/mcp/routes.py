@@ -79,7 +79,7 @@ class MCPRoutes:
     async def _answer(self, incoming: Incoming) -> None:
         """Answer a request of the protocol."""
         request = incoming.request
-        self._check_origin(request.headers.get("origin"))
+        self._check_origin(incoming.headers.get("origin"))
         call = RpcCall(head={}, receive=request.receive)
         if request.method == "POST":
             call = await read_call(incoming, self._app)
@@ -107,7 +107,7 @@ class MCPRoutes:
         Raises:
             Refusal: 400, an open request of the session has the id.
         """
-        session = incoming.request.headers.get(_SESSION)
+        session = incoming.headers.get(_SESSION)
         if session is None or call_id is None:
             yield
             return
