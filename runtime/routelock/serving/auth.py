@@ -36,7 +36,12 @@ class AccessControl:
     """
 
     def __init__(self, config: ServeConfig) -> None:
-        self._hosts = config.allowed_hosts
+        hosts = config.allowed_hosts
+        self._hosts = None if hosts is None else frozenset(_host_name(each) for each in hosts)
+        self.knows_its_hosts: bool = config.api_keys is None if hosts is None else "*" not in hosts
+        """Whether a ``Host`` that passes `check_host` is a name of this app, and not one that a client made
+        up.
+        """
         self._keys = _keys(config)
         self.anonymous: Principal = Principal("anonymous", _scopes(config.run_config.scopes))
         """The caller of a request without a key."""
@@ -44,13 +49,6 @@ class AccessControl:
         self._running = 0
         self._idle: anyio.Event | None = None
         self._most_bytes, self._bytes = config.max_concurrent * config.max_body, 0
-
-    @property
-    def knows_its_hosts(self) -> bool:
-        """Whether a ``Host`` that passes `check_host` is a name of this app, and not one that a client made
-        up.
-        """
-        return self._keys is None if self._hosts is None else "*" not in self._hosts
 
     def check_host(self, host: str) -> None:
         """Refuse a request to a host name that is not allowed.
@@ -61,12 +59,10 @@ class AccessControl:
         Raises:
             Refusal: 403.
         """
+        if not self.knows_its_hosts:
+            return
         name = _host_name(host)
-        if self._hosts is None:
-            allowed = self._keys is not None or is_loopback(name)
-        else:
-            allowed = "*" in self._hosts or name in {_host_name(each) for each in self._hosts}
-        if not allowed:
+        if not (is_loopback(name) if self._hosts is None else name in self._hosts):
             raise Refusal(
                 403,
                 f"This server does not answer for the host {name[:100]!r}. Serve with an API key, or name "
@@ -187,12 +183,16 @@ def _host_name(host: str) -> str:
     return (match["address"] or (match["name"] or "").rstrip(".")).lower()
 
 
+_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+"""The usual names of loopback; others are read as addresses, which takes longer."""
+
+
 def is_loopback(host: str) -> bool:
     """Return whether a host name or address is one of loopback. It is not looked up.
 
     An address with a zone (``::1%name``) is none: the zone may be any text.
     """
-    if host == "localhost" or host.endswith(".localhost"):
+    if host in _LOOPBACK or host.endswith(".localhost"):
         return True
     if "%" in host:
         return False
