@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import uuid
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -172,7 +172,7 @@ def too_many_requests(why: str) -> Refusal:
 
 def new_request_id() -> str:
     """Return an id for a request, which its response and the log have."""
-    return f"req_{uuid.uuid4().hex}"
+    return f"req_{os.urandom(16).hex()}"
 
 
 def log_refusal(request_id: str, refusal: Refusal) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import time
-import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -114,7 +114,7 @@ class ServedRoutes:
     async def _start_chat(self, served: ServedAgent, asked: ChatRequest, about: ServedRequest) -> ServedReply:
         run = served_run(served, asked, about, self._config, self._pending)
         completion = Completion(
-            id=f"chatcmpl-{uuid.uuid4().hex}", model=about.model, created=int(time.time())
+            id=f"chatcmpl-{os.urandom(16).hex()}", model=about.model, created=int(time.time())
         )
         return run.reply(ChatReply(completion, include_usage=asked.include_usage))
 

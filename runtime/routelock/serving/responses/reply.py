@@ -6,8 +6,8 @@ after the other, are the content of a chat completion, with the blank lines betw
 
 from __future__ import annotations
 
+import os
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -193,7 +193,7 @@ class ResponseReply:
     def _opened(self, kind: _Kind) -> list[_Event]:
         events = self._opening()
         start = self._texts[-1].start + len(self._texts[-1].text) if self._texts else 0
-        item = self._open = _OpenItem(kind, f"{kind.prefix}_{uuid.uuid4().hex}", len(self._output), start)
+        item = self._open = _OpenItem(kind, f"{kind.prefix}_{os.urandom(16).hex()}", len(self._output), start)
         if kind is _KINDS["content"]:
             self._texts.append(item)
         empty: dict[str, Any] = {**self._item(item, "in_progress"), "content": []}
@@ -218,7 +218,7 @@ class ResponseReply:
         arguments = function.get("arguments") or "{}"
         item = {
             "type": "function_call",
-            "id": f"fc_{uuid.uuid4().hex}",
+            "id": f"fc_{os.urandom(16).hex()}",
             "call_id": call["id"],
             "name": function["name"],
             "arguments": arguments,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import time
-import uuid
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -92,7 +92,7 @@ def _ended(run: ServedRun, end: RunEnd) -> HeldRun:
 def _head(asked: ResponseRequest, about: ServedRequest) -> Mapping[str, Any]:
     """Return the constant parameters of a response."""
     return {
-        "id": f"resp_{uuid.uuid4().hex}",
+        "id": f"resp_{os.urandom(16).hex()}",
         "object": "response",
         "created_at": int(time.time()),
         "model": about.model,
