@@ -240,7 +240,8 @@ class EventStream(StreamingResponse):
         self._refusal: Refusal | None = None
         self._pending: list[str] = []
         """The events that the server does not have yet."""
-        self._wake, self._over = anyio.Event(), anyio.Event()
+        # an event would be made anew for each wait, which takes as long as all else of a send
+        self._wake, self._over = anyio.Semaphore(0, fast_acquire=True), anyio.Event()
         self._room: anyio.Event | None = None
         """Set when a slow client has taken events; None if no work waits for that."""
         self._events, self._is_done = 0, False
@@ -264,8 +265,9 @@ class EventStream(StreamingResponse):
 
     def _put(self, text: str) -> None:
         self._events += 1
+        if not self._pending:
+            self._wake.release()
         self._pending.append(text)
-        self._wake.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as an ASGI app does.
@@ -311,7 +313,7 @@ class EventStream(StreamingResponse):
             self._put(self._last(self._refusal))
             until = anyio.current_time()
         self._is_done = True
-        self._wake.set()
+        self._wake.release()
         with anyio.CancelScope(deadline=until + _PATIENCE, shield=self._refusal is not None):
             await self._over.wait()
 
@@ -323,8 +325,7 @@ class EventStream(StreamingResponse):
         try:
             is_done = False
             while not is_done:
-                await self._wake.wait()
-                self._wake = anyio.Event()
+                await self._wake.acquire()
                 text = "".join(self._pending)
                 self._pending.clear()
                 if not self.has_begun:
