@@ -371,8 +371,13 @@ class ChatReply:
         """Return a chunk for each delta. Annotations come at the end, all in one chunk: some clients cannot
         append to a list.
         """
-        self._annotations += [each for delta in deltas for each in delta.get("annotations", ())]
-        return [self._completion.chunk(delta) for delta in deltas if "annotations" not in delta]
+        chunks: list[Mapping[str, Any]] = []
+        for delta in deltas:
+            if "annotations" in delta:
+                self._annotations += delta["annotations"]
+            else:
+                chunks.append(self._completion.chunk(delta))
+        return chunks
 
     def finish(self, end: RunEnd) -> Sequence[Mapping[str, Any] | str]:
         """Return the last chunks."""

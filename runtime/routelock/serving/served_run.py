@@ -155,9 +155,13 @@ class ServedRun:
         early: list[Mapping[str, Any] | str] = [*reply.begin()]
         stream = await run_stream(self.config, self.about, self.agent, self.messages, self.run_config)
         has_content = False
+
+        def now() -> RunResult[Any]:
+            return stream.result
+
         async with stream:
             async for event in stream:
-                deltas = writer.take(event, lambda: stream.result)
+                deltas = writer.take(event, now)
                 has_content = has_content or any("x_agent" not in delta for delta in deltas)
                 if (ends := isinstance(event, MessageDone)) or deltas:
                     early += reply.take(deltas, ends=ends)
