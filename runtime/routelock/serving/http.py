@@ -9,8 +9,17 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -43,6 +52,8 @@ __all__ = [
 
 
 T = TypeVar("T")
+
+_Job = Callable[[], Coroutine[Any, Any, None]]
 
 _logger = logging.getLogger("routelock.serving")
 
@@ -153,27 +164,36 @@ async def attended(request: Request, work: Callable[[], Awaitable[T]], seconds: 
         ClientDisconnect: the client has left.
         Refusal: 504, it took longer.
     """
-    until = anyio.current_time() + seconds
     # one scope for both: a second one costs as much again
-    with anyio.CancelScope(deadline=until) as connected:
+    with anyio.move_on_after(seconds) as connected:
         async with _beside(partial(_cancel_on_disconnect, request.receive, connected)):
             return await work()
-    if anyio.current_time() >= until:
+    if anyio.current_time() >= connected.deadline:
         raise out_of_time(seconds)
     raise ClientDisconnect
 
 
+def _beside(*jobs: _Job) -> AbstractAsyncContextManager[None]:
+    """Return a block that runs jobs while it lasts, and cancels them at its end."""
+    return _Tasks(jobs) if _is_asyncio() else _in_group(jobs)
+
+
+class _Tasks:
+    """Jobs as tasks of asyncio: a task group, and the cancellation of its scope, takes ten times as long."""
+
+    def __init__(self, jobs: Sequence[_Job]) -> None:
+        self._jobs = jobs
+
+    async def __aenter__(self) -> None:
+        self._tasks = [asyncio.create_task(job()) for job in self._jobs]
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
 @asynccontextmanager
-async def _beside(*jobs: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None]:
-    """Run jobs while the block lasts, and cancel them at its end."""
-    if _is_asyncio():  # a task group, and the cancellation of its scope, would take ten times as long
-        tasks = [asyncio.create_task(job()) for job in jobs]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-        return
+async def _in_group(jobs: Sequence[_Job]) -> AsyncGenerator[None]:
     async with open_group() as group:
         for job in jobs:
             group.start_soon(job)
@@ -280,18 +300,18 @@ class EventStream(StreamingResponse):
         with anyio.CancelScope() as connected:
             leaves = partial(_cancel_on_disconnect, receive, connected)
             async with _beside(leaves, self._keep_alive, partial(self._deliver, send, connected)):
-                until = anyio.current_time() + self._timeout
-                await self._worked(connected)
+                until = await self._worked(connected)
                 await self._end(until)
                 # servers report the end of a response in the same way as a client that leaves
                 has_ended = True
         if not has_ended:
             raise ClientDisconnect
 
-    async def _worked(self, connected: anyio.CancelScope) -> None:
-        """Do the work, and keep the refusal if it fails."""
+    async def _worked(self, connected: anyio.CancelScope) -> float:
+        """Do the work, keep the refusal if it fails, and return the time at which it had to end."""
+        working = anyio.move_on_after(self._timeout)
         try:
-            with anyio.move_on_after(self._timeout) as working:
+            with working:
                 await self._work(self)
             if working.cancelled_caught:
                 self._refusal = out_of_time(self._timeout)
@@ -304,6 +324,7 @@ class EventStream(StreamingResponse):
             raise
         except Exception as error:
             self._refusal = refusal_for(error)
+        return working.deadline
 
     async def _end(self, until: float) -> None:
         """Wait until the client has the end of the response. One that does not take it is cut off."""
