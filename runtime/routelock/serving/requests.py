@@ -245,7 +245,9 @@ def checked_context(given: ClientContext | None) -> Mapping[str, Any]:
     Raises:
         Refusal: 400, it is too long.
     """
-    context = given.model_dump(exclude_unset=True) if given else {}
+    if given is None:
+        return {}
+    context = given.model_dump(exclude_unset=True)
     if len(json.dumps(context)) > _LONGEST_CONTEXT:
         raise bad_request(f"handoff_context is longer than {_LONGEST_CONTEXT} characters.", "handoff_context")
     return context
@@ -382,10 +384,14 @@ def _cleaned(message: dict[str, Any]) -> dict[str, Any]:
     back the messages that they were given, with the keys that serving added, and with null for every key that
     they know. Some vendors refuse both.
     """
-    kept = {key: value for key, value in message.items() if value is not None or key == "content"}
+    kept = {
+        key: value
+        for key, value in message.items()
+        if (value is not None or key == "content") and not key.startswith(("_", "x_"))
+    }
     if kept.get("role") == "assistant":
         kept.pop("reasoning_content", None)
-    return {key: value for key, value in kept.items() if not key.startswith(("_", "x_"))}
+    return kept
 
 
 def file_part(media_type: str, data: str, name: str = "file") -> dict[str, Any]:
