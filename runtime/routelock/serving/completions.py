@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue
@@ -407,31 +408,30 @@ class ChatReply:
 
 
 def _message(deltas: Iterable[Delta]) -> dict[str, Any]:
-    every = list(deltas)
-    message: dict[str, Any] = {"role": "assistant", "content": _joined(every, "content")}
+    found: dict[str, list[Any]] = {}
+    for delta in deltas:
+        for key, value in delta.items():
+            found.setdefault(key, []).append(value)
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(found.get("content", ()))}
     for key in ("reasoning_content", "refusal"):
-        if text := _joined(every, key):
+        if text := "".join(found.get(key, ())):
             message[key] = text
-    if speakers := [delta["x_agent"] for delta in every if "x_agent" in delta]:
+    if speakers := found.get("x_agent"):
         message["x_agent"] = speakers[-1]
-    if annotations := [each for delta in every for each in delta.get("annotations", ())]:
-        message["annotations"] = annotations
-    if calls := _calls(every):
+    if annotations := found.get("annotations"):
+        message["annotations"] = [*chain.from_iterable(annotations)]
+    if calls := _calls(chain.from_iterable(found.get("tool_calls", ()))):
         message["tool_calls"] = calls
     if not message["content"] and (calls or "refusal" in message):
         message["content"] = None
     return message
 
 
-def _calls(deltas: Iterable[Delta]) -> list[dict[str, Any]]:
+def _calls(pieces: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     calls: list[dict[str, Any]] = []
-    for piece in (piece for delta in deltas for piece in delta.get("tool_calls", ())):
+    for piece in pieces:
         if "id" in piece:
             calls.append({key: piece[key] for key in ("id", "type", "function")})
         else:
             calls[-1]["function"] = {**calls[-1]["function"], **piece["function"]}
     return calls
-
-
-def _joined(deltas: Iterable[Delta], key: str) -> str:
-    return "".join(delta.get(key) or "" for delta in deltas)
