@@ -414,7 +414,7 @@ class Incoming:
 
     async def respond(self, response: Response) -> None:
         """Send a response, with the request's id in its headers."""
-        response.headers["x-request-id"] = self.id
+        response.raw_headers.append((b"x-request-id", self.id.encode()))
         await response(self.request.scope, self.request.receive, self._sent)
 
     async def _sent(self, message: Message) -> None:
