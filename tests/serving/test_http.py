@@ -307,6 +307,19 @@ async def test_a_client_that_reads_nothing_is_cut_off() -> None:
     assert got == ["http.response.start"]
 
 
+@pytest.mark.virtual_time
+async def test_a_client_that_does_not_take_the_end_has_left() -> None:
+    async def stuck(message: Mapping[str, Any]) -> None:
+        await anyio.sleep_forever()
+
+    async def work(stream: EventStream) -> None:
+        await stream.send("x")
+
+    client = Client()
+    with anyio.move_on_after(20), pytest.raises(ClientDisconnect):
+        await EventStream(work, ping=9, timeout=10)(client.scope, client.receive, stuck)
+
+
 @pytest.mark.asyncio_only
 async def test_a_server_that_ends_tells_the_reader() -> None:
     client = Client()

@@ -257,7 +257,6 @@ class EventStream(StreamingResponse):
     ) -> None:
         self._named_by = named_by
         self._work, self._ping, self._timeout, self._last = work, ping, timeout, last
-        self._refusal: Refusal | None = None
         self._pending: list[str] = []
         """The events that the server does not have yet."""
         # an event would be made anew for each wait, which takes as long as all else of a send
@@ -300,43 +299,46 @@ class EventStream(StreamingResponse):
         with anyio.CancelScope() as connected:
             leaves = partial(_cancel_on_disconnect, receive, connected)
             async with _beside(leaves, self._keep_alive, partial(self._deliver, send, connected)):
-                until = await self._worked(connected)
-                await self._end(until)
+                until = anyio.current_time() + self._timeout
+                if (refusal := await self._worked(connected, until)) is not None:
+                    await self._refused(refusal)
+                else:  # a client that does not take the end counts as one that has left
+                    connected.deadline = until + _PATIENCE
+                    await self._end()
                 # servers report the end of a response in the same way as a client that leaves
                 has_ended = True
         if not has_ended:
             raise ClientDisconnect
 
-    async def _worked(self, connected: anyio.CancelScope) -> float:
-        """Do the work, keep the refusal if it fails, and return the time at which it had to end."""
-        working = anyio.move_on_after(self._timeout)
+    async def _worked(self, connected: anyio.CancelScope, until: float) -> Refusal | None:
+        """Do the work, and return the refusal if it fails."""
         try:
-            with working:
+            with anyio.CancelScope(deadline=until) as working:
                 await self._work(self)
-            if working.cancelled_caught:
-                self._refusal = out_of_time(self._timeout)
         except asyncio.CancelledError:  # servers on asyncio cancel running requests when they end
             if connected.cancel_called or (task := asyncio.current_task()) is None:
                 raise
             task.uncancel()
-            self._refusal = closing()
+            return closing()
         except ClientDisconnect:
             raise
         except Exception as error:
-            self._refusal = refusal_for(error)
-        return working.deadline
+            return refusal_for(error)
+        return out_of_time(self._timeout) if working.cancelled_caught else None
 
-    async def _end(self, until: float) -> None:
-        """Wait until the client has the end of the response. One that does not take it is cut off."""
-        if self._refusal is not None:
-            if not self.has_begun and not self._pending:
-                raise self._refusal
-            self._put(self._last(self._refusal))
-            until = anyio.current_time()
+    async def _refused(self, refusal: Refusal) -> None:
+        """Send the refusal as the end, which a client has seconds to take; raise it if nothing was sent."""
+        if not self.has_begun and not self._pending:
+            raise refusal
+        self._put(self._last(refusal))
+        with anyio.move_on_after(_PATIENCE, shield=True):
+            await self._end()
+
+    async def _end(self) -> None:
+        """Wait until the client has the end of the response."""
         self._is_done = True
         self._wake.release()
-        with anyio.CancelScope(deadline=until + _PATIENCE, shield=self._refusal is not None):
-            await self._over.wait()
+        await self._over.wait()
 
     async def _deliver(self, send: Send, connected: anyio.CancelScope) -> None:
         """Give the server the pending events, until there will be no more.
