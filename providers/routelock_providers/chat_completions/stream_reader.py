@@ -54,11 +54,11 @@ class EventDecoder:
     def _events(self, lines: list[bytes]) -> list[bytes]:
         events: list[bytes] = []
         for line in lines:
-            if line.startswith(_BOM):  # stands at the very beginning of a stream, and nowhere else
-                line = line[len(_BOM) :]
-            if line.startswith(b"data:"):
-                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-            elif not line and self._data:
+            if line:
+                line = line.removeprefix(_BOM)  # stands at the very beginning of a stream, and nowhere else
+                if line.startswith(b"data:"):
+                    self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            elif self._data:
                 data = b"\n".join(self._data)
                 self._data.clear()
                 if data and not data.isspace():
