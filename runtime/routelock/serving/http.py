@@ -225,8 +225,11 @@ def event_text(event: Mapping[str, Any] | str, name: str = "") -> str:
 
 def events_text(events: Iterable[Mapping[str, Any] | str], named_by: str) -> str:
     """Return several events; the name of each is under the key ``named_by``, if it has one."""
-    texts = [event_text(event, "" if isinstance(event, str) else event.get(named_by, "")) for event in events]
-    return "".join(texts)
+    return "".join([event_text(event, _name_of(event, named_by)) for event in events])
+
+
+def _name_of(event: Mapping[str, Any] | str, named_by: str) -> str:
+    return "" if isinstance(event, str) else event.get(named_by, "")
 
 
 class EventStream(StreamingResponse):
@@ -271,9 +274,8 @@ class EventStream(StreamingResponse):
 
     async def send(self, *events: Mapping[str, Any] | str, name: str = "") -> None:
         """Send events, and wait while the client is slow; see `event_text`."""
-        if events:
-            named = "".join(event_text(event, name) for event in events) if name else ""
-            self._put(named or events_text(events, self._named_by))
+        for event in events:
+            self._put(event_text(event, name or _name_of(event, self._named_by)))
         while len(self._pending) >= _BUFFERED_EVENTS:
             self._room = self._room or anyio.Event()
             await self._room.wait()
