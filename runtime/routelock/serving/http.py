@@ -11,7 +11,6 @@ import logging
 import math
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterator,
     Awaitable,
     Callable,
     Coroutine,
@@ -114,15 +113,25 @@ async def read_body(request: Request, limit: int, seconds: float) -> bytes:
 
 async def _all_of(request: Request, limit: int) -> bytes:
     too_long = _declared(request, limit) > limit
-    pieces, size, body = list[bytes](), 0, request.stream()
-    async for piece in body:
+    pieces, size, more = list[bytes](), 0, True
+    while more:
+        piece, more = await _next_piece(request.receive)
         size += len(piece)
         if too_long or size > limit:
-            await _drain(body, 2 * limit)
+            if more:
+                await _drain(request.receive, 2 * limit)
             why = f"The body is longer than the {limit} bytes that this server takes."
             raise Refusal(413, why, "body_too_large", headers={"connection": "close"})
         pieces.append(piece)
     return b"".join(pieces)
+
+
+async def _next_piece(receive: Receive) -> tuple[bytes, bool]:
+    """Return the next piece of a body, and whether more pieces follow."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return message.get("body", b""), message.get("more_body", False)
 
 
 def _declared(request: Request, otherwise: int) -> int:
@@ -131,13 +140,13 @@ def _declared(request: Request, otherwise: int) -> int:
     return int(declared[:20]) if declared.isdecimal() else otherwise
 
 
-async def _drain(body: AsyncIterator[bytes], most: int) -> None:
+async def _drain(receive: Receive, most: int) -> None:
     """Read some of the rest: a client that is cut off while it writes does not see the refusal."""
+    more = True
     with anyio.move_on_after(_DRAIN_SECONDS):
-        async for piece in body:
+        while more and most > 0:
+            piece, more = await _next_piece(receive)
             most -= len(piece)
-            if most <= 0:
-                return
 
 
 def _received_again(body: bytes, receive: Receive) -> Receive:
