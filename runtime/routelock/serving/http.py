@@ -113,7 +113,8 @@ async def read_body(request: Request, limit: int, seconds: float) -> bytes:
 
 async def _all_of(request: Request, limit: int) -> bytes:
     too_long = _declared(request, limit) > limit
-    pieces, size, more = list[bytes](), 0, True
+    pieces: list[bytes] = []
+    size, more = 0, True
     while more:
         piece, more = await _next_piece(request.receive)
         size += len(piece)
