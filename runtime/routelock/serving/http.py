@@ -73,6 +73,9 @@ _BUFFERED_EVENTS = 16
 
 _PING = ": ping\n\n"
 
+_UNKNOWN = Principal("anonymous", frozenset())
+"""The caller of a request that was not checked yet."""
+
 
 class AsciiJSON(JSONResponse):
     """A JSON response in ASCII.
@@ -404,7 +407,7 @@ class Incoming:
             self.headers.setdefault(name, value)
         self.id: str = new_request_id()
         """The id in the ``x-request-id`` header of the response and in the log."""
-        self.principal: Principal = Principal("anonymous", frozenset())
+        self.principal: Principal = _UNKNOWN
         self.is_answered: bool = False
         """Whether the response has begun."""
         self._send = send
