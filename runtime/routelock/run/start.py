@@ -82,7 +82,7 @@ def start(
     if session is not None:
         run.store = _store_of(session, input)
     if handle is not None:
-        if not hasattr(handle, "hold"):
+        if isinstance(handle, type) or not hasattr(handle, "hold"):
             raise ConfigError(f"handle must be a RunHandle of its own for each run, not {handle!r:.80}.")
         handle.hold(run)
     return run
