@@ -117,9 +117,8 @@ def integral(value: object) -> object:
 
 def is_utf8(text: str) -> bool:
     """Whether UTF-8 can encode a text; it cannot encode half a surrogate pair."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
     return True

@@ -26,7 +26,7 @@ from routelock.cli.options import (
 from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError
 from routelock.serving import A2A, AGUI, MCP, ServeConfig, ServedRequest, create_app
-from routelock.serving.auth import is_loopback
+from routelock.serving.auth import LOOPBACK, is_loopback
 from routelock.serving.config import ClientSettings
 from routelock.serving.listener import listen
 from routelock.sessions import SessionStore, SQLiteSessions
@@ -55,8 +55,6 @@ def _is_store(found: object) -> bool:
 
 
 _STORES = Wanted("app:store", "stores of sessions", _is_store)
-
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def _declare(command: argparse.ArgumentParser) -> None:
@@ -172,7 +170,7 @@ def _store(place: str) -> SessionStore:
 def _hosts(given: argparse.Namespace) -> Sequence[str] | None:
     if given.insecure:
         return ("*",)
-    return (*given.allow_host, *_LOOPBACK) if given.allow_host else None
+    return (*given.allow_host, *LOOPBACK) if given.allow_host else None
 
 
 def _key(variable: str | None) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
+from types import UnionType
 from typing import Any, TypeGuard, cast, get_args
 
 from routelock.agents.agent import Agent
@@ -29,12 +30,9 @@ def _is_function(given: object) -> bool:
     return given is None or callable(given)
 
 
-def _is_switch(given: object) -> bool:
-    return isinstance(given, bool)
-
-
-def _is_text(given: object) -> bool:
-    return given is None or isinstance(given, str)
+def _is(kind: type | UnionType) -> Callable[[object], bool]:
+    """Return a check of the type."""
+    return lambda given: isinstance(given, kind)
 
 
 def _is_time(given: object) -> bool:
@@ -69,41 +67,37 @@ def listed(trace: Any) -> Sequence[Any]:
 _SWITCH = "True or False"
 
 _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("handler", _is_text, "the name of a handler"),
-    ("fallback", _is_switch, f"{_SWITCH}; the next handler by priority takes over"),
+    ("handler", _is(str | None), "the name of a handler"),
+    ("fallback", _is(bool), f"{_SWITCH}; the next handler by priority takes over"),
     ("scopes", _is_list, "a list of names, such as ('owner',)"),
-    ("user_id", _is_text, "text"),
-    ("conversation_id", _is_text, "text"),
+    ("user_id", _is(str | None), "text"),
+    ("conversation_id", _is(str | None), "text"),
     (
         "agents",
         lambda given: _is_list(given) and all(isinstance(each, Agent) for each in given),
         "a list of agents",
     ),
     ("handoff_input_filter", _is_function, "a function"),
-    ("nest_handoff_history", _is_switch, _SWITCH),
+    ("nest_handoff_history", _is(bool), _SWITCH),
     ("handoff_history_mapper", _is_function, "a function"),
-    ("nest_keep_last_user", _is_switch, _SWITCH),
+    ("nest_keep_last_user", _is(bool), _SWITCH),
     (
         "history_wrappers",
         lambda given: given is None or (_is_list(given) and [type(each) for each in given] == [str, str]),
         "two texts",
     ),
-    ("handoff_prompt", _is_switch, _SWITCH),
+    ("handoff_prompt", _is(bool), _SWITCH),
     ("multiple_handoffs", lambda given: given in ("first", "reject"), "'first' or 'reject'"),
     ("foreign_calls", lambda given: given in ("told", "shown"), "'told' or 'shown'"),
-    (
-        "compact",
-        lambda given: given is None or isinstance(given, Compact),
-        "a Compact, such as Compact(at_tokens=100_000)",
-    ),
+    ("compact", _is(Compact | None), "a Compact, such as Compact(at_tokens=100_000)"),
     ("timeout", _is_time, "more than 0 seconds, or None for no limit"),
     ("turn_timeout", _is_time, "more than 0 seconds, or None for no limit"),
     ("raise_on", _is_list, "a list of mistakes, such as ['unknown_tool']"),
     ("max_mistakes", lambda given: _from(1, given), "at least 1"),
-    ("limits", lambda given: given is None or isinstance(given, Limits), "Limits, such as Limits(turns=20)"),
+    ("limits", _is(Limits | None), "Limits, such as Limits(turns=20)"),
     ("tools_at_once", lambda given: given is None or _from(1, given), "at least 1, or None for all"),
     ("max_handoffs", lambda given: given is None or _from(0, given), "at least 0, or None for no limit"),
-    ("detect_loops", _is_switch, _SWITCH),
+    ("detect_loops", _is(bool), _SWITCH),
     (
         "warn_handoffs_over",
         lambda given: given is None or _from(0, given),
@@ -118,36 +112,28 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("on_invalid_output", lambda given: given == "raise" or callable(given), "'raise' or a function"),
     ("on_refusal", lambda given: given == "raise" or callable(given), "'raise' or a function"),
     ("available", _is_function, "a function"),
-    (
-        "capacity",
-        lambda given: given is None or isinstance(given, Capacity),
-        "a Capacity, such as Capacity({'writer': 2})",
-    ),
+    ("capacity", _is(Capacity | None), "a Capacity, such as Capacity({'writer': 2})"),
     ("handoff_types", lambda given: _has(given, "check"), "HandoffTypes"),
-    ("strict_payloads", _is_switch, _SWITCH),
+    ("strict_payloads", _is(bool), _SWITCH),
     ("clock", callable, "a function that returns seconds"),
     (
         "external_tools",
         lambda given: _is_list(given) and all(map(_is_tool, given)),
         "a list of Tools, or of dicts such as {'type': 'function', 'function': {'name': ...}}",
     ),
-    (
-        "tool_search",
-        lambda given: given is None or isinstance(given, ToolSearch),
-        "a ToolSearch, such as ToolSearch(defer_over=20)",
-    ),
-    ("shared_memory", lambda given: isinstance(given, Mapping), "a dict"),
+    ("tool_search", _is(ToolSearch | None), "a ToolSearch, such as ToolSearch(defer_over=20)"),
+    ("shared_memory", _is(Mapping), "a dict"),
     ("input_guardrails", _is_list, "a list of functions"),
     ("output_guardrails", _is_list, "a list of functions"),
-    ("guardrails_beside", _is_switch, _SWITCH),
-    ("retry", lambda given: isinstance(given, Retry), "a Retry, such as Retry(attempts=3)"),
+    ("guardrails_beside", _is(bool), _SWITCH),
+    ("retry", _is(Retry), "a Retry, such as Retry(attempts=3)"),
     (
         "trace",
         lambda given: all(_is_trace(each) for each in listed(given)),
         "the path of a file, or have begin(start, parent)",
     ),
     ("executor", lambda given: _has(given, "stream", "gather"), "an object with stream and gather"),
-    ("run_id", _is_text, "text, such as the number of an order"),
+    ("run_id", _is(str | None), "text, such as the number of an order"),
 )
 """The settings that are checked one by one: the name, the check, and a description of valid values. Another
 value would fail in the middle of a run, far from its cause."""

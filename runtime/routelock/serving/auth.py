@@ -9,14 +9,18 @@ import re
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 import anyio
 
 from routelock.serving.config import ServeConfig
 from routelock.serving.errors import Refusal, too_many_requests
 
-__all__ = ["AccessControl", "Principal", "is_loopback"]
+__all__ = ["LOOPBACK", "AccessControl", "Principal", "is_loopback"]
+
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+"""The usual names of loopback; others are read as addresses, which takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +187,12 @@ def _host_name(host: str) -> str:
     return (match["address"] or (match["name"] or "").rstrip(".")).lower()
 
 
-_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
-"""The usual names of loopback; others are read as addresses, which takes longer."""
-
-
 def is_loopback(host: str) -> bool:
     """Return whether a host name or address is one of loopback. It is not looked up.
 
     An address with a zone (``::1%name``) is none: the zone may be any text.
     """
-    if host in _LOOPBACK or host.endswith(".localhost"):
+    if host in LOOPBACK or host.endswith(".localhost"):
         return True
     if "%" in host:
         return False
