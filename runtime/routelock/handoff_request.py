@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
+from types import NoneType
 from typing import Any, cast
 
 from routelock._json import recordable
@@ -84,24 +85,26 @@ def _wrong_kind(declaration: object, name: str, what: str) -> ConfigError:
     return ConfigError(f"The {name} of a {type(declaration).__name__} must be {what}, not {value!r:.80}.")
 
 
+_TEXT = (str, NoneType)  # a tuple is checked several times faster than a union
+
 _OF_A_RESPONSE = _Kinds(
     {
         "handoff_id": (str, "text"),
-        "rejection_reason": (str | None, "text"),
+        "rejection_reason": (_TEXT, "text"),
         "metadata": (Mapping, "a dict"),
         "from_agent": (str, "text"),
     }
 )
 _OF_A_REQUEST = _Kinds(
     {
-        "reason": (str | None, "text"),
-        "message": (str | None, "text"),
+        "reason": (_TEXT, "text"),
+        "message": (_TEXT, "text"),
         "from_agent": (str, "text"),
         "request_id": (str, "text"),
         "preserve_context": (bool, "True or False"),
         "priority": (int, "a whole number"),
         "metadata": (Mapping, "a dict"),
-        "context_snapshot": (bytes | None, "bytes"),
+        "context_snapshot": ((bytes, NoneType), "bytes"),
     }
 )
 

@@ -94,10 +94,11 @@ class _ForeignCalls:
         twice in a history of several runs."""
         self.by_result: dict[int, tuple[str, ToolCall]] = {}
         """Each call with the agent that made it, by the index of the result."""
-        results = [(item.message.get("tool_call_id"), item.kind) for item in items]
-        self.answered: set[str] = {call_id for call_id, _ in results if call_id is not None}
+        results = [item for item in items if item.message["role"] == "tool"]
+        self.answered: set[str] = {item.message.get("tool_call_id") or "" for item in results}
         """The ids of all calls that have a result, foreign or not."""
-        transfers = {*audience.transfers, *(call_id for call_id, kind in results if kind == "handoff")}
+        of_handoffs = [item.message.get("tool_call_id") or "" for item in results if item.kind == "handoff"]
+        transfers = {*audience.transfers, *of_handoffs}
         last: dict[str, int] = {}
         unmatched: list[tuple[int, str]] = []
         for place, item in enumerate(items):
@@ -138,7 +139,8 @@ class _ShownItems:
         self._is_active = not audience.stands_in
         """Whether the items of the audience's agent from here on are the audience's own."""
         self._items: list[RunItem] = []
-        self._note = _Note(audience)
+        self._note: _Note | None = None
+        """The note about the calls since the last item."""
         self._last_note = -1
         """The index of the last note."""
         self._question = -1
@@ -148,12 +150,16 @@ class _ShownItems:
 
     def describe(self, item: RunItem, agent: str, call: ToolCall, answer: RunItem | None) -> None:
         """Describe a call in a note in place of an item; see `_Note.add`."""
-        self._note.add(item, agent, call, answer)
+        if self._note is None:
+            self._note = _Note(item)
+        self._note.add(agent, call, answer, self._audience)
 
     def add(self, item: RunItem) -> None:
         """Append an item unchanged."""
-        if item.message["role"] != "tool":  # a note must not come between a call and its answer
-            self._end_note()
+        if self._note is not None and item.message["role"] != "tool":
+            self._end_note(
+                self._note
+            )  # after the answers, because it must not come between them and their calls
         if is_of_user(item):
             self._settle()
             self._question, self._has_calls = len(self._items), False
@@ -164,16 +170,16 @@ class _ShownItems:
 
     def done(self) -> list[RunItem]:
         """Return the items to show."""
-        self._end_note()
+        if self._note is not None:
+            self._end_note(self._note)
         self._settle()
         return self._items
 
-    def _end_note(self) -> None:
-        if made := self._note.made(calls_above=self._question >= 0 and self._has_calls):
-            self._last_note = len(self._items)
-            self._items.append(made)
-            self._is_active = self._is_active or self._note.tells_arrival
-            self._note = _Note(self._audience)
+    def _end_note(self, note: _Note) -> None:
+        self._last_note = len(self._items)
+        self._items.append(note.item(calls_above=self._question >= 0 and self._has_calls))
+        self._is_active = self._is_active or note.tells_arrival
+        self._note = None
 
     def _settle(self) -> None:
         """Move the user message behind the last note; it keeps that place from then on."""
@@ -190,40 +196,40 @@ def _without(message: Message, kept: list[ToolCall]) -> Message:
 
 
 class _Note:
-    """A note that collects the calls to describe; it may be empty."""
+    """A note that collects the calls to describe.
 
-    def __init__(self, audience: Audience) -> None:
-        self._audience = audience
-        self._first: RunItem | None = None
+    Args:
+        first: the item in whose place the first call is described.
+    """
+
+    def __init__(self, first: RunItem) -> None:
+        self._first = first
         self._lines: list[str] = []
         self._parts: list[dict[str, Any]] = []
         self._of_others = False
         self.tells_arrival = False
         """Whether it describes the handoff by which the audience became the active handler of its agent."""
 
-    def add(self, item: RunItem, agent: str, call: ToolCall, answer: RunItem | None) -> None:
+    def add(self, agent: str, call: ToolCall, answer: RunItem | None, audience: Audience) -> None:
         """Describe one call; media of its result are added to the note unchanged.
 
         Args:
-            item: the item in whose place the call is described.
             agent: the agent that made the call.
             call: the call.
             answer: the item of the result; None if it is hidden or does not exist yet.
+            audience: the agent that reads the note.
         """
-        facts = _facts(call, answer, self._audience)
-        self._first = self._first or item
+        facts = _facts(call, answer, audience)
         self._lines.append(f"- {json_line({'agent': agent} | facts)}")
-        own = agent == self._audience.agent
+        own = agent == audience.agent
         self._of_others = self._of_others or not own
         self.tells_arrival = self.tells_arrival or (own and "handed over to" in facts)
         content = None if answer is None else answer.message.get("content")
         if isinstance(content, list):
             self._parts += [part for part in content if part.get("type") != "text"]
 
-    def made(self, *, calls_above: bool) -> RunItem | None:
-        """Return the note; None if it has no calls."""
-        if self._first is None:
-            return None
+    def item(self, *, calls_above: bool) -> RunItem:
+        """Return the note as an item of the history."""
         preamble = PREAMBLE if self._of_others else _SAME_AGENT_PREAMBLE
         text = "\n".join([f"{preamble} {_CALLS_ABOVE}" if calls_above else preamble, *self._lines])
         content: Any = [{"type": "text", "text": text}, *self._parts] if self._parts else text
@@ -233,11 +239,11 @@ class _Note:
 def _facts(call: ToolCall, answer: RunItem | None, audience: Audience) -> dict[str, Any]:
     """Return the description of a call, as data."""
     function = call["function"]
-    result = None if answer is None else _text(answer.message)
     arguments = _read(function.get("arguments") or "")
     target, made = audience.transfers.get(call.get("id") or "", ("", False))
     if made:
         return {"handed over to": target} | ({"saying": arguments} if arguments else {})
+    result = None if answer is None else _text(answer.message)
     if target:
         return {"could not hand over to": target, "because": result}
     if answer is not None and answer.kind == "handoff":

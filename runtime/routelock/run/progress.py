@@ -73,8 +73,8 @@ class Progress:
             requests: the same for calls that only requested a handoff: they can repeat, but a new one is no
                 progress.
         """
-        found, requested = _by_call(results), _by_call(requests)
-        made = {*found, *requested}
+        found = _by_call(results)
+        made = found | _by_call(requests) if requests else found
         new = [call for call, answer in found.items() if self.answers.get(call) != answer]
         if new:
             self._note_progress(made, new)

@@ -31,7 +31,7 @@ approve or deny those in ``interruptions``. ``limit``: a limit ended it. ``error
 ``unfinished``: it was cancelled, its stream was closed early, or it still goes on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HandoffRecord:
     """One handoff that the model or a tool asked for, made or not."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from routelock._copies import detached
@@ -206,8 +206,10 @@ class HandoffLog:
             if one.id != handoff_id or one.ended is not None:
                 continue
             status_now = one.status if status is None else one.status.to(status, one.id)
-            usage = self.spent.get(one.id)
-            self.records[place] = replace(one, status=status_now, error=error, ended=at, usage=usage)
+            closed = object.__new__(type(one))  # `dataclasses.replace` takes six times as long
+            ending = {"status": status_now, "error": error, "ended": at, "usage": self.spent.get(one.id)}
+            closed.__dict__.update(one.__dict__, **ending)
+            self.records[place] = closed
             if self.is_streamed:
                 self.events.append(
                     HandoffCompleted(
