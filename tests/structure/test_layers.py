@@ -75,11 +75,8 @@ NEEDED_BY_FEW = {
     "routelock.handoffs.payload_types",
     "routelock.sessions",
     "routelock.state.capture",
-    "routelock.tools.action_synonyms",
     "routelock.tools.ranking",
     "routelock.tools.stems",
-    "routelock.tools.synonyms",
-    "routelock.tools.technical_synonyms",
     "routelock.serving.dev.routes",  # they need an extra
     "routelock.serving.routes",
     "routelock.state.document",

@@ -185,3 +185,10 @@ def check_found(tools: Sequence[SearchedTool], questions: Mapping[str, str], fou
     assert len(questions) - len(not_found) == found, not_found
     assert re.search(rf"^\| .*\| {len(questions)} of .*\| {found} \|$", PAGE, re.MULTILINE)
     assert f"{len(tools):,}" in PAGE
+
+
+def test_each_line_of_synonyms_has_words_of_tools_and_perhaps_of_users() -> None:
+    text = (REPO / "runtime/routelock/tools/synonyms.txt").read_text(encoding="utf-8")
+    line = re.compile(r"\w+( \w+)*( =( \w+)+)?")
+    lines = [each for each in text.replace("\n  ", " ").splitlines() if each and not each.startswith("#")]
+    assert [each for each in lines if not line.fullmatch(each)] == []

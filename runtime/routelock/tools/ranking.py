@@ -18,13 +18,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from math import log
 from typing import TYPE_CHECKING, Any, cast
 
-from routelock.tools.action_synonyms import ACTION_SYNONYMS, ACTIONS
 from routelock.tools.stems import split, stem
-from routelock.tools.synonyms import LIGHT_WORDS, SYNONYMS
-from routelock.tools.technical_synonyms import TECHNICAL_SYNONYMS
 
 if TYPE_CHECKING:
     from routelock.tools.search import SearchedTool
@@ -39,7 +37,7 @@ _K1, _B = 1.2, 0.4
 """The constants of BM25; ``b`` is low, because a long description is no worse than a short one."""
 
 _SYNONYM, _LIKE, _LIGHT = 0.8, 0.6, 0.5
-"""How much a synonym counts, a word that begins like an unknown one, and a word of `LIGHT_WORDS`."""
+"""How much a synonym counts, a word that begins like an unknown one, and a word of `_LIGHT_WORDS`."""
 
 _COVER = 1.0
 """How much more a tool counts if the question has all words of its name."""
@@ -52,6 +50,29 @@ _ASKING = frozenset(
     "whos".split()
 )
 """A text that begins with one of these asks for something to read."""
+
+_LIGHT_WORDS = """
+who take put make have get give bring keep set go come do say tell see look try turn want need find show
+let new work thing way where when how what which is are today tomorrow yesterday tonight morning afternoon
+evening night week month year day hour minute time now later soon next last first monday tuesday wednesday
+thursday friday saturday sunday long short much many more less few all every everyone people one two three
+four five six seven eight nine ten old good bad big small other another same own whole current latest
+recent company place person stay use customer user system service call add write open read check
+"""
+"""Words that say little about which tool is meant."""
+
+_ACTIONS: Mapping[str, str] = {
+    "read": (
+        "get list search view show check find read fetch describe retrieve lookup query browse see display"
+    ),
+    "make": (
+        "create add new make insert generate register send post book place start put write upload save "
+        "draft submit"
+    ),
+    "change": "update edit modify change set rename move patch",
+    "remove": "delete remove cancel close archive drop purge clear revoke terminate destroy trash",
+}
+"""The kinds of action, and the words that say that a tool does one."""
 
 _REFUSING = re.compile(
     r"((i|we|you|please) )?(do not|don.?t|can.?t|cannot|no longer|won.?t|will not|never)\b"
@@ -370,7 +391,7 @@ def _is_slip(one: str, other: str) -> bool:
 def _meanings() -> Mapping[str, Sequence[Sequence[str]]]:
     """Return for each word its meanings, each as the words that tools use for it."""
     found: dict[str, list[list[str]]] = defaultdict(list)
-    for line in _lines(ACTION_SYNONYMS, SYNONYMS, TECHNICAL_SYNONYMS):
+    for line in _synonyms():
         of_tools, _, of_users = line.partition(" = ")
         known = [*map(_phrase_stem, of_tools.split())]
         for word in (*known, *map(_phrase_stem, of_users.split())):
@@ -378,9 +399,12 @@ def _meanings() -> Mapping[str, Sequence[Sequence[str]]]:
     return found
 
 
-def _lines(*texts: str) -> Iterator[str]:
-    for text in texts:
-        yield from text.strip().replace("\n  ", " ").splitlines()
+def _synonyms() -> Iterator[str]:
+    """Return the lines of ``synonyms.txt``, which says what they mean."""
+    text = files("routelock.tools").joinpath("synonyms.txt").read_text(encoding="utf-8")
+    for line in text.replace("\n  ", " ").splitlines():
+        if line and not line.startswith("#"):
+            yield line
 
 
 def _phrase_stem(phrase: str) -> str:
@@ -394,14 +418,14 @@ def _phrases() -> Collection[str]:
 
 @cache
 def _light_words() -> Collection[str]:
-    return frozenset(map(stem, LIGHT_WORDS.split()))
+    return frozenset(map(stem, _LIGHT_WORDS.split()))
 
 
 @cache
 def _kinds() -> Mapping[str, frozenset[str]]:
     """Return for each action its kinds."""
     found: dict[str, set[str]] = defaultdict(set)
-    for kind, words in ACTIONS.items():
+    for kind, words in _ACTIONS.items():
         for word in words.split():
             found[stem(word)].add(kind)
     return {word: frozenset(kinds) for word, kinds in found.items()}
