@@ -86,7 +86,8 @@ def request(address: str, body: Any = None, method: str | None = None) -> Any:
         with urllib.request.urlopen(asked, timeout=_LONGEST_START) as answer:
             text = answer.read()
     except HTTPError as error:
-        error.close()
+        with error:
+            error.add_note(error.read().decode(errors="replace"))
         raise
     return json.loads(text) if text else None
 
