@@ -61,13 +61,16 @@ class Ticket(BaseModel):
 
 
 def test_agent_in_handoffs_becomes_a_handoff() -> None:
-    assert Agent("A", handoffs=[B]).edges[0].spec == Agent("A", handoffs=[handoff(B)]).edges[0].spec
-    assert Agent("A", handoffs=[B]).edges[0] == handoff(B)
+    assert (
+        Agent("A", handoffs=[B]).all_handoffs[0].spec
+        == Agent("A", handoffs=[handoff(B)]).all_handoffs[0].spec
+    )
+    assert Agent("A", handoffs=[B]).all_handoffs[0] == handoff(B)
 
 
 def test_handoff_object_is_used_as_it_is() -> None:
     edge = handoff(B)
-    assert Agent("A", handoffs=[edge]).edges[0] is edge
+    assert Agent("A", handoffs=[edge]).all_handoffs[0] is edge
 
 
 def test_input_type_that_is_not_an_object_is_wrapped() -> None:
@@ -141,7 +144,7 @@ def test_a_handler_can_be_the_target() -> None:
 def test_a_name_can_be_the_target() -> None:
     """So that two frozen agents can name each other."""
     assert handoff("triage").tool_name == "transfer_to_triage"
-    assert Agent("A", handoffs=["triage"]).edges[0].agent_name == "triage"
+    assert Agent("A", handoffs=["triage"]).all_handoffs[0].agent_name == "triage"
 
 
 def test_a_handoff_without_a_target_needs_a_name() -> None:
@@ -414,7 +417,9 @@ def test_handoff_named_like_a_tool_is_an_error() -> None:
 
 
 def test_an_override_settles_a_collision() -> None:
-    edges = Agent("A", handoffs=[B, handoff(Agent("b"), tool_name_override="transfer_to_small_b")]).edges
+    edges = Agent(
+        "A", handoffs=[B, handoff(Agent("b"), tool_name_override="transfer_to_small_b")]
+    ).all_handoffs
     assert [edge.tool_name for edge in edges] == ["transfer_to_b", "transfer_to_small_b"]
 
 
@@ -458,7 +463,7 @@ def test_an_agent_is_refused_exactly_when_two_names_collide(names: list[str]) ->
         with pytest.raises(ConfigError, match="are all offered as"):
             Agent("A", handoffs=names)
     else:
-        assert len({edge.tool_name for edge in Agent("A", handoffs=names).edges}) == len(names)
+        assert len({edge.tool_name for edge in Agent("A", handoffs=names).all_handoffs}) == len(names)
 
 
 # -- agents --

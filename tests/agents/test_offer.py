@@ -36,7 +36,7 @@ async def test_tools_and_then_handoffs_are_offered_in_their_order() -> None:
 async def test_routes_lead_to_what_was_declared() -> None:
     offered = await offer_tools(A, CONTEXT)
     assert offered.routes["one"] is A.tools[0]
-    assert offered.routes["transfer_to_b"] is A.edges[0]
+    assert offered.routes["transfer_to_b"] is A.all_handoffs[0]
 
 
 async def test_an_agent_with_nothing_is_offered_nothing() -> None:

@@ -159,7 +159,7 @@ def test_note_describes_a_switch_between_handlers() -> None:
     audience = Audience(
         agent="a",
         can_call=("look", "transfer_to_m"),
-        stands_in=True,
+        is_handler=True,
         transfers={"t": ("x", True), "u": ("m", True), "v": ("x", True)},
     )
     first, last = with_notes(items[:5], audience), with_notes(items, audience)
@@ -200,7 +200,7 @@ def test_own_handoff_calls_stay_calls() -> None:
 
 def test_handler_gets_a_note_about_the_handoff_to_it() -> None:
     items = [called(1, "a", ("t", "transfer_to_x", "{}")), answered(2, "a", "t", "{}", "handoff")]
-    audience = Audience(agent="a", can_call=("look",), stands_in=True, transfers={"t": ("x", True)})
+    audience = Audience(agent="a", can_call=("look",), is_handler=True, transfers={"t": ("x", True)})
     assert lines(with_notes(items, audience)) == [{"agent": "a", "handed over to": "x"}]
 
 
@@ -287,11 +287,11 @@ STRETCHES = st.lists(
 
 @given(STRETCHES, st.sampled_from([(), ("look",)]), st.booleans())
 def test_order_of_acted_on_items_never_changes(
-    stretches: Any, can_call: tuple[str, ...], stands_in: bool
+    stretches: Any, can_call: tuple[str, ...], is_handler: bool
 ) -> None:
     """Each item is in the view once, unchanged or described in a note."""
     items, transfers, views = [ASK], dict[str, tuple[str, bool]](), list[list[Any]]()
-    name = {"a": "a", "b": "a" if stands_in else "b"}
+    name = {"a": "a", "b": "a" if is_handler else "b"}
     acts = "a"
     for asks, who, looks in stretches:
         if asks:
@@ -306,7 +306,7 @@ def test_order_of_acted_on_items_never_changes(
             audience = Audience(
                 agent=name["b"],
                 can_call=(*can_call, "transfer_to_a"),
-                stands_in=stands_in,
+                is_handler=is_handler,
                 transfers=transfers,
             )
             shown = with_notes(items, audience)

@@ -187,7 +187,7 @@ READERS = st.sampled_from(
     [
         None,
         Audience(agent="a", can_call=["look", "transfer_to_b"]),
-        Audience(agent="b", can_call=[], stands_in=True, transfers={"a": ("b", True), "b": ("b", False)}),
+        Audience(agent="b", can_call=[], is_handler=True, transfers={"a": ("b", True), "b": ("b", False)}),
     ]
 )
 

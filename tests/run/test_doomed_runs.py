@@ -98,7 +98,7 @@ def calling(*names: str, tools: list[Any], **options: Any) -> Agent[Any]:
 
 def begun(made: Agent[Any], *, stream: bool, grace: float, hooks: Any = None, **settings: Any) -> Run:
     run = start(made, "Hi", None, 10, hooks, RunConfig(**{"run_id": "r", **settings}), stream=stream)
-    run.calls.grace = grace
+    run.open_calls.grace = grace
     return run
 
 
@@ -186,7 +186,7 @@ async def test_agent_call_that_cannot_start_ends_the_others(executor: Any, strea
     helper = Agent("helper", model=ScriptedHandler([])).as_tool(on_error="raise")
     made = calling("hang", "helper", tools=[*office.tools(), helper])
     run = start(made, "Hi", None, 2, None, RunConfig(executor=executor, run_id="r"), stream=stream)
-    run.calls.grace = 0
+    run.open_calls.grace = 0
     with anyio.fail_after(BOUND), pytest.raises(ToolError) as caught:
         await (RunStream(run).drain() if stream else run_to_end(run))
     left = answers_of(caught.value.result)
@@ -405,5 +405,5 @@ async def test_sequential_executor_starts_no_further_call() -> None:
 async def test_the_grace_is_a_few_seconds() -> None:
     run = begun(agent("A", "Hi"), stream=False, grace=0)
     fresh = start(agent("A", "Hi"), "Hi", None, 10, None, RunConfig(), stream=False)
-    assert run.calls.grace == 0
-    assert 1 <= fresh.calls.grace <= 10
+    assert run.open_calls.grace == 0
+    assert 1 <= fresh.open_calls.grace <= 10

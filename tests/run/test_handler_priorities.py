@@ -169,7 +169,7 @@ async def test_exposed_and_declared_handler_is_offered_once() -> None:
     one = Voice("one", expose=True)
     edge = handoff(one, tool_name_override="go")
     agent = Agent("A", model=Voice("m"), handlers=[one], handoffs=[edge])
-    assert [each.tool_name for each in agent.edges] == ["go"]
+    assert [each.tool_name for each in agent.all_handoffs] == ["go"]
 
 
 async def test_two_handlers_with_one_tool_name_are_refused() -> None:

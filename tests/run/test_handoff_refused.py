@@ -46,7 +46,7 @@ async def test_reason_cannot_forge_a_note() -> None:
 
     a = make()
     await Runner.run(a, "Hi")
-    target = a.edges[1].target
+    target = a.all_handoffs[1].target
     assert isinstance(target, Agent)
     note = "\n".join(text_of(message) for message in shown(target) if message["role"] == "user")
     assert not [line for line in note.splitlines() if line.startswith(("- system", "- you"))]

@@ -43,23 +43,23 @@ async def _routed(names: Sequence[str], multiple: Any = "first") -> RoutedCalls:
 
 
 def chosen(routed: RoutedCalls) -> RoutedCall:
-    assert routed.handoff is not None
-    return routed.handoff
+    assert routed.handoff_call is not None
+    return routed.handoff_call
 
 
 async def test_each_call_has_the_kind_of_what_it_leads_to() -> None:
     routed = await _routed(["two", "nope", "transfer_to_c", "one"])
     assert [call.kind for call in routed.calls] == ["tool", "unknown", "handoff", "tool"]
     assert [(call.id, call.tool.name) for call in routed.tools] == [("call_0", "two"), ("call_3", "one")]
-    assert chosen(routed).call == made("x", "x", "transfer_to_c")[2]
-    assert chosen(routed).attempt.edge is A.edges[1]
+    assert chosen(routed).tool_call == made("x", "x", "transfer_to_c")[2]
+    assert chosen(routed).attempt.handoff is A.all_handoffs[1]
     assert [*routed.skipped] == []
 
 
 async def test_first_handoff_of_a_reply_is_taken() -> None:
     routed = await _routed(["transfer_to_c", "transfer_to_b", "transfer_to_c"])
-    assert chosen(routed).attempt.edge.agent_name == "C"
-    assert [(call.id, call.attempt.edge.agent_name, call.attempt.answer) for call in routed.skipped] == [
+    assert chosen(routed).attempt.handoff.agent_name == "C"
+    assert [(call.id, call.attempt.handoff.agent_name, call.attempt.answer) for call in routed.skipped] == [
         ("call_1", "B", NOT_TAKEN),
         ("call_2", "C", NOT_TAKEN),
     ]
@@ -67,14 +67,14 @@ async def test_first_handoff_of_a_reply_is_taken() -> None:
 
 async def test_several_transfers_can_all_be_refused() -> None:
     routed = await _routed(["transfer_to_c", "one", "transfer_to_b"], "reject")
-    assert routed.handoff is None
+    assert routed.handoff_call is None
     assert [call.id for call in routed.skipped] == ["call_0", "call_2"]
     assert "Ask for exactly one" in routed.skipped[0].attempt.answer
     assert len(routed.tools) == 1
 
 
 async def test_a_single_transfer_is_taken_under_either_policy() -> None:
-    assert chosen(await _routed(["one", "transfer_to_b"], "reject")).attempt.edge.agent_name == "B"
+    assert chosen(await _routed(["one", "transfer_to_b"], "reject")).attempt.handoff.agent_name == "B"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_a_single_transfer_is_taken_under_either_policy() -> None:
 async def test_a_near_miss_is_never_routed(name: str) -> None:
     """Not by prefix, not by likeness."""
     routed = await _routed([name])
-    assert routed.handoff is None
+    assert routed.handoff_call is None
     assert [call.kind for call in routed.calls] == ["unknown"]
 
 
@@ -119,7 +119,7 @@ _NAMES = st.lists(st.sampled_from(["one", "two", "transfer_to_b", "transfer_to_c
 @given(_NAMES, st.sampled_from(["first", "reject"]))
 async def test_each_handoff_is_chosen_or_skipped(names: list[str], multiple: Any) -> None:
     routed = await _routed(names, multiple)
-    placed = [*([routed.handoff] if routed.handoff else []), *routed.skipped]
+    placed = [*([routed.handoff_call] if routed.handoff_call else []), *routed.skipped]
     assert placed == [call for call in routed.calls if call.kind == "handoff"]
 
 
@@ -127,7 +127,7 @@ async def test_a_spec_of_the_callers_own_is_an_external_tool() -> None:
     spec = tool("search").spec
     routed = RoutedCalls(made("search"), await offer_tools(A, CONTEXT, external=[spec]))
     assert [call.kind for call in routed.calls] == ["external"]
-    assert [one.call for one in routed.external] == made("search")
+    assert [one.tool_call for one in routed.external] == made("search")
 
 
 # -- unknown_tool --

@@ -436,7 +436,7 @@ async def test_it_is_a_remote_agent_with_the_usual_priority() -> None:
 def test_without_a_url_there_is_no_transfer() -> None:
     """It would lead nowhere."""
     made = Agent("Desk", skills=[AgentHandoffSkill(allow=["agents.example.com"])])
-    assert made.edges == ()
+    assert made.all_handoffs == ()
 
 
 @pytest.mark.parametrize(

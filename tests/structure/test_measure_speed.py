@@ -94,7 +94,7 @@ def test_the_profile_names_functions_and_tells_initialisers_apart() -> None:
     assert done.returncode == 0, done.stderr
     assert "loop.py" in done.stdout
     assert done.stdout.count("__init__ of ") > 1
-    assert "__init__ of first, graph, config" in done.stdout
+    assert "__init__ of first_agent, graph, config" in done.stdout
 
 
 _COUNTER = """#!/bin/sh

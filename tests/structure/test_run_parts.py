@@ -24,13 +24,6 @@ WRITERS = {
         "run/tool_calls.py",
     },
     "callers": set[str](),
-    "calls": {
-        "run/approval_gate.py",
-        "run/failure.py",
-        "run/loop.py",
-        "run/subrun.py",
-        "sessions/session.py",
-    },
     "ending": {"run/failure.py", "run/loop.py"},
     "frame": {
         "run/model_call.py",
@@ -46,6 +39,13 @@ WRITERS = {
         "run/failure.py",
         "run/loop.py",
         "run/model_call.py",
+    },
+    "open_calls": {
+        "run/approval_gate.py",
+        "run/failure.py",
+        "run/loop.py",
+        "run/subrun.py",
+        "sessions/session.py",
     },
     "progress": {"run/loop.py", "run/mistakes.py", "run/model_call.py", "run/unusable_output.py"},
     "recorder": {"tracing/recorder.py"},

@@ -161,7 +161,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
     """Which tools the model has to find first, and how; None for ``RunConfig.tool_search``."""
     registered: Registered = field(init=False, repr=False)
     """The handlers, and the parts of the skills; registered once, when the agent is made."""
-    edges: tuple[Handoff, ...] = field(init=False, repr=False)
+    all_handoffs: tuple[Handoff, ...] = field(init=False, repr=False)
     """The handoffs as `Handoff` objects, and one to each exposed handler."""
 
     if TYPE_CHECKING:  # the type of the output depends on the arguments, and a dataclass has one signature
@@ -208,12 +208,12 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
         exposed = [
             Handoff(target=each.handler, scope=each.scope)
             for each in registered.handlers
-            if each.expose and not any(edge.target == each.handler for edge in declared)
+            if each.expose and not any(own.target == each.handler for own in declared)
         ]
         fill_in(self, "registered", registered)
-        fill_in(self, "edges", (*declared, *exposed))
+        fill_in(self, "all_handoffs", (*declared, *exposed))
         tools: list[Any] = [each for each in as_list(self.tools) if isinstance(each, Tool | VendorTool)]
-        wrong += colliding_names(self.name, [*tools, *registered.tools], self.edges)
+        wrong += colliding_names(self.name, [*tools, *registered.tools], self.all_handoffs)
         if wrong:
             raise combine_errors(wrong)
         _ = self.deferrals
@@ -256,7 +256,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
     def sections(self) -> tuple[PromptSection, ...]:
         """The sections after the instructions: prompts of skills, and of handlers that may take over."""
         known = {section.name for section in self.registered.sections if section.of_handler}
-        targets = {edge.to_handler.name: edge.to_handler for edge in self.edges if edge.to_handler}
+        targets = {each.to_handler.name: each.to_handler for each in self.all_handoffs if each.to_handler}
         more = [register(target).section for name, target in targets.items() if name not in known]
         return tuple(
             sorted([*self.registered.sections, *filter(None, more)], key=lambda section: section.priority)
@@ -287,7 +287,7 @@ class Agent(UsableAsTool[Output], Generic[Context, Output]):
         the offer of ``""``. All runs share these objects, because providers recognise tools that they have
         encoded.
         """
-        targets = {edge.to_handler.name for edge in self.edges if edge.to_handler is not None}
+        targets = {each.to_handler.name for each in self.all_handoffs if each.to_handler is not None}
         return {handler: fixed_offer(self, handler) for handler in ("", *targets)}
 
     @cached_property

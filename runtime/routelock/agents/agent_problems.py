@@ -175,18 +175,18 @@ def duplicate_name_error(name: str) -> ConfigError:
     return ConfigError(f"Two different agents are named {name!r}; give each its own name.")
 
 
-def colliding_names(agent: str, tools: Sequence[Any], edges: Sequence[Any]) -> list[ConfigError]:
+def colliding_names(agent: str, tools: Sequence[Any], handoffs: Sequence[Any]) -> list[ConfigError]:
     """Return an error for each tool name that a model would be offered twice.
 
     Args:
         agent: the name of the agent.
         tools: its tools and those of its skills.
-        edges: its handoffs.
+        handoffs: its handoffs.
     """
     where = f"Agent {agent!r}"
-    wrong = [f"{where} hands off to {what}" for edge in edges if (what := _same_name_target(agent, edge))]
+    wrong = [f"{where} hands off to {what}" for each in handoffs if (what := _same_name_target(agent, each))]
     owners = [(tool.name, _tool_phrase(tool)) for tool in tools]
-    owners += [(edge.tool_name, f"handoff to {edge.agent_name!r}") for edge in edges]
+    owners += [(each.tool_name, f"handoff to {each.agent_name!r}") for each in handoffs]
     for name, count in Counter(name for name, _ in owners).items():
         if count > 1:
             both = " and ".join(owner for tool_name, owner in owners if tool_name == name)
@@ -200,15 +200,15 @@ def _tool_phrase(tool: Any) -> str:
     return f"tool {tool.name!r}" if origin is None else f"tool {tool.name!r} of {origin!r}"
 
 
-def _same_name_target(agent: str, edge: Any) -> str:
+def _same_name_target(agent: str, handoff: Any) -> str:
     """Return a phrase for the target of a handoff that has the agent's own name; empty if none has."""
-    for end in (edge.target, *edge.others):
+    for end in (handoff.target, *handoff.others):
         if end is not None and getattr(end, "name", end) == agent:
             if isinstance(end, str):
                 return "itself"
             kind = "agent" if hasattr(end, "handoff_description") else "handler"
             return f"another {kind} that is also named {agent!r}; give each its own name"
-    return "itself" if edge.agent_name == agent else ""
+    return "itself" if handoff.agent_name == agent else ""
 
 
 def check_model(agent: Agent[Any], model: object = None) -> None:

@@ -55,7 +55,7 @@ def checked_graph(
         for member in found.values():
             with collect_errors(wrong):
                 check_model(member, model_of_run)
-            _check_edges(member, found, taken if found is graph else (), wrong, unknown)
+            _check_handoffs(member, found, taken if found is graph else (), wrong, unknown)
             if search is not None or external:
                 callers = external if found is graph else ()
                 with collect_errors(wrong):
@@ -78,7 +78,7 @@ def agent_tools(agent: Agent[Any]) -> list[tuple[str, AgentCall]]:
     return [(name, call) for name, call in tools if isinstance(call, AgentCall)]
 
 
-def _check_edges(
+def _check_handoffs(
     member: Agent[Any],
     graph: Mapping[str, Agent[Any]],
     taken: Collection[str],
@@ -86,16 +86,16 @@ def _check_edges(
     unknown: set[tuple[str, str]],
 ) -> None:
     """Add what is wrong with the handoffs of an agent; an unknown name counts once, also in two graphs."""
-    for edge in member.edges:
-        names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
+    for handoff in member.all_handoffs:
+        names = [target for target in (handoff.target, *handoff.others) if isinstance(target, str)]
         new = [name for name in names if (member.name, name) not in unknown]
         unknown.update((member.name, name) for name in new if name not in graph)
         collect(wrong, lambda name: find_agent(graph, name, member.name), new)
-        if edge.tool_name in taken:
+        if handoff.tool_name in taken:
             wrong.append(
                 ConfigError(
-                    f"The external tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
-                    "give it another name."
+                    f"The external tool {handoff.tool_name!r} is named like a handoff of agent "
+                    f"{member.name!r}; give it another name."
                 )
             )
 
@@ -143,7 +143,7 @@ def reachable(agent: Agent[Any]) -> tuple[dict[str, Agent[Any]], dict[str, None]
     while waiting:
         one = waiting.popleft()
         if found.setdefault(one.name, one) is one:
-            targets: list[Any] = [target for edge in one.edges for target in (edge.target, *edge.others)]
+            targets: list[Any] = [end for each in one.all_handoffs for end in (each.target, *each.others)]
             waiting += [
                 each
                 for each in targets

@@ -82,7 +82,7 @@ class Deferrals:
         routes = _deferred(agent, settings, external)
         if not routes:
             return None
-        taken = [each.name for each in agent.all_tools] + [each.tool_name for each in agent.edges]
+        taken = [each.name for each in agent.all_tools] + [each.tool_name for each in agent.all_handoffs]
         if settings.by == "routelock" and settings.name in (*taken, *map(tool_name, external)):
             raise ConfigError(
                 f"Agent {agent.name!r}: a tool or handoff is named {settings.name!r}, like the tool that "

@@ -117,15 +117,15 @@ def _node_of(agent: Agent[Any]) -> Node:
 
 
 def _links(agent: Agent[Any]) -> Iterator[tuple[Node, Link]]:
-    for edge in agent.edges:
-        for target in _targets(edge):
+    for handoff in agent.all_handoffs:
+        for target in _targets(handoff):
             yield (
                 target,
                 Link(
                     source=agent.name,
                     target=target.name,
-                    tool=edge.tool_name,
-                    returns=edge.return_to_caller,
+                    tool=handoff.tool_name,
+                    returns=handoff.return_to_caller,
                 ),
             )
     for name, call in agent_tools(agent):
@@ -133,10 +133,10 @@ def _links(agent: Agent[Any]) -> Iterator[tuple[Node, Link]]:
         yield target, Link(source=agent.name, target=target.name, kind="asks", tool=name)
 
 
-def _targets(edge: Handoff) -> Iterator[Node]:
-    if edge.target is None:
-        yield Node(name=edge.agent_name, kind="open")
-    for target in (edge.target, *edge.others):
+def _targets(handoff: Handoff) -> Iterator[Node]:
+    if handoff.target is None:
+        yield Node(name=handoff.agent_name, kind="open")
+    for target in (handoff.target, *handoff.others):
         if isinstance(target, Agent):
             yield _node_of(target)
         elif isinstance(target, str):
@@ -236,7 +236,7 @@ def handoff_matrix(agent: Agent[Any], config: RunConfig | None = None) -> list[H
         for source in graph.values():
             if source not in seen:
                 seen.add(source)
-                rows += [_by_handoff(source, edge, graph, config) for edge in source.edges]
+                rows += [_by_handoff(source, handoff, graph, config) for handoff in source.all_handoffs]
                 rows += [_by_tool(source, name, call) for name, call in agent_tools(source)]
                 waiting += [call.agent for _, call in agent_tools(source)]
     return rows
@@ -267,49 +267,49 @@ def _by_tool(source: Agent[Any], name: str, call: AgentCall) -> HandoffRow:
 
 
 def _by_handoff(
-    source: Agent[Any], edge: Handoff, graph: Mapping[str, Agent[Any]], config: RunConfig
+    source: Agent[Any], handoff: Handoff, graph: Mapping[str, Agent[Any]], config: RunConfig
 ) -> HandoffRow:
-    kind, data = _payload(source, edge)
+    kind, data = _payload(source, handoff)
     return HandoffRow(
         source=source.name,
-        targets=_target_names(source, edge, graph),
-        tool_name=edge.tool_name,
+        targets=_target_names(source, handoff, graph),
+        tool_name=handoff.tool_name,
         type=kind,
-        context=(_history(edge, config), *data, *_given(edge), *_conditions(edge)),
+        context=(_history(handoff, config), *data, *_given(handoff), *_conditions(handoff)),
     )
 
 
-def _target_names(source: Agent[Any], edge: Handoff, graph: Mapping[str, Agent[Any]]) -> tuple[str, ...]:
-    if edge.on_invoke_handoff is not None:
+def _target_names(source: Agent[Any], handoff: Handoff, graph: Mapping[str, Agent[Any]]) -> tuple[str, ...]:
+    if handoff.on_invoke_handoff is not None:
         return ()
-    if edge.target is None:
-        needed = edge.capabilities_required
+    if handoff.target is None:
+        needed = handoff.capabilities_required
         able = [one for one in graph.values() if one is not source and not missing_capability(one, needed)]
         return tuple(one.name for one in able)
-    given = (edge.target, *edge.others)
+    given = (handoff.target, *handoff.others)
     found = [find_agent(graph, one, source.name) if isinstance(one, str) else one for one in given]
     return tuple(one.name for one in found)
 
 
-def _history(edge: Handoff, config: RunConfig) -> str:
+def _history(handoff: Handoff, config: RunConfig) -> str:
     """Return what the target sees of the conversation; the handoff's settings precede those of the run."""
-    if edge.input_filter is not None:
-        return f"the conversation through {name_of(edge.input_filter)}"
-    if not edge.preserve_context:
+    if handoff.input_filter is not None:
+        return f"the conversation through {name_of(handoff.input_filter)}"
+    if not handoff.preserve_context:
         return "the newest user message"
     if config.handoff_input_filter is not None:
         return f"the conversation through {name_of(config.handoff_input_filter)}"
-    nests = config.nest_handoff_history if edge.nest_handoff_history is None else edge.nest_handoff_history
+    nests = config.nest_handoff_history if (own := handoff.nest_handoff_history) is None else own
     if not nests:
         return "the conversation"
     return "a summary and the newest user message" if config.nest_keep_last_user else "a summary"
 
 
-def _payload(source: Agent[Any], edge: Handoff) -> tuple[str, list[str]]:
+def _payload(source: Agent[Any], handoff: Handoff) -> tuple[str, list[str]]:
     """Return the type of the payload, and a description of its data."""
-    given = cast(Any, edge.payload)
+    given = cast(Any, handoff.payload)
     if given is None:
-        return "handler" if edge.to_handler else "handoff", []
+        return "handler" if handoff.to_handler else "handoff", []
     if callable(given):
         return f"made by {name_of(given)}", []
     payload = sent_by(source.name, given)
@@ -317,24 +317,24 @@ def _payload(source: Agent[Any], edge: Handoff) -> tuple[str, list[str]]:
     return payload.handoff_type, [f"payload: {keys}"] if keys else []
 
 
-def _given(edge: Handoff) -> Iterator[str]:
-    if passed := ", ".join((edge.input_json_schema or {}).get("properties", {})):
+def _given(handoff: Handoff) -> Iterator[str]:
+    if passed := ", ".join((handoff.input_json_schema or {}).get("properties", {})):
         yield f"the model passes: {passed}"
-    if edge.share is not None:
-        yield f"of the shared memory: {', '.join(edge.share) or 'nothing'}"
-    if edge.transfer_system_message:
+    if handoff.share is not None:
+        yield f"of the shared memory: {', '.join(handoff.share) or 'nothing'}"
+    if handoff.transfer_system_message:
         yield "the source's instructions"
 
 
-def _conditions(edge: Handoff) -> Iterator[str]:
-    if edge.on_invoke_handoff is not None:
-        yield f"{name_of(edge.on_invoke_handoff)} chooses the target"
-    if edge.capabilities_required:
-        yield f"must be able to: {', '.join(edge.capabilities_required)}"
-    if edge.is_enabled is not True:
-        yield f"if {name_of(edge.is_enabled)}" if edge.is_enabled else "never offered"
-    if edge.scope not in (None, "all"):
-        scopes = [edge.scope] if isinstance(edge.scope, str) else sorted(edge.scope or ())
+def _conditions(handoff: Handoff) -> Iterator[str]:
+    if handoff.on_invoke_handoff is not None:
+        yield f"{name_of(handoff.on_invoke_handoff)} chooses the target"
+    if handoff.capabilities_required:
+        yield f"must be able to: {', '.join(handoff.capabilities_required)}"
+    if handoff.is_enabled is not True:
+        yield f"if {name_of(handoff.is_enabled)}" if handoff.is_enabled else "never offered"
+    if handoff.scope not in (None, "all"):
+        scopes = [handoff.scope] if isinstance(handoff.scope, str) else sorted(handoff.scope or ())
         yield f"scope: {', '.join(scopes)}"
-    if edge.return_to_caller:
+    if handoff.return_to_caller:
         yield "answers the call"

@@ -110,7 +110,7 @@ def fixed_offer(agent: Agent[Any], handler: str) -> OfferedTools | None:
     answers = [each.is_enabled for each in (*(route for _, route in declared), *of_vendor)]
     enabled = [answer for answer in answers if isinstance(answer, bool)]
     # only the run knows the description of a target that is given by its name
-    by_name = any(isinstance(edge.target, str) for edge in agent.edges)
+    by_name = any(isinstance(handoff.target, str) for handoff in agent.all_handoffs)
     if by_name or len(enabled) < len(answers):
         return None
     return _with_search(_offered(declared, enabled, {}, {}, of_vendor), deferral, ())
@@ -168,7 +168,8 @@ def _declared(
     agent: Agent[Any], handler: str, scopes: Collection[str]
 ) -> Iterator[tuple[str, Tool | Handoff]]:
     """Yield an agent's tools and then its handoffs, by name, as far as the scopes of the run allow."""
-    for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
+    named = [(h.tool_name, h) for h in agent.all_handoffs]
+    for name, route in [(t.name, t) for t in agent.all_tools] + named:
         target = route.to_handler if isinstance(route, Handoff) else None
         closed = target and (target.name == handler or not agent.registered.opens(target, scopes))
         if _is_open(route, scopes) and not closed:

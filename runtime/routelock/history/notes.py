@@ -39,7 +39,7 @@ class Audience:
     agent: str
     can_call: Collection[str]
     """The names of the tools and handoffs that the agent is offered."""
-    stands_in: bool = False
+    is_handler: bool = False
     """Whether it is a handler that took over from another handler of the same agent."""
     transfers: Mapping[str, tuple[str, bool]] = field(default_factory=lambda: {})
     """The handoffs of the run by call id: the target, and whether it took over."""
@@ -122,7 +122,7 @@ class _ForeignCalls:
 def _is_foreign(call: ToolCall, agent: str, audience: Audience, is_transfer: bool) -> bool:
     is_out_of_reach = call["function"].get("name") not in audience.can_call
     if agent == audience.agent:
-        return audience.stands_in and is_transfer and is_out_of_reach
+        return audience.is_handler and is_transfer and is_out_of_reach
     return is_transfer or is_out_of_reach
 
 
@@ -136,7 +136,7 @@ class _ShownItems:
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
-        self._is_active = not audience.stands_in
+        self._is_active = not audience.is_handler
         """Whether the items of the audience's agent from here on are the audience's own."""
         self._items: list[RunItem] = []
         self._note: _Note | None = None

@@ -84,32 +84,32 @@ def called_event(run: Run, call: RoutedCall) -> ToolCalled:
     return ToolCalled(agent=name, call_id=call.id, name=call.name, arguments=call.arguments)
 
 
-def decided_events(run: Run, reply: RoutedCalls) -> list[RunEvent]:
+def decided_events(run: Run, routed: RoutedCalls) -> list[RunEvent]:
     """Return the events of the tools' outputs, of the handoffs that are not tried, and of the one that is."""
-    done = [call for call in reply.calls if call.kind != "handoff" and not call.asks_handoff]
+    done = [call for call in routed.calls if call.kind != "handoff" and not call.asks_handoff]
     events = _outputs(run, done)
-    events += [_failed(run.active_name, call) for call in (*reply.skipped, *reply.refused)]
-    chosen = [] if reply.handoff is None else [reply.handoff]
+    events += [_failed(run.active_name, call) for call in (*routed.skipped, *routed.refused)]
+    chosen = [] if routed.handoff_call is None else [routed.handoff_call]
     events += [
         HandoffRequested(
             source=run.active_name,
-            target=call.attempt.edge.agent_name,
+            target=call.attempt.handoff.agent_name,
             call_id=call.id,
             arguments=call.arguments,
         )
-        for call in (*reply.unknown_targets, *chosen)
+        for call in (*routed.unknown_targets, *chosen)
     ]
     return events
 
 
-def later_events(run: Run, reply: RoutedCalls) -> list[RunEvent]:
+def later_events(run: Run, routed: RoutedCalls) -> list[RunEvent]:
     """Return the events of handoffs that tools asked for, and of calls that wait for approval."""
-    asked = [call for call in reply.tools if call.asks_handoff]
-    events = _outputs(run, sorted(asked, key=reply.unknown_targets.__contains__))  # those come last
-    events += [_failed(run.active_name, call) for call in reply.unknown_targets]
+    asked = [call for call in routed.tools if call.asks_handoff]
+    events = _outputs(run, sorted(asked, key=routed.unknown_targets.__contains__))  # those come last
+    events += [_failed(run.active_name, call) for call in routed.unknown_targets]
     events += [
         ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
-        for one in reply.waiting
+        for one in routed.waiting
     ]
     return events
 
@@ -138,5 +138,5 @@ def handoff_event(call: RoutedCall) -> HandoffOccurred | HandoffFailed:
         target=attempt.target_name,
         call_id=call.id,
         reason=attempt.reason,
-        preserve_context=attempt.edge.preserve_context,
+        preserve_context=attempt.handoff.preserve_context,
     )

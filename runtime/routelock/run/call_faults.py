@@ -48,12 +48,12 @@ def count_failed(run: Run, error: BaseException | None) -> None:
     run.budget.in_flight = False
     reply = run.model_call.reply
     if reply is not None and reply.usage is not None:
-        run.count(reply.usage)
+        run.add_usage(reply.usage)
         return
     refused = isinstance(error, ProviderError) and not isinstance(error, ProviderTimeout)
     nothing_came = reply is None and not run.model_call.text
     free = refused and nothing_came
-    run.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
+    run.add_usage(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
 
 
 def without_usage(run: Run, done: MessageDone) -> MessageDone:

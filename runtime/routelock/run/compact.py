@@ -145,7 +145,7 @@ def counted_size(run: Run, view: View) -> ViewSize | None:
     if size is None or size.items != size.asked or not size.asked < len(items):
         return size
     # a caller's last call may be many calls ago
-    last = next((call for call in reversed(run.report.calls) if call.turn <= size.turn), None)
+    last = next((call for call in reversed(run.report.model_calls) if call.turn <= size.turn), None)
     if last is not None and last.turn == size.turn and (tokens := _counted_tokens(last)):
         size.count(items, tokens)
     return size
@@ -162,7 +162,7 @@ def _counted_tokens(call: ModelCall) -> int:
 def accepted_sizes(run: Run) -> dict[str, int]:
     """Return the tokens of each agent's last request that a provider took, 0 if they are not known."""
     sizes = dict(run.report.accepted)
-    for call in run.report.calls:
+    for call in run.report.model_calls:
         if call.reply is not None:
             usage = call.reply.usage
             sizes[call.agent] = 0 if usage is None or usage.requests != 1 else usage.input_tokens

@@ -38,9 +38,9 @@ async def with_found(run: Run, offered: OfferedTools) -> OfferedTools:
     before, names_before, made = frame.with_found or (None, None, offered)
     if before is offered and names_before == names and made.fixed:
         return made
-    made = await offer_found(offered, names, frame.agent, run.now())
+    made = await offer_found(offered, names, frame.agent, run.current_context())
     if by_vendor:
-        made = await offer_to_vendor(made, frame.agent, run.now())
+        made = await offer_to_vendor(made, frame.agent, run.current_context())
     frame.with_found = (offered, names, made)
     return made
 

@@ -340,13 +340,13 @@ async def call_hook(run: Run, name: str, hook: Any, context: Any, *args: Any) ->
     try:
         if hook is None:
             raise TypeError(f"there is no method {name}; derive from RunHooks or AgentHooks")
-        await resolve(hook(context or run.now(), *args))
+        await resolve(hook(context or run.current_context(), *args))
     except BaseException as error:
         if not is_error(error):
             raise
         log(run, _hooks_log, logging.ERROR, "hook %s raised", name, error=error)
         text = f"hook {name} raised {type(error).__name__}: {error_text(error)}"
-        run.problem("hook", text, call_id=None if context is None else context.tool_call_id, error=error)
+        run.add_problem("hook", text, call_id=None if context is None else context.tool_call_id, error=error)
 
 
 # The log
@@ -375,7 +375,7 @@ def log(
         to.log(level, text, *args, exc_info=error, stacklevel=2)
     except Exception as raised:
         what = f"the log {to.name!r} raised {type(raised).__name__}: {error_text(raised)}"
-        run.problem("hook", what, error=raised)
+        run.add_problem("hook", what, error=raised)
 
 
 def loggable_text(text: str) -> str:

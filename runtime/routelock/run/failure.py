@@ -63,20 +63,20 @@ def fail_frame(run: Run, error: Exception) -> None:
     _abandon_calls(run)
     source = run.active_name
     next_frame, text, reason = _frame_after(run, error)
-    call, stood_by = next_frame.waits_for, next_frame.stands_by
+    call, stood_by = next_frame.waits_for, next_frame.is_standby
     while True:
         run.close_handoff(HandoffStatus.FAILED, reason)
-        has_result = run.callers[-1].stands_by
+        has_result = run.callers[-1].is_standby
         answered = run.pop_frame()
         if not has_result:  # the callers in between get a result, too
-            run.add("handoff", answer_item(run, answered, text, place=0).message)
+            run.add_message("handoff", answer_item(run, answered, text, place=0).message)
         if run.frame is next_frame:
             break
     if stood_by:  # its call has a result already
-        run.add("nudge", {"role": "user", "content": f"{text}. Answer the user yourself."})
+        run.add_message("nudge", {"role": "user", "content": f"{text}. Answer the user yourself."})
     function = call["function"]
     run.progress.target_failed(function["name"], function.get("arguments") or "", reason.partition(":")[0])
-    run.problem("handoff", text, call_id=call["id"], error=error)
+    run.add_problem("handoff", text, call_id=call["id"], error=error)
     failed = HandoffFailed(source=run.active_name, target=source, call_id=call["id"], reason=text)
     run.handoffs.events.append(failed)
 
@@ -95,7 +95,7 @@ def _frame_after(run: Run, error: Exception) -> tuple[Frame, str, str]:
 
 def _has_model_call(run: Run) -> bool:
     """Whether this turn has a model call; a turn that failed before its call is not counted."""
-    calls = run.report.calls
+    calls = run.report.model_calls
     if run.model_call.request is not None or (calls and calls[-1].turn == run.turn):
         return True
     return any(item.kind == "model" for item in run.transcript.items[run.first_of_turn :])
@@ -105,8 +105,8 @@ def _abandon_calls(run: Run) -> None:
     """Answer the open calls of an agent that failed, so that none of them waits for an approval."""
     waiting = {frame.waits_for["id"] for frame in run.callers}
     for call in left_over(run.transcript.items, run.first_of_turn, run.turn, waiting).calls:
-        run.add("tool", answer_item(run, call, _ABANDONED, place=0).message)
-    run.calls.interruptions = ()
+        run.add_message("tool", answer_item(run, call, _ABANDONED, place=0).message)
+    run.open_calls.interruptions = ()
     run.sub_runs.waiting.clear()
     run.sub_runs.to_resume.clear()
 
@@ -115,8 +115,8 @@ async def in_run_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float
     """Carry out a run and cancel it when its time is over, which ends it like any other limit."""
     setting = set_by(run.budget.limits, "seconds", seconds, "RunConfig(timeout=...)")
     late = RunTimeout(
-        f"The run that agent {run.first.name!r} began took longer than its timeout of {seconds:g} s. Raise "
-        f"{setting}, or use the partial result in error.result."
+        f"The run that agent {run.first_agent.name!r} began took longer than its timeout of {seconds:g} s. "
+        f"Raise {setting}, or use the partial result in error.result."
     )
     raised: Exception | None = None
     try:
@@ -169,7 +169,7 @@ async def fail(run: Run, error: Exception) -> Exception | None:
 async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None:
     """End the run at a limit without raising; an ``on_limit`` function gives the final output."""
     run.ending.stop_reason = "limit"
-    run.problem("limit", str(error), error=error)
+    run.add_problem("limit", str(error), error=error)
     if not callable(run.config.on_limit):
         return None
     error.result = run.result()
@@ -192,7 +192,7 @@ async def _add_output(run: Run, output: object) -> None:
         run.warn(f"the output of on_limit is not in the conversation: {error}")
         return
     if text.strip():
-        run.add("model", {"role": "assistant", "content": text}, final=True)
+        run.add_message("model", {"role": "assistant", "content": text}, final=True)
         if run.store is not None:
             await run.store.close(run)
 
@@ -213,7 +213,7 @@ def keep_partial(run: Run, error: BaseException | None = None) -> None:
         run.warn(f"turn {run.turn}: the reply was cut off before it had any text")
     run.model_call.forget_reply()
     if text:
-        run.add("model", {"role": "assistant", "content": text})
+        run.add_message("model", {"role": "assistant", "content": text})
         run.warn(f"turn {run.turn}: the reply was cut off after {len(text)} characters")
 
 
@@ -240,7 +240,7 @@ async def recover(run: Run, error: Exception, events: Events) -> RunEvent:
     """
     if (made := await compact_refused(run, error, events)) is None:
         return fall_back(run, error)
-    run.problem("provider", f"the request was too long and is made again: {error_text(error)}", error=error)
+    run.add_problem("provider", f"the request was too long and is repeated: {error_text(error)}", error=error)
     _end_failed(run, error)
     run.retakes_turn = True
     return Compacted(made)
@@ -267,7 +267,7 @@ def fall_back(run: Run, error: Exception) -> HandlerFallback:
         raise error
     text = f"handler {written_name(run.frame.handler)!r} failed, {written_name(handler)!r} answers instead: "
     text += f"{type(error).__name__}: {error_text(error)}"
-    run.problem("fallback", text, error=error)
+    run.add_problem("fallback", text, error=error)
     _end_failed(run, error)
     run.replace_handler(handler)
     return HandlerFallback(agent=run.frame.agent.name, handler=failed, next_handler=handler.name, error=error)

@@ -73,7 +73,7 @@ class Wait:
     """Payload of the handoff that made the caller active."""
     memory_level: int = 0
     """How many memory scopes there were when the caller was active, see ``Handoff.share``."""
-    stands_by: bool = False
+    is_standby: bool = False
     """Whether the call has a result already, and the caller goes on only if the target is too
     slow; otherwise the target's output is final."""
 
@@ -110,9 +110,9 @@ class Frame:
     """Cached reader of the history, see `Run.audience`."""
 
     @property
-    def stands_by(self) -> bool:
+    def is_standby(self) -> bool:
         """Whether this caller goes on only if the agent above it is too slow."""
-        return self.wait is not None and self.wait.stands_by
+        return self.wait is not None and self.wait.is_standby
 
     @property
     def waits_for(self) -> ToolCall:
@@ -134,7 +134,7 @@ class Frame:
 
 def asking_caller(callers: Sequence[Frame]) -> Frame | None:
     """Return the innermost caller that waits for an answer and does not stand by, or None."""
-    return next((frame for frame in reversed(callers) if not frame.stands_by), None)
+    return next((frame for frame in reversed(callers) if not frame.is_standby), None)
 
 
 def earliest_deadline(callers: Sequence[Frame]) -> float:
@@ -195,10 +195,10 @@ def return_answer(run: Run, output: str) -> None:
     """Answer the innermost caller's call with the output of the active agent; the caller goes on."""
     source = run.active_name
     run.close_handoff(HandoffStatus.COMPLETED)
-    while run.callers[-1].stands_by:
+    while run.callers[-1].is_standby:
         _remove_standby(run, len(run.callers) - 1)
     call = run.pop_frame()
-    run.add("handoff", answer_item(run, call, output, place=0).message)
+    run.add_message("handoff", answer_item(run, call, output, place=0).message)
     function = call["function"]
     run.progress.tool_results([(function["name"], function.get("arguments") or "", output)])
     if run.is_observed:
@@ -223,7 +223,7 @@ def drop_standby(run: Run, target: Agent[Any] | Handler) -> None:
     """Remove a target's frame that stands by, and those above: it becomes active again."""
     first: int | None = None
     for place in range(len(run.callers) - 1, -1, -1):
-        if not run.callers[place].stands_by:
+        if not run.callers[place].is_standby:
             break
         if run.callers[place].agent is target:
             first = place

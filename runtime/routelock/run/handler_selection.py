@@ -92,9 +92,9 @@ def find_handler(agent: Agent[Any], name: str, config: RunConfig) -> Handler | N
     for each in handlers_by_priority(agent, config):
         if each.name == name:
             return load(each)
-    for edge in agent.edges:
-        target = edge.to_handler
-        if target is not None and target.name == name and permits(edge.scope or "all", config.scopes):
+    for handoff in agent.all_handoffs:
+        target = handoff.to_handler
+        if target is not None and target.name == name and permits(handoff.scope or "all", config.scopes):
             return target
     return None
 

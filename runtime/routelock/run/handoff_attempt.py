@@ -38,18 +38,18 @@ Target = Agent[Any] | Handler
 class HandoffAttempt:
     """One handoff: what asks for it, what the checks found, and how it ended.
 
-    Routing makes it from the declared handoff (``edge``), the checks in `routelock.run.transfer_request` fill
-    it in, and its `record` is put on the result whether the handoff is made or not.
+    Routing makes it from the declared ``handoff``, the checks in `routelock.run.transfer_request` fill it in,
+    and its `record` is put on the result whether the handoff is made or not.
     """
 
     __slots__ = (
         "answer",
         "by_tool",
         "call",
-        "edge",
         "error",
         "exception",
         "handler",
+        "handoff",
         "id",
         "input",
         "input_text",
@@ -70,10 +70,10 @@ class HandoffAttempt:
         "tried",
     )
 
-    def __init__(self, call: ToolCall, edge: Handoff, tool_request: HandoffRequest | None = None) -> None:
+    def __init__(self, call: ToolCall, handoff: Handoff, tool_request: HandoffRequest | None = None) -> None:
         self.call: ToolCall = call
         """The model's call: of a transfer tool, or of the tool that returned ``tool_request``."""
-        self.edge: Handoff = edge
+        self.handoff: Handoff = handoff
         self.tool_request: HandoffRequest | None = None if tool_request is None else _copied(tool_request)
         """The request that a tool returned; None if the model asks for the handoff itself."""
         self.by_tool: bool = tool_request is not None
@@ -84,7 +84,7 @@ class HandoffAttempt:
         """What is passed to the target."""
         self.input_text: str = ""
         """The same as JSON text; empty if there is none, or it has no JSON form."""
-        self.reason: str | None = (self.tool_request and self.tool_request.reason) or edge.reason
+        self.reason: str | None = (self.tool_request and self.tool_request.reason) or handoff.reason
         self.payload: HandoffPayload | None = None
         self.request: HandoffRequest | None = None
         """The request as it is recorded; made once the target accepts."""
@@ -114,7 +114,7 @@ class HandoffAttempt:
     @property
     def target_name(self) -> str:
         """The name of the target, or of the one that the handoff declares."""
-        return self.edge.agent_name if self.target is None else self.target.name
+        return self.handoff.agent_name if self.target is None else self.target.name
 
     def raw_arguments(self) -> str:
         """Return as JSON text what the model or the tool passes along, before it is parsed."""
@@ -132,16 +132,16 @@ class HandoffAttempt:
         Raises:
             HandoffRefused: the model's arguments are not valid.
         """
-        edge = self.edge
-        if edge.input_type is not None:
+        handoff = self.handoff
+        if handoff.input_type is not None:
             try:
-                self.input = edge.input_type.parse(self.raw_arguments(), strict=True)
+                self.input = handoff.input_type.parse(self.raw_arguments(), strict=True)
             except ModelBehaviorError as error:
                 raise HandoffRefused(str(error), by=None if self.by_tool else "arguments") from error
         elif not self.by_tool:
             arguments = self.raw_arguments()
             reason = None if arguments in ("", "{}") else _reason_in(arguments)
-            self.reason = reason or edge.reason or ("No reason provided" if edge.ask_reason else None)
+            self.reason = reason or handoff.reason or ("No reason provided" if handoff.ask_reason else None)
         if self.input is not None:
             self.input_text = _json_text(self.input)
 
@@ -150,7 +150,7 @@ class HandoffAttempt:
 
         Objects are copied only if they were made of the model's arguments: a tool may pass a connection.
         """
-        return unshared(self.input) if self.edge.input_type is None else own_copy(self.input)
+        return unshared(self.input) if self.handoff.input_type is None else own_copy(self.input)
 
     # -- stages --
 
@@ -178,7 +178,7 @@ class HandoffAttempt:
         self.request = self.request_to(target.name)
         self.status = self.status.to(HandoffStatus.ACCEPTED, self.id)
         self.target, self.handler, self.answer = target, handler, answer
-        self.returns, seconds = self.edge.return_to_caller, self.edge.run_timeout
+        self.returns, seconds = self.handoff.return_to_caller, self.handoff.run_timeout
         self.keeps_source = self.returns or (seconds is not None and seconds < math.inf)
 
     def fail(self, error: BaseException) -> None:
@@ -195,7 +195,7 @@ class HandoffAttempt:
         others = "; ".join(f"{name}: {reason}" for name, reason in self.passed_over)
         all_reasons = clip(f"{why} ({others})", LONGEST_REASON) if others else why
         self.error = why
-        self.answer = f"The transfer to {self.edge.agent_name!r} was not made: {all_reasons}"
+        self.answer = f"The transfer to {self.handoff.agent_name!r} was not made: {all_reasons}"
         self.status = self.status.to(status, self.id)
 
     def release_slot(self) -> None:
@@ -219,12 +219,12 @@ class HandoffAttempt:
 
     def _metadata(self) -> dict[str, Any]:
         given = self.tool_request
-        return {**self.edge.metadata, **({} if given is None else given.metadata)}
+        return {**self.handoff.metadata, **({} if given is None else given.metadata)}
 
     def _request(
         self, target: str, value: Any, payload: HandoffPayload | None, metadata: dict[str, Any]
     ) -> HandoffRequest:
-        edge, given = self.edge, self.tool_request
+        handoff, given = self.handoff, self.tool_request
         return HandoffRequest(
             to_agent=target,
             input=value,
@@ -232,12 +232,12 @@ class HandoffAttempt:
             message=None if given is None else given.message,
             from_agent=self.source,
             request_id=self.id,
-            preserve_context=edge.preserve_context,
-            capabilities_required=edge.capabilities_required,
-            timeout=None if edge.timeout == math.inf else edge.timeout,  # a record is JSON: no infinity
+            preserve_context=handoff.preserve_context,
+            capabilities_required=handoff.capabilities_required,
+            timeout=None if handoff.timeout == math.inf else handoff.timeout,  # a record is JSON: no infinity
             payload=payload,
             context_snapshot=None if given is None else given.context_snapshot,
-            priority=edge.priority if given is None else given.priority or edge.priority,
+            priority=handoff.priority if given is None else given.priority or handoff.priority,
             metadata=metadata,
         )
 
@@ -267,7 +267,7 @@ class HandoffAttempt:
             id=self.id,
             source=self.source,
             target=self.target_name,
-            tool_name=self.call["function"]["name"] if self.by_tool else self.edge.tool_name,
+            tool_name=self.call["function"]["name"] if self.by_tool else self.handoff.tool_name,
             call_id=self.call["id"],
             turn=turn,
             status=self.status,
@@ -276,7 +276,7 @@ class HandoffAttempt:
             reason=self.reason,
             input=self.input,
             error=self.error,
-            request=self.request or self.request_to(self.edge.agent_name),
+            request=self.request or self.request_to(self.handoff.agent_name),
             response=self._recorded_response(),
             passed_over=tuple(self.passed_over),
             parent_id=parent_id,

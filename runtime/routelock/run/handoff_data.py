@@ -42,9 +42,9 @@ def share_payload(run: Run, attempt: HandoffAttempt) -> None:
     A sub-run must not change the payload of the outer run, or of another sub-run at the same time: it gets a
     memory of its own, and its changes come back when it has ended.
     """
-    if attempt.edge.share is not None or (run.sub_runs.depth and attempt.payload is not None):
-        run.memory.enter_scope(attempt.edge.share)
-        run.current_context = None
+    if attempt.handoff.share is not None or (run.sub_runs.depth and attempt.payload is not None):
+        run.memory.enter_scope(attempt.handoff.share)
+        run.cached_context = None
     if attempt.payload is None:
         return
     payload = carried(run.memory.shared, attempt.payload) if has_own_payload(run) else attempt.payload
@@ -77,7 +77,7 @@ async def call_on_handoff_received(run: Run, target: Agent[Any], attempt: Handof
             tool_state=_kept_by_tools(run),
             metadata=payload,
         )
-    given = (context, run.now()) if "on_handoff_received" in target.hooks_with_context else (context,)
+    given = (context, run.current_context())[: 2 if "on_handoff_received" in target.hooks_with_context else 1]
     what = f"on_handoff_received of agent {target.name!r}"
     await call_user_code(what, cast(Any, target.on_handoff_received), *given)
 
@@ -134,7 +134,7 @@ async def target_view(
         input_history=history,
         pre_handoff_items=before,
         new_items=new,
-        run_context=run.now(),
+        run_context=run.current_context(),
         source=run.active_name,
         target=attempt.target_name,
         arguments=attempt.own_input(),

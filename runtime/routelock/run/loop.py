@@ -33,7 +33,7 @@ from routelock.run.emit import AgentEnds, ReplyTaken, RunBegins, RunEnds, emit, 
 from routelock.run.events import AgentUpdated, RunDone, RunEvent
 from routelock.run.failure import fail, fail_frame, in_run_time, keep_partial, recover
 from routelock.run.frames import asking_caller, drop_standbys, is_for_caller, return_answer
-from routelock.run.mistakes import check_failed_transfer, last_mistake
+from routelock.run.mistakes import check_failed_handoff, last_mistake
 from routelock.run.model_call import (
     InputCheck,
     begin_call,
@@ -127,7 +127,7 @@ async def _open(run: Run) -> LeftOver | None:
         return await _restore(run)
     if run.config.input_guardrails:
         guardrails, records, shown = run.config.input_guardrails, run.report.guardrails, run.shown_next()
-        await check_input(guardrails, run.now(), run.frame.agent, shown, records, of_run=True)
+        await check_input(guardrails, run.current_context(), run.frame.agent, shown, records, of_run=True)
     return None
 
 
@@ -144,11 +144,11 @@ async def _restore(run: Run) -> LeftOver:
 async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
     """Finish the turn that a resumed run stopped in."""
     if left.calls:
-        reply = RoutedCalls(left.calls, (await offered_tools(run)).with_disabled())
-        async with aclosing(answer_calls(run, reply, run_events)) as events:
+        routed = RoutedCalls(left.calls, (await offered_tools(run)).with_disabled())
+        async with aclosing(answer_calls(run, routed, run_events)) as events:
             async for event in events:
                 yield event
-        _end_turn(run, reply)
+        _end_turn(run, routed)
     elif left.reply is not None:
         await _take_output(run, MessageDone(message=left.reply.message))
 
@@ -160,7 +160,7 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
         MaxTurnsExceeded: the run has made ``max_turns`` turns.
         BudgetExceeded: a limit of ``RunConfig.limits`` is reached.
     """
-    if run.note_agent_change() and run.stream:
+    if run.note_agent_change() and run.is_streamed:
         yield AgentUpdated(run.frame.agent.name)
     run.begin_turn()
     call = await prepare_call(run, run_events)
@@ -173,7 +173,7 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
                 for held in await _read_beside(run, arriving, call.check):
                     yield held
             async for event in arriving:
-                if note_event(run, event) and run.stream:
+                if note_event(run, event) and run.is_streamed:
                     yield event
         finally:
             await arriving.aclose()
@@ -198,29 +198,29 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     _end_turn(run, routed)
 
 
-def _end_turn(run: Run, reply: RoutedCalls) -> None:
+def _end_turn(run: Run, routed: RoutedCalls) -> None:
     """End the run if it has to wait for the caller or makes no progress; else the next turn may begin.
 
     The transcript is complete at this point.
 
     Args:
         run: the run.
-        reply: the answered calls of the reply.
+        routed: the answered calls of the reply.
 
     Raises:
         ModelBehaviorError: the model made nothing but mistakes for too many turns.
         HandoffError: a handoff failed, and ``raise_on`` names that.
         LimitExceeded: the model requested too many handoffs, or makes no progress.
     """
-    if reply.external or reply.waiting or run.sub_runs.waiting:
-        run.calls.pending = tuple(detached(each.call) for each in reply.external)
+    if routed.external or routed.waiting or run.sub_runs.waiting:
+        run.open_calls.pending = tuple(detached(each.tool_call) for each in routed.external)
         run.ending.stop_reason = "requires_action"
         return
-    transfer = None if reply.handoff is None else reply.handoff.attempt
-    if transfer is not None and transfer.error is not None:
-        check_failed_transfer(run, transfer)
-    handed_over = transfer is not None and transfer.target is not None
-    results = [call.result for call in reply.calls if call.result is not None]
+    attempt = None if routed.handoff_call is None else routed.handoff_call.attempt
+    if attempt is not None and attempt.error is not None:
+        check_failed_handoff(run, attempt)
+    handed_over = attempt is not None and attempt.target is not None
+    results = [call.result for call in routed.calls if call.result is not None]
     only_mistakes = bool(results) and all(result.is_mistake for result in results)
     run.progress.mistakes = run.progress.mistakes + 1 if only_mistakes and not handed_over else 0
     if run.progress.mistakes >= run.config.max_mistakes:
@@ -228,13 +228,12 @@ def _end_turn(run: Run, reply: RoutedCalls) -> None:
             f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
             f"row, up to turn {run.turn}. The last one: {last_mistake(run)}"
         )
-    was_told = run.progress.nudged_at is not None and run.config.detect_loops
-    if was_told and (reply.tools or reply.refused):
+    if run.config.detect_loops and (routed.tools or routed.refused):
         _check_repetition(run)
 
 
 def _check_repetition(run: Run) -> None:
-    """Tell the model that it repeats itself, or end the run if it was told before."""
+    """Tell the model once if it repeats itself; end the run if it goes on after that."""
     progress = run.progress
     if progress.is_stuck:
         raise LoopDetected(
@@ -244,8 +243,8 @@ def _check_repetition(run: Run) -> None:
         )
     if progress.needs_nudge:
         text = _REPETITION_NUDGE.format(tools=progress.repeated_tools, turns=progress.idle)
-        run.problem("loop", text)
-        run.add("nudge", {"role": "user", "content": text})
+        run.add_problem("loop", text)
+        run.add_message("nudge", {"role": "user", "content": text})
 
 
 async def _take_output(run: Run, reply: MessageDone) -> None:
@@ -313,7 +312,7 @@ async def _check_output(run: Run, output: Any) -> str | None:
     is_final = not run.callers or asking_caller(run.callers) is None
     agent, records = run.frame.agent, run.report.guardrails
     of_run = run.config.output_guardrails if is_final else ()
-    return await check_output(agent.output_guardrails, of_run, run.now(), agent, output, records)
+    return await check_output(agent.output_guardrails, of_run, run.current_context(), agent, output, records)
 
 
 async def _close(run: Run, raised: Exception | None) -> None:

@@ -14,7 +14,7 @@ __all__ = [
     "answer_lost",
     "answer_too_many",
     "answer_unknown",
-    "check_failed_transfer",
+    "check_failed_handoff",
     "failed_handoff",
     "last_mistake",
     "mistake_error",
@@ -40,33 +40,33 @@ _SHOWN_NAME = 64
 _EXPLAINED = 5
 
 
-def answer_too_many(run: Run, reply: RoutedCalls) -> None:
+def answer_too_many(run: Run, routed: RoutedCalls) -> None:
     """Answer the calls beyond `MOST_CALLS`."""
-    count = len(reply.calls)
-    for call in reply.calls[MOST_CALLS:]:
+    count = len(routed.calls)
+    for call in routed.calls[MOST_CALLS:]:
         call.refuse(_TOO_MANY.format(count=count, most=MOST_CALLS), "too_many_calls")
     run.warn(f"turn {run.turn}: the reply made {count:,} calls, and {MOST_CALLS:,} were considered")
 
 
-def answer_lost(run: Run, reply: RoutedCalls) -> None:
+def answer_lost(run: Run, routed: RoutedCalls) -> None:
     """Answer the calls of stored sub-runs whose agent is gone."""
-    for call in reply.calls[:MOST_CALLS]:
-        enabled = call.kind == "tool" and call.name not in reply.offered.disabled
+    for call in routed.calls[:MOST_CALLS]:
+        enabled = call.kind == "tool" and call.name not in routed.offered.disabled
         if enabled and isinstance(call.tool.on_invoke_tool, AgentCall):
             continue
         if run.sub_runs.to_resume.pop(call.id, None) is not None:
             text = _LOST.format(name=clip(call.name, 80))
-            run.problem("tool", text, call_id=call.id)
+            run.add_problem("tool", text, call_id=call.id)
             call.kind, call.asks_handoff = "unknown", False
             call.refuse(text)
-    reply.tools = [call for call in reply.tools if call.kind == "tool"]
-    reply.external = [call for call in reply.external if call.kind == "external"]
+    routed.tools = [call for call in routed.tools if call.kind == "tool"]
+    routed.external = [call for call in routed.external if call.kind == "external"]
 
 
-def answer_unknown(run: Run, reply: RoutedCalls) -> None:
+def answer_unknown(run: Run, routed: RoutedCalls) -> None:
     """Answer the calls of names that were not offered, with the names that were."""
-    for place, call in enumerate([call for call in reply.unknown if call.is_open]):
-        text = unknown_tool(call.name, reply.offered, place)
+    for place, call in enumerate([call for call in routed.unknown if call.is_open]):
+        text = unknown_tool(call.name, routed.offered, place)
         stop = mistake_error(run, text) if "unknown_tool" in run.config.raise_on else None
         call.result = Result(text, "unknown_tool", is_mistake=True, problem="unknown_tool", stop=stop)
 
@@ -104,21 +104,21 @@ def last_mistake(run: Run) -> str:
     return mistakes[-1] if mistakes else "several transfers at once"
 
 
-def check_failed_transfer(run: Run, transfer: HandoffAttempt) -> None:
+def check_failed_handoff(run: Run, attempt: HandoffAttempt) -> None:
     """End the run if ``raise_on`` says so, or if the model repeats a request that was refused."""
-    if transfer.refused_by == "arguments" and "bad_arguments" in run.config.raise_on:
-        raise mistake_error(run, transfer.answer)
+    if attempt.refused_by == "arguments" and "bad_arguments" in run.config.raise_on:
+        raise mistake_error(run, attempt.answer)
     if "failed_handoff" in run.config.raise_on:
-        raise failed_handoff(run, transfer)
+        raise failed_handoff(run, attempt)
     again = (
         f"Agent {run.frame.agent.name!r} requested the handoff again in turn {run.turn}, after it was told: "
-        f"{transfer.answer}."
+        f"{attempt.answer}."
     )
-    if transfer.refused_by == "limit":
+    if attempt.refused_by == "limit":
         run.progress.over_limit += 1
         if run.progress.over_limit > 1:
             raise MaxHandoffsExceeded(again)
-    elif transfer.refused_by == "loop":
+    elif attempt.refused_by == "loop":
         run.progress.refused += 1
         if run.progress.refused > 1:
             raise LoopDetected(again)

@@ -106,7 +106,7 @@ async def prepare_call(run: Run, events: Events) -> PreparedCall:
     settings = frame.agent.compact or run.config.compact
     compactions = () if settings is None else await compact_view(run, settings, system, offered, events)
     run.model_call.family = family = family_of(frame.handler)
-    context, audience = run.now(), run.audience()
+    context, audience = run.current_context(), run.audience()
     messages, repairs = frame.view.messages(family, audience)
     if repairs:
         run.report.repairs += (*repairs,)
@@ -131,7 +131,7 @@ async def _start_agent(run: Run) -> InputCheck | None:
     if not run.frame.agent.input_guardrails:
         run.agent_started = True
         return None
-    agent, now, messages = run.frame.agent, run.now(), run.shown_next()
+    agent, now, messages = run.frame.agent, run.current_context(), run.shown_next()
 
     async def check() -> None:
         await check_input(agent.input_guardrails, now, agent, messages, run.report.guardrails)
@@ -158,7 +158,7 @@ def _request(run: Run, offered: OfferedTools, context: RunContext[Any], messages
         tool_choice=choice,
         settings=settings,
         output_schema=agent.output_schema,
-        stream=run.stream,
+        stream=run.is_streamed,
         agent=agent.name,
         turn=run.turn,
         context=context,
@@ -205,7 +205,7 @@ async def _offered_at_first(run: Run) -> OfferedTools:
             return fixed
     deferral = agent.deferrals.own if is_own and not external else deferral_of(run)
     return await offer_tools(
-        agent, run.now(), run.graph, handler=handler, external=external, deferral=deferral
+        agent, run.current_context(), run.graph, handler=handler, external=external, deferral=deferral
     )
 
 
@@ -347,7 +347,7 @@ def note_event(run: Run, event: HandlerEvent) -> bool:
         return False
     if isinstance(event, AttemptFailed):
         text = f"attempt {event.attempt} failed: {error_text(event.error)}"
-        run.problem("provider", text, error=event.error)
+        run.add_problem("provider", text, error=event.error)
         void_attempt(run, event)
     elif not isinstance(cast(object, event), ReasoningDelta | ToolCallDelta):
         raise HandlerError(
@@ -397,7 +397,7 @@ def take_reply(run: Run) -> tuple[Iterable[RunEvent], MessageDone]:
     streamed_text = call.text.copy()
     reply, repairs = storable_reply(reply, run.turn, run.transcript.call_ids)
     record_reply(run, reply, repairs)
-    return unstreamed_events(run, reply, streamed_text, repairs) if run.stream else (), reply
+    return unstreamed_events(run, reply, streamed_text, repairs) if run.is_streamed else (), reply
 
 
 def record_reply(run: Run, reply: MessageDone, repairs: Sequence[str]) -> None:
@@ -412,9 +412,9 @@ def record_reply(run: Run, reply: MessageDone, repairs: Sequence[str]) -> None:
         run.report.repairs += (*repairs,)
     end_call(run, reply)
     run.budget.in_flight = False
-    run.count(reply.usage or Usage(requests=1, estimated=True))
+    run.add_usage(reply.usage or Usage(requests=1, estimated=True))
     run.model_call.forget_reply()
-    run.add("model", reply.message, origin=run.model_call.family)
+    run.add_message("model", reply.message, origin=run.model_call.family)
     made_calls = bool(reply.message.get("tool_calls"))
     run.progress.empty_replies = (
         0 if made_calls or not is_empty(reply.message) else run.progress.empty_replies + 1
@@ -429,7 +429,7 @@ def end_call(run: Run, reply: MessageDone | None, error: BaseException | None = 
     if run.is_observed:
         emit_now(run, ModelCallEnds(reply, error))
     run.model_call.request = None
-    run.report.calls.append(
+    run.report.model_calls.append(
         ModelCall(
             request.agent,
             run.frame.handler.name,

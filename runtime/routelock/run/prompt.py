@@ -47,7 +47,7 @@ async def instructions(run: Run) -> str:
         return run.frame.agent.instructions or ""
     what = f"The instructions of agent {run.frame.agent.name!r}"
     with callback_errors(what):
-        prompt = await run.frame.agent.get_system_prompt(run.now())
+        prompt = await run.frame.agent.get_system_prompt(run.current_context())
         if not isinstance(cast(object, prompt), str | None):
             raise TypeError(f"they must be text, not {type(prompt).__name__}")
     return prompt or ""
@@ -86,8 +86,8 @@ async def sections_of(run: Run, offered: OfferedTools) -> list[str]:
 
     They do not depend on the active handler, because prompt caches need a constant prompt.
     """
-    edges = [route for route in offered.routes.values() if isinstance(route, Handoff)]
-    reachable = {edge.to_handler.name for edge in edges if edge.to_handler}
+    handoffs = [route for route in offered.routes.values() if isinstance(route, Handoff)]
+    reachable = {each.to_handler.name for each in handoffs if each.to_handler}
     reachable |= {each.name for each in run.frame.agent.registered.handlers} | {run.frame.handler.name}
     reachable.discard(run.frame.default_handler)
     return [
@@ -101,7 +101,8 @@ async def _written(run: Run, section: PromptSection) -> str:
     if isinstance(section.text, str):
         return section.text
     with callback_errors(f"A prompt of {section.name!r}, a skill of agent {run.frame.agent.name!r},"):
-        text = await resolve(section.text(*(run.now(), run.frame.agent)[: argument_count(section.text, 2)]))
+        given = (run.current_context(), run.frame.agent)
+        text = await resolve(section.text(*given[: argument_count(section.text, 2)]))
         if not isinstance(cast(object, text), str | None):
             raise TypeError(f"it must be text, not {type(text).__name__}")
     return text or ""

@@ -105,7 +105,7 @@ class RunResult(Generic[Output]):
     @property
     def context(self) -> RunContext[Any]:
         """The context of the run as it was at the end; while the run goes on, as it is now."""
-        return self._run.now()
+        return self._run.current_context()
 
     @property
     def new_items(self) -> Sequence[RunItem]:

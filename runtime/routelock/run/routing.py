@@ -63,7 +63,6 @@ class RoutedCall:
         "arguments",
         "asks_handoff",
         "attempt",
-        "call",
         "guardrails",
         "id",
         "is_held",
@@ -74,11 +73,12 @@ class RoutedCall:
         "result",
         "scope",
         "tool",
+        "tool_call",
     )
 
     def __init__(self, call: ToolCall, route: Route | None) -> None:
         function = call["function"]
-        self.call: ToolCall = call
+        self.tool_call: ToolCall = call
         self.id: str = call["id"]
         self.name: str = function.get("name") or ""
         self.arguments: str = function.get("arguments") or ""
@@ -116,9 +116,9 @@ class RoutedCall:
         """Whether the call neither has a result nor waits for approval."""
         return self.result is None and not self.is_held
 
-    def ask_handoff(self, edge: Handoff, request: HandoffRequest | None = None) -> None:
+    def ask_handoff(self, handoff: Handoff, request: HandoffRequest | None = None) -> None:
         """Ask for a handoff: by the model, or by the tool that has run and returned a request."""
-        self.attempt, self.asks_handoff = HandoffAttempt(self.call, edge, request), True
+        self.attempt, self.asks_handoff = HandoffAttempt(self.tool_call, handoff, request), True
 
     def context(self, moment: RunContext[Any]) -> ToolContext[Any]:
         """Return the context of the call for functions of the app, as of a moment of the run."""
@@ -146,7 +146,7 @@ class RoutedCalls:
     __slots__ = (
         "calls",
         "external",
-        "handoff",
+        "handoff_call",
         "handoffs",
         "offered",
         "refused",
@@ -169,7 +169,7 @@ class RoutedCalls:
         """Calls of names that were not offered."""
         self.waiting: list[Interruption] = []
         """The calls that wait for approval."""
-        self.handoff: RoutedCall | None = None
+        self.handoff_call: RoutedCall | None = None
         """The call with the handoff that the turn tries."""
         self.skipped: Sequence[RoutedCall] = ()
         """The handoffs that are answered and not tried."""
@@ -197,17 +197,17 @@ class RoutedCalls:
         handoffs = [call for call in self.calls if call.asks_handoff and call not in self.unknown_targets]
         several = len(handoffs) > 1 and multiple == "reject"
         if handoffs:
-            self.handoff, self.skipped = (None, handoffs) if several else (handoffs[0], handoffs[1:])
+            self.handoff_call, self.skipped = (None, handoffs) if several else (handoffs[0], handoffs[1:])
         for call in self.skipped:
             call.attempt.skip(_REFUSED if several else NOT_TAKEN)
 
     def skip_handoff(self, call: RoutedCall, why: str) -> None:
         """Do not try the chosen handoff after all."""
         call.attempt.skip(why)
-        self.skipped, self.handoff = (call, *self.skipped), None
+        self.skipped, self.handoff_call = (call, *self.skipped), None
 
     def refuse_handoff(self, call: RoutedCall, why: str, error: str) -> None:
         """Answer the chosen handoff, which was not approved or is disabled by now."""
         call.attempt.skip(why)
         call.result = Result(why, error, problem=None if error == "declined" else "handoff")
-        self.refused, self.handoff = (call,), None
+        self.refused, self.handoff_call = (call,), None

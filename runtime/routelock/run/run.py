@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget",
-    "CallsState",
     "Ending",
     "HandoffLog",
     "ModelCallState",
+    "OpenCalls",
     "Report",
     "Run",
     "SharedMemory",
@@ -301,7 +301,7 @@ class ModelCallState:
 
 
 @dataclass(slots=True, eq=False)
-class CallsState:
+class OpenCalls:
     """Open tool calls, and the approvals for them."""
 
     decisions: Approvals = NO_APPROVALS
@@ -342,7 +342,7 @@ class SubRuns:
 class Report:
     """Records for the result, beside the transcript."""
 
-    calls: list[ModelCall] = field(default_factory=lambda: [])
+    model_calls: list[ModelCall] = field(default_factory=lambda: [])
     """The model calls that have ended."""
     accepted: dict[str, int] = field(default_factory=lambda: {})
     """Tokens of each agent's last request that a provider took, from before the run was resumed."""
@@ -371,13 +371,13 @@ class Ending:
 class Run:
     """One run while it goes on."""
 
-    first: Agent[Any]
+    first_agent: Agent[Any]
     """The agent that the run began with."""
     graph: Mapping[str, Agent[Any]]
     config: RunConfig
     hooks: Sequence[RunHooks]
     """Those of the outermost run first, then those of the sub-runs down to this one."""
-    stream: bool
+    is_streamed: bool
     context: Any
     run_id: str
     scopes: frozenset[str] = frozenset()
@@ -392,7 +392,7 @@ class Run:
     handoffs: HandoffLog
     memory: SharedMemory
     model_call: ModelCallState = field(default_factory=ModelCallState, init=False)
-    calls: CallsState = field(default_factory=CallsState, init=False)
+    open_calls: OpenCalls = field(default_factory=OpenCalls, init=False)
     sub_runs: SubRuns = field(default_factory=SubRuns, init=False)
     report: Report = field(default_factory=Report, init=False)
     ending: Ending = field(default_factory=Ending, init=False)
@@ -413,13 +413,13 @@ class Run:
     """Whether hooks, a trace or the log watch this turn; if not, `emit` need not be called."""
     failed_handlers: frozenset[tuple[str, str]] = frozenset()
     """Names of the agents and their handlers that failed and were replaced."""
-    current_context: RunContext[Any] | None = field(default=None, init=False)
-    """Cache of `now`; None after a change that the context shows."""
+    cached_context: RunContext[Any] | None = field(default=None, init=False)
+    """Cached `current_context`; None after a change that the context shows."""
 
-    def now(self) -> RunContext[Any]:
+    def current_context(self) -> RunContext[Any]:
         """Return the context that callbacks of the app get, as of this moment."""
-        if self.current_context is None:
-            self.current_context = RunContext(
+        if self.cached_context is None:
+            self.cached_context = RunContext(
                 context=self.context,
                 run_id=self.run_id,
                 agent=self.frame.agent.name,
@@ -430,7 +430,7 @@ class Run:
                 user_id=self.config.user_id,
                 conversation_id=self.config.conversation_id,
             )
-        return self.current_context
+        return self.cached_context
 
     @property
     def active_name(self) -> str:
@@ -452,7 +452,7 @@ class Run:
         if self.frame.audience is None:
             self.frame.audience = Audience(
                 agent=self.frame.agent.name,
-                stands_in=self.frame.handler_override,
+                is_handler=self.frame.handler_override,
                 can_call=self._callable_names(),
                 transfers={each.call_id: (each.target, each.taken) for each in self.handoffs.records},
             )
@@ -462,9 +462,9 @@ class Run:
         """Return the names of the active agent's tools and handoffs, and of the external tools."""
         agent, handler = self.frame.agent, self.frame.handler.name
         names = {tool.name for tool in agent.all_tools}
-        for edge in agent.edges:
-            if edge.to_handler is None or edge.to_handler.name != handler:
-                names.add(edge.tool_name)
+        for handoff in agent.all_handoffs:
+            if handoff.to_handler is None or handoff.to_handler.name != handler:
+                names.add(handoff.tool_name)
         return names.union(map(tool_name, self.config.external_tools))
 
     def shown_next(self) -> list[Message]:
@@ -472,7 +472,7 @@ class Run:
         view = View(self.frame.view.items)
         return detached(view.messages(family_of(self.frame.handler), self.audience())[0])
 
-    def add(
+    def add_message(
         self, kind: ItemKind, message: Message, *, origin: str | None = None, final: bool = False
     ) -> RunItem:
         """Append a message to the transcript and to the view.
@@ -527,13 +527,13 @@ class Run:
         return call
 
     def _activate(self, frame: Frame) -> None:
-        self.frame, self.current_context = frame, None
+        self.frame, self.cached_context = frame, None
 
     def replace_handler(self, handler: Handler) -> None:
         """Replace the handler of a failed model call; the next call repeats the turn."""
         self.failed_handlers |= {(self.frame.agent.name, self.frame.handler.name)}
         self.frame.handler, self.retakes_turn = handler, True
-        self.current_context = self.frame.audience = self.frame.offered = None
+        self.cached_context = self.frame.audience = self.frame.offered = None
 
     def failed_of(self, agent: Agent[Any]) -> set[str]:
         """Return the names of an agent's handlers that failed."""
@@ -575,11 +575,11 @@ class Run:
             return
         self.budget.check_turns(agent, self.turn)
         self.turn += 1
-        self.current_context = None
+        self.cached_context = None
         self.frame.turns += 1
         self.first_of_turn = len(self.transcript.items)
 
-    def count(self, usage: Usage, agent: str | None = None) -> None:
+    def add_usage(self, usage: Usage, agent: str | None = None) -> None:
         """Add usage to the run, to an agent (the active one, if none is named), and to the open handoff."""
         budget, name = self.budget, agent or self.frame.agent.name
         total, before = budget.usage + usage, budget.usage_by_agent.get(name, NO_USAGE)
@@ -590,7 +590,7 @@ class Run:
             spent = self.handoffs.spent[handoff_id]
             # an agent that took over once has consumed what its handoff has, so the sum is made once
             self.handoffs.spent[handoff_id] = after if spent is before else spent + usage
-        self.current_context = None
+        self.cached_context = None
         if budget.limits is not None:
             warning = limit_warning(budget.limits, budget.usage, usage, name)
             if warning is not None and warning not in self.report.warnings:
@@ -602,7 +602,7 @@ class Run:
 
     # The result
 
-    def problem(
+    def add_problem(
         self, kind: Any, message: str, *, call_id: str | None = None, error: BaseException | None = None
     ) -> None:
         """Add a `Problem` to the report, which does not end the run."""
@@ -625,13 +625,13 @@ class Run:
         """
         if self.handoffs.records:
             self.handoffs.close_all(self.config.clock(), status, error)
-        if self.calls.interruptions:
+        if self.open_calls.interruptions:
             answered = {item.message.get("tool_call_id") for item in self.transcript.items}
-            settled = self.calls.begun | answered
-            left = still_waiting(self.calls.interruptions, len(self.sub_runs.path), settled)
-            self.calls.interruptions = left
+            settled = self.open_calls.begun | answered
+            left = still_waiting(self.open_calls.interruptions, len(self.sub_runs.path), settled)
+            self.open_calls.interruptions = left
         if self.memory.scopes:
-            self.current_context = None
+            self.cached_context = None
         self.memory.end(is_outermost=not self.sub_runs.depth)
 
     def next_agent(self) -> Agent[Any]:
@@ -640,8 +640,8 @@ class Run:
         An agent that was to return an answer gives way to the outermost caller.
         """
         if self.config.next_agent == "reset":
-            return self.first
-        return next((frame.agent for frame in self.callers if not frame.stands_by), self.frame.agent)
+            return self.first_agent
+        return next((frame.agent for frame in self.callers if not frame.is_standby), self.frame.agent)
 
     def result(self) -> RunResult[Any]:
         """Return the result of the run so far."""
@@ -660,12 +660,12 @@ class Run:
             guardrail_results=tuple(self.report.guardrails),
             repairs=self.report.repairs,
             warnings=self.report.warnings,
-            calls=tuple(self.report.calls),
+            calls=tuple(self.report.model_calls),
             compactions=self.report.compactions,
             stop_reason=self.ending.stop_reason,
             last_handler=self.frame.handler.name,
-            pending=tuple(map(detached, self.calls.pending)),
-            interruptions=self.calls.interruptions,
+            pending=tuple(map(detached, self.open_calls.pending)),
+            interruptions=self.open_calls.interruptions,
             nested=dict(self.sub_runs.ended),
             _run=self,
         )

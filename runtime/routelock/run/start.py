@@ -101,11 +101,11 @@ def _new_run(
     items, known = _first_items(input)
     run_id = config.run_id or _random_id(config)
     return Run(
-        first=agent,
+        first_agent=agent,
         graph=run_graph(agent, config),
         config=config,
         hooks=() if hooks is None else (hooks,),
-        stream=stream,
+        is_streamed=stream,
         context=context,
         run_id=run_id,
         scopes=frozenset(config.scopes),
@@ -248,7 +248,7 @@ def _vendor_tool_error(agent: Agent[Any], config: RunConfig) -> ConfigError | No
     What only a request shows is found when the agent is asked: a tool that some runs are not offered, and a
     handler that a handoff switches to.
     """
-    if any(edge.to_handler is not None for edge in agent.edges):
+    if any(handoff.to_handler is not None for handoff in agent.all_handoffs):
         return None
     errors = [_handler_refusal(load(each), agent, config) for each in handlers_by_priority(agent, config)]
     return errors[0] if all(errors) and errors else None
@@ -259,7 +259,7 @@ def _handler_refusal(handler: Handler, agent: Agent[Any], config: RunConfig) -> 
         return None
     specs = [each.spec for each in agent.fixed_vendor_tools]
     settings = {**config.model_settings, **agent.model_settings}
-    routes: list[Tool | Handoff] = [*agent.all_tools, *agent.edges]
+    routes: list[Tool | Handoff] = [*agent.all_tools, *agent.all_handoffs]
     try:
         check(specs, settings, functions=any(map(_is_fixed, routes)))
     except ConfigError as error:

@@ -88,7 +88,7 @@ async def _run_steps(batch: ToolBatch, executor: Executor, calls: Sequence[Route
             batch.take(call, outcome, stop)
             if outcome.question is not None:
                 continue
-            emit_now(run, ToolEnds(call.call, call.tool, None, outcome))
+            emit_now(run, ToolEnds(call.tool_call, call.tool, None, outcome))
 
 
 async def _admit_and_carry_out(batch: ToolBatch, call: RoutedCall) -> None:

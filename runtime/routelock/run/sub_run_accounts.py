@@ -26,7 +26,7 @@ def end_sub_run(run: Run, key: str) -> Usage:
     run.budget.tool_calls += inner.budget.tool_calls
     for name, usage in result.usage_by_agent.items():
         if usage != NO_USAGE:
-            run.count(usage, name)
+            run.add_usage(usage, name)
     return result.usage
 
 
@@ -42,7 +42,7 @@ def absorb_sub_runs(run: Run) -> None:
             run.sub_runs.waiting[call_id] = inner
         run.budget.tool_calls += inner.budget.tool_calls
         for name, usage in result.usage_by_agent.items():
-            run.count(usage, name)
+            run.add_usage(usage, name)
 
 
 def with_sub_runs(run: Run) -> Run:

@@ -231,10 +231,10 @@ class SubRun:
                 await self._in_grace(partial(self._make_input, self.inner, context))
             async with aclosing(self._events(self.inner, events)) as happening:
                 async for event in happening:
-                    nested = self._wrap(event) if self.inner.stream else None
+                    nested = self._wrap(event) if self.inner.is_streamed else None
                     if nested is not None and self.agent_call.on_event is not None:
                         await self._show(context, nested)
-                    if nested is not None and self.outer.stream:
+                    if nested is not None and self.outer.is_streamed:
                         yield nested
             self.is_waiting = self.inner.ending.stop_reason == "requires_action"
             if not self.is_waiting:
@@ -382,7 +382,7 @@ def _inner_run(one: SubRun, max_turns: int | None, stored: RunDocument | None) -
     outer, agent = one.outer, one.agent_call.agent
     config = inner_config(outer, step_key(outer, one.call), one.agent_call.settings)
     path = (*outer.sub_runs.path, one.call.id)
-    stream = outer.stream or one.agent_call.on_event is not None
+    stream = outer.is_streamed or one.agent_call.on_event is not None
     if stored is None:
         task = one.agent_call.text_of(one.value)
         inner = start(agent, task, outer.context, max_turns, None, config, stream=stream)
@@ -391,8 +391,8 @@ def _inner_run(one: SubRun, max_turns: int | None, stored: RunDocument | None) -
         from routelock.state.resume import restore_sub_run  # noqa: PLC0415 - only resumed runs need it
 
         inner = with_trace(restore_sub_run(outer, agent, stored, max_turns, config, stream=stream))
-        earlier = outer.calls.interruptions
-        inner.calls.interruptions = tuple(each for each in earlier if each.path[: len(path)] == path)
+        earlier = outer.open_calls.interruptions
+        inner.open_calls.interruptions = tuple(each for each in earlier if each.path[: len(path)] == path)
     put_inside(outer, inner, one.call.id)
     inner.budget.own_limits = one.agent_call.settings.get("limits")
     if one.agent_call.hooks is not None:
@@ -410,7 +410,7 @@ def put_inside(outer: Run, inner: Run, call_id: str) -> None:
     """
     inner.sub_runs.depth, inner.sub_runs.path = outer.sub_runs.depth + 1, (*outer.sub_runs.path, call_id)
     inner.sub_runs.outermost_id = outer.sub_runs.outermost_id or outer.run_id
-    inner.calls.decisions, inner.budget.outer = outer.calls.decisions, outer.budget
+    inner.open_calls.decisions, inner.budget.outer = outer.open_calls.decisions, outer.budget
     inner.hooks = outer.hooks
     if inner.recorder is not None and outer.recorder is not None:
         inner.recorder.set_outer(outer.recorder, call_id)

@@ -40,7 +40,7 @@ from routelock.run.run import Run
 from routelock.run.steps import run_by_executor
 from routelock.run.sub_run_accounts import absorb_sub_runs
 from routelock.run.subrun import Events, GraceOver, SubRun, order_by_session, prepare_sub_runs
-from routelock.run.tool_handoffs import note_cut_short, refuse_unknown_targets, take_requests
+from routelock.run.tool_handoffs import record_undecided, refuse_unknown_targets, take_requests
 from routelock.run.transfer import take_over
 from routelock.run.transfer_request import begin_handoff, check_handoff
 from routelock.tools.approvals import NO_APPROVALS
@@ -63,22 +63,22 @@ _APPROVAL_FIRST = (
 )
 
 
-async def answer_calls(run: Run, reply: RoutedCalls, events: Events) -> AsyncGenerator[RunEvent]:
+async def answer_calls(run: Run, routed: RoutedCalls, events: Events) -> AsyncGenerator[RunEvent]:
     """Answer a reply's calls: tools first and at the same time, then the first handoff. Yield the events.
 
     Args:
         run: the run.
-        reply: the calls of the reply; their results are filled in.
+        routed: the calls of the reply; their results are filled in.
         events: runs the agents that are called as tools.
 
     Raises:
         HandoffFilterError: an input filter or a history mapper failed.
         RoutelockError: a call ends the run; all are answered.
     """
-    _answer_at_once(run, reply)
+    _answer_at_once(run, routed)
     try:
-        if reply.tools and (free := await _free_tools(run, reply)):
-            for call in free if run.stream else ():
+        if routed.tools and (free := await _free_tools(run, routed)):
+            for call in free if run.is_streamed else ():
                 yield called_event(run, call)
             with ToolBatch(run, free, events) as batch:
                 await batch.run_together()
@@ -86,102 +86,102 @@ async def answer_calls(run: Run, reply: RoutedCalls, events: Events) -> AsyncGen
                     async with aclosing(batch.stream(one)) as happening:
                         async for event in happening:
                             yield event
-            _hold_unanswered(run, reply, free)
-        await _choose_handoff(run, reply)
-        for each in decided_events(run, reply) if run.stream else ():
+            _hold_unanswered(run, routed, free)
+        await _choose_handoff(run, routed)
+        for each in decided_events(run, routed) if run.is_streamed else ():
             yield each
-        if reply.handoff is not None or reply.unknown_targets:
-            await _decide_handoffs(run, reply)
+        if routed.handoff_call is not None or routed.unknown_targets:
+            await _decide_handoffs(run, routed)
     except BaseException as error:
-        note_cut_short(run, reply, error)
+        record_undecided(run, routed, error)
         raise
     finally:
-        _record(run, reply)
-    if reply.waiting or run.calls.interruptions or run.sub_runs.waiting:
-        note_waiting(run, reply)
-    for each in later_events(run, reply) if run.stream else ():
+        _record(run, routed)
+    if routed.waiting or run.open_calls.interruptions or run.sub_runs.waiting:
+        note_waiting(run, routed)
+    for each in later_events(run, routed) if run.is_streamed else ():
         yield each
-    if (stop := _stop_of(reply)) is not None:
+    if (stop := _stop_of(routed)) is not None:
         raise stop
-    if reply.handoff is not None:
-        await _make_handoff(run, reply.handoff)
+    if routed.handoff_call is not None:
+        await _make_handoff(run, routed.handoff_call)
 
 
-def _stop_of(reply: RoutedCalls) -> RoutelockError | None:
+def _stop_of(routed: RoutedCalls) -> RoutelockError | None:
     """Return the first error, in call order, with which a call ends the run."""
-    for call in reply.calls:
+    for call in routed.calls:
         if call.result is not None and call.result.stop is not None:
             return call.result.stop
     return None
 
 
-def _answer_at_once(run: Run, reply: RoutedCalls) -> None:
+def _answer_at_once(run: Run, routed: RoutedCalls) -> None:
     """Answer the calls that are certain not to be made; hold those of a resumed run without a decision."""
-    if len(reply.calls) > MOST_CALLS:
-        answer_too_many(run, reply)
+    if len(routed.calls) > MOST_CALLS:
+        answer_too_many(run, routed)
     if run.sub_runs.to_resume:
-        answer_lost(run, reply)
-    if run.calls.decisions is not NO_APPROVALS:
-        apply_decisions(run, reply)
-    if reply.handoffs:
-        reply.choose(run.config.multiple_handoffs)
-    if reply.unknown:
-        answer_unknown(run, reply)
+        answer_lost(run, routed)
+    if run.open_calls.decisions is not NO_APPROVALS:
+        apply_decisions(run, routed)
+    if routed.handoffs:
+        routed.choose(run.config.multiple_handoffs)
+    if routed.unknown:
+        answer_unknown(run, routed)
 
 
-def _record(run: Run, reply: RoutedCalls) -> None:
+def _record(run: Run, routed: RoutedCalls) -> None:
     """Append the results to the transcript; a missing one is filled in when the transcript is read.
 
     Problems are noted here and not when they happen: the run's result must not depend on the scheduler.
     """
-    if reply.skipped or reply.refused:
-        _answer_skipped(run, reply)
-    for call in reply.calls:
+    if routed.skipped or routed.refused:
+        _answer_skipped(run, routed)
+    for call in routed.calls:
         if call.guardrails:
             run.report.guardrails.extend(call.guardrails)
         if (result := call.result) is not None:
             content = with_media(result.text, result.media) if result.media else result.text
             message: Message = {"role": "tool", "tool_call_id": call.id, "content": content}
-            run.add("handoff" if call.kind == "handoff" else "tool", message)
+            run.add_message("handoff" if call.kind == "handoff" else "tool", message)
             if result.problem is not None:
-                run.problem(result.problem, result.text, call_id=call.id, error=result.exception)
+                run.add_problem(result.problem, result.text, call_id=call.id, error=result.exception)
 
 
 # Tools
 
 
-async def _free_tools(run: Run, reply: RoutedCalls) -> Sequence[RoutedCall]:
+async def _free_tools(run: Run, routed: RoutedCalls) -> Sequence[RoutedCall]:
     """Return the tool calls that need no approval or have it; none in a turn that ends the run anyway.
 
     Raises:
         CallbackError: an ``is_enabled`` or ``needs_approval`` function raised; no call is carried out then.
         BudgetExceeded: ``RunConfig.limits`` does not allow all of these calls; none is carried out then.
     """
-    free: Sequence[RoutedCall] = [call for call in reply.tools if call.result is None and not call.is_held]
-    if _stop_of(reply) is not None:
+    free: Sequence[RoutedCall] = [call for call in routed.tools if call.result is None and not call.is_held]
+    if _stop_of(routed) is not None:
         for call in free:
             if call.id not in run.sub_runs.to_resume:  # else it began before, and goes on with the run
                 take_outcome(run, call, NOT_RUN)
         return ()
     if [each for each in free if each.tool.is_enabled is not True or each.tool.needs_approval is not False]:
-        free = await gate_tools(run, reply, free)
+        free = await gate_tools(run, routed, free)
     if free:
         run.budget.check(run.frame.agent.name, len(free))
         run.budget.tool_calls += len(free)
     return free
 
 
-def _hold_unanswered(run: Run, reply: RoutedCalls, made: Sequence[RoutedCall]) -> None:
+def _hold_unanswered(run: Run, routed: RoutedCalls, made: Sequence[RoutedCall]) -> None:
     """Hold the calls whose tools asked a person something, and so have no result."""
     if unanswered := [call for call in made if call.result is None]:
-        hold_questions(run, reply, unanswered)
+        hold_questions(run, routed, unanswered)
 
 
-def _note_results(run: Run, reply: RoutedCalls) -> None:
+def _note_results(run: Run, routed: RoutedCalls) -> None:
     """Note what the tools returned, for the loop guard."""
     outputs: list[tuple[str, str, str]] = []
     requests: list[tuple[str, str, str]] = []
-    for call in reply.tools:
+    for call in routed.tools:
         if call.result is not None:  # else it waits for approval
             is_request = call.outcome is not None and call.outcome.handoff is not None
             (requests if is_request else outputs).append((call.name, call.arguments, call.result.text))
@@ -191,48 +191,48 @@ def _note_results(run: Run, reply: RoutedCalls) -> None:
 # The handoff
 
 
-async def _choose_handoff(run: Run, reply: RoutedCalls) -> None:
+async def _choose_handoff(run: Run, routed: RoutedCalls) -> None:
     """Choose the handoff that the turn tries, among those of the model and of tools."""
-    if reply.tools:
-        if run.config.detect_loops and _stop_of(reply) is None:
-            _note_results(run, reply)
-        if [call for call in reply.tools if call.outcome is not None and call.outcome.handoff is not None]:
-            take_requests(run, reply)
-    if (chosen := reply.handoff) is None:
+    if routed.tools:
+        if run.config.detect_loops and _stop_of(routed) is None:
+            _note_results(run, routed)
+        if [call for call in routed.tools if call.outcome is not None and call.outcome.handoff is not None]:
+            take_requests(run, routed)
+    if (chosen := routed.handoff_call) is None:
         return
-    if why := _why_not_tried(run, reply):
-        reply.skip_handoff(chosen, why)
+    if why := _why_not_tried(run, routed):
+        routed.skip_handoff(chosen, why)
         return
-    edge = chosen.attempt.edge
-    is_always_open = edge.is_enabled is True and edge.needs_approval is False
-    if not is_always_open or run.calls.decisions is not NO_APPROVALS:
-        await gate_handoff(run, reply, chosen)
-    if reply.refused and not reply.tools and run.config.detect_loops:  # the turn brings nothing else
-        refused = chosen.attempt.edge.tool_name, chosen.arguments, chosen.attempt.answer
+    handoff = chosen.attempt.handoff
+    is_always_open = handoff.is_enabled is True and handoff.needs_approval is False
+    if not is_always_open or run.open_calls.decisions is not NO_APPROVALS:
+        await gate_handoff(run, routed, chosen)
+    if routed.refused and not routed.tools and run.config.detect_loops:  # the turn brings nothing else
+        refused = chosen.attempt.handoff.tool_name, chosen.arguments, chosen.attempt.answer
         run.progress.tool_results([refused])
 
 
-def _why_not_tried(run: Run, reply: RoutedCalls) -> str | None:
+def _why_not_tried(run: Run, routed: RoutedCalls) -> str | None:
     """Return why no target is asked in a turn that ends or pauses the run: it would not go on."""
-    if _stop_of(reply) is not None or (reply.unknown_targets and "failed_handoff" in run.config.raise_on):
+    if _stop_of(routed) is not None or (routed.unknown_targets and "failed_handoff" in run.config.raise_on):
         return _RUN_ENDS
-    if reply.external:
+    if routed.external:
         return _CALLER_FIRST
-    return _APPROVAL_FIRST if reply.waiting or run.sub_runs.waiting else None
+    return _APPROVAL_FIRST if routed.waiting or run.sub_runs.waiting else None
 
 
-async def _decide_handoffs(run: Run, reply: RoutedCalls) -> None:
+async def _decide_handoffs(run: Run, routed: RoutedCalls) -> None:
     """Refuse the handoffs by tools to unknown targets, and check the chosen one."""
-    if reply.unknown_targets:
-        refuse_unknown_targets(run, reply)
-    if reply.handoff is not None:
-        await _check_and_answer(run, reply.handoff)
+    if routed.unknown_targets:
+        refuse_unknown_targets(run, routed)
+    if routed.handoff_call is not None:
+        await _check_and_answer(run, routed.handoff_call)
 
 
 async def _check_and_answer(run: Run, call: RoutedCall) -> None:
     """Run the checks of the chosen handoff, and answer its call, unless the target's output will do so."""
     attempt = call.attempt
-    run.calls.begun.add(call.id)
+    run.open_calls.begun.add(call.id)
     await check_handoff(run, attempt)
     if attempt.returns:
         call.result = None  # the target's output will answer it
@@ -242,23 +242,23 @@ async def _check_and_answer(run: Run, call: RoutedCall) -> None:
         call.result.is_mistake, call.result.problem = not attempt.by_tool, "handoff"
 
 
-def _answer_skipped(run: Run, reply: RoutedCalls) -> None:
+def _answer_skipped(run: Run, routed: RoutedCalls) -> None:
     """Answer, and put on record, the handoffs that are not tried."""
-    for call in reply.skipped:
-        is_mistake = reply.handoff is None and call.kind == "handoff"
+    for call in routed.skipped:
+        is_mistake = routed.handoff_call is None and call.kind == "handoff"
         call.result = Result(call.attempt.answer, call.attempt.error, is_mistake)
-    for call in (*reply.skipped, *reply.refused):
+    for call in (*routed.skipped, *routed.refused):
         begin_handoff(run, call.attempt)
         call.attempt.put_on_record(run)
-    if reply.skipped:
-        run.warn(f"turn {run.turn}: {len(reply.skipped)} of the reply's transfers were not taken")
+    if routed.skipped:
+        run.warn(f"turn {run.turn}: {len(routed.skipped)} of the reply's transfers were not taken")
 
 
 async def _make_handoff(run: Run, call: RoutedCall) -> None:
     """Carry out the handoff if its target has accepted."""
     if call.attempt.target is not None:
         await take_over(run, call.attempt)
-    if run.stream:
+    if run.is_streamed:
         run.handoffs.events.append(handoff_event(call))
 
 
@@ -291,10 +291,8 @@ class ToolBatch:
         self.streamed: Sequence[SubRun] = ()
         """Sub-runs that `run_together` leaves to `stream`."""
         self.is_single: bool = len(calls) == 1
-        limit = run.config.tools_at_once
-        self.slots: anyio.Semaphore | None = None
-        if limit is not None and not self.is_single:
-            self.slots = anyio.Semaphore(limit)
+        limit = None if self.is_single else run.config.tools_at_once
+        self.slots: anyio.Semaphore | None = None if limit is None else anyio.Semaphore(limit)
         self._sub_runs: dict[str, SubRun] = {}
         """All sub-runs, by call id."""
         self._noted = len(run.report.errors)
@@ -324,7 +322,7 @@ class ToolBatch:
             self._sub_runs = sub_runs = prepare_sub_runs(run, agents)
             if any(one.agent_call.session is not None for one in sub_runs.values()):
                 await self._find_sessions()
-            self.streamed = [one for one in sub_runs.values() if run.stream and one.inner is not None]
+            self.streamed = [one for one in sub_runs.values() if run.is_streamed and one.inner is not None]
             tools = [call for call in tools if call.id not in sub_runs]
             agents = [one.call for one in sub_runs.values() if one not in self.streamed]
         if run.config.executor is not None:
@@ -340,7 +338,7 @@ class ToolBatch:
 
     async def _find_sessions(self) -> None:
         for one in self._sub_runs.values():
-            await isolated(one.find_session(one.call.context(self.run.now())))
+            await isolated(one.find_session(one.call.context(self.run.current_context())))
         order_by_session(self._sub_runs.values())
 
     async def admit(self, call: RoutedCall) -> None:
@@ -382,7 +380,7 @@ class ToolBatch:
         if self._is_ending and self.slots is not None:
             self._skip(one.call)
             return
-        one.seconds = self.run.calls.grace if self._is_ending else None
+        one.seconds = self.run.open_calls.grace if self._is_ending else None
         try:
             async with aclosing(isolated_events(self._run_sub(one))) as happening:
                 async for event in happening:
@@ -404,17 +402,18 @@ class ToolBatch:
         """Take an outcome; if it ends the run, start the grace period of the other calls."""
         if take_outcome(self.run, call, outcome, stop) and not self._is_ending:
             self._is_ending = True
-            self._deadline = anyio.current_time() + self.run.calls.grace
+            self._deadline = anyio.current_time() + self.run.open_calls.grace
             for each in self.calls:
                 if each.scope is not None:
                     each.scope.deadline = self._deadline
 
     async def _cut_off(self, call: RoutedCall) -> None:
-        if call.id not in self.run.calls.begun:  # only its start hook was called
+        run = self.run
+        if call.id not in run.open_calls.begun:  # only its start hook was called
             self._skip(call)
             return
         self.take(call, CUT_OFF)
-        await emit(self.run, ToolEnds(call.call, call.tool, call.context(self.run.now()), CUT_OFF))
+        await emit(run, ToolEnds(call.tool_call, call.tool, call.context(run.current_context()), CUT_OFF))
 
     def _skip(self, call: RoutedCall) -> None:
         self.run.budget.tool_calls -= 1
@@ -424,10 +423,10 @@ class ToolBatch:
     async def _invoke(self, call: RoutedCall) -> None:
         """Call a tool and take its outcome."""
         run, tool = self.run, call.tool
-        context: Any = call.context(run.now()) if tool.wants_context or run.is_observed else None
+        context: Any = call.context(run.current_context()) if tool.wants_context or run.is_observed else None
         if run.is_observed:
-            await emit(run, ToolBegins(call.call, tool, context))
-        run.calls.begun.add(call.id)
+            await emit(run, ToolBegins(call.tool_call, tool, context))
+        run.open_calls.begun.add(call.id)
         stop: RoutelockError | None = None
         try:
             with nullcontext() if run.recorder is None else run.recorder.inside(call.id):
@@ -436,7 +435,7 @@ class ToolBatch:
             outcome, stop = _outcome_of_stop(raised), raised
         self.take(call, outcome, stop)  # before the hooks: if one is cancelled, it is not lost
         if run.is_observed and outcome.question is None:
-            await emit(run, ToolEnds(call.call, tool, context, outcome))
+            await emit(run, ToolEnds(call.tool_call, tool, context, outcome))
 
     async def _run_sub(self, one: SubRun) -> AsyncGenerator[RunEvent]:
         """Carry out a sub-run and take its outcome; there is none if it waits for an approval."""
@@ -444,10 +443,10 @@ class ToolBatch:
         if not await one.wait_for_session():
             run.budget.tool_calls -= 1  # it is counted when the run is resumed
             return
-        context = call.context(run.now())
+        context = call.context(run.current_context())
         nested = None if one.inner is None else one.inner.run_id
-        await emit(run, ToolBegins(call.call, call.tool, context, nested))
-        run.calls.begun.add(call.id)
+        await emit(run, ToolBegins(call.tool_call, call.tool, context, nested))
+        run.open_calls.begun.add(call.id)
         run.sub_runs.to_resume.pop(call.id, None)  # not before: the run may end before this call starts
         stop: RoutelockError | None = None
         try:
@@ -458,11 +457,11 @@ class ToolBatch:
         except (ToolError, ToolGuardrailTripped, CallbackError) as raised:
             outcome, stop = _outcome_of_stop(raised), raised
         if outcome is None:
-            run.calls.begun.discard(call.id)
+            run.open_calls.begun.discard(call.id)
             run.budget.tool_calls -= 1  # it is counted when the run is resumed
             return
         self.take(call, outcome, stop)
-        await emit(run, ToolEnds(call.call, call.tool, context, outcome))
+        await emit(run, ToolEnds(call.tool_call, call.tool, context, outcome))
 
 
 def take_outcome(
@@ -478,9 +477,9 @@ def take_outcome(
     """
     call.outcome = outcome
     if outcome.usage is not None:
-        run.count(outcome.usage)
+        run.add_usage(outcome.usage)
     if outcome.question is not None:  # the call goes on when a person has answered
-        run.calls.begun.discard(call.id)
+        run.open_calls.begun.discard(call.id)
         run.budget.tool_calls -= 1
         return False
     result = Result(outcome.output, outcome.error, exception=outcome.exception, media=outcome.media)

@@ -45,17 +45,17 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
     Raises:
         HandoffFilterError: the input filter or the history mapper failed. The transcript is complete.
     """
-    source, target, edge = run.frame.agent, attempt.target, attempt.edge
+    source, target, handoff = run.frame.agent, attempt.target, attempt.handoff
     assert target is not None
-    source_items, view_filter = _tried_items(run), _filter_of(run, edge)
+    source_items, view_filter = _tried_items(run), _filter_of(run, handoff)
     target_items = source_items
     try:
         if view_filter is not None or attempt.returns:
             target_items = await target_view(run, attempt, view_filter, source_items)
-        passes_prompt = edge.transfer_system_message and isinstance(target, Agent)
+        passes_prompt = handoff.transfer_system_message and isinstance(target, Agent)
         prompt = await source_prompt(run) if passes_prompt else None
     except BaseException as error:
-        _record_failed_transfer(run, attempt, error)
+        _record_failed_handoff(run, attempt, error)
         raise
     if run.callers:
         drop_standby(run, target)
@@ -67,7 +67,7 @@ async def take_over(run: Run, attempt: HandoffAttempt) -> None:
     if isinstance(target, Agent):
         run.add_agents(target)
     run.handoffs.begin_count(attempt.id)
-    if edge.share is not None or attempt.payload is not None:
+    if handoff.share is not None or attempt.payload is not None:
         share_payload(run, attempt)
     try:
         if run.is_observed:
@@ -105,14 +105,14 @@ async def _announce(
 
 def _wait_of(run: Run, attempt: HandoffAttempt) -> Wait:
     """Return how the source waits for the target's output, or stands by."""
-    seconds = None if attempt.edge.run_timeout == math.inf else attempt.edge.run_timeout
+    seconds = None if attempt.handoff.run_timeout == math.inf else attempt.handoff.run_timeout
     return Wait(
         call=attempt.call,
         seconds=seconds,
         until=math.inf if seconds is None else anyio.current_time() + seconds,
         payload=run.memory.payload,
         memory_level=len(run.memory.scopes),
-        stands_by=not attempt.returns,
+        is_standby=not attempt.returns,
     )
 
 
@@ -144,7 +144,7 @@ def _tried_items(run: Run) -> list[RunItem]:
     return without_calls(run.frame.view.items, not_tried) if not_tried else run.frame.view.items
 
 
-def _record_failed_transfer(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:
+def _record_failed_handoff(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:
     """Record that an accepted handoff failed, and put that into its answer: the source may go on later."""
     is_failure = isinstance(error, Exception)
     why = str(error) if is_failure else "it was cancelled before the target took over"
@@ -156,18 +156,18 @@ def _record_failed_transfer(run: Run, attempt: HandoffAttempt, error: BaseExcept
     )
 
 
-def _filter_of(run: Run, edge: Handoff) -> ViewFilter | None:
+def _filter_of(run: Run, handoff: Handoff) -> ViewFilter | None:
     """Return the filter of the target's view: that of the handoff, else that of the run, else nesting.
 
     It is None for a view that stays as it is.
     """
-    if edge.input_filter is not None:
-        return ViewFilter("input_filter of the handoff", edge.input_filter)
-    if not edge.preserve_context:
+    if handoff.input_filter is not None:
+        return ViewFilter("input_filter of the handoff", handoff.input_filter)
+    if not handoff.preserve_context:
         return ViewFilter("preserve_context=False", last_user_message, is_own=True)
     if run.config.handoff_input_filter is not None:
         return ViewFilter("handoff_input_filter of the run", run.config.handoff_input_filter)
-    nest = run.config.nest_handoff_history if edge.nest_handoff_history is None else edge.nest_handoff_history
+    nest = run.config.nest_handoff_history if (own := handoff.nest_handoff_history) is None else own
     if not nest:
         return None
 

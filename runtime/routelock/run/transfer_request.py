@@ -38,7 +38,7 @@ from routelock.run.run import Run
 from routelock.scopes import permits
 from routelock.tools.failures import reason_of
 
-__all__ = ["begin_handoff", "check_handoff", "cut_short"]
+__all__ = ["begin_handoff", "check_handoff", "fail_undecided"]
 
 _log = logging.getLogger("routelock.handoff")
 
@@ -71,7 +71,7 @@ async def check_handoff(run: Run, attempt: HandoffAttempt) -> None:
     try:
         attempt.read_input()
         _check_limit(run)
-        if attempt.edge.payload is not None:
+        if attempt.handoff.payload is not None:
             await _check_payload(run, attempt)
         target = await _choose_target(run, attempt)
         await _accept(run, attempt, target)
@@ -84,7 +84,7 @@ async def check_handoff(run: Run, attempt: HandoffAttempt) -> None:
         run.handoffs.hold(attempt.id, attempt.slot)
 
 
-def cut_short(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:
+def fail_undecided(run: Run, attempt: HandoffAttempt, error: BaseException) -> None:
     """Note that the turn ended before it came to the attempt."""
     begin_handoff(run, attempt)
     cancelled = not isinstance(error, Exception)
@@ -105,9 +105,9 @@ def _check_limit(run: Run) -> None:
 
 async def _check_payload(run: Run, attempt: HandoffAttempt) -> None:
     """Make the payload and check its type."""
-    given: Any = attempt.edge.payload
+    given: Any = attempt.handoff.payload
     if callable(given):
-        given = await resolve(given(run.now(), attempt.own_input()))
+        given = await resolve(given(run.current_context(), attempt.own_input()))
     if given is None:
         return
     from routelock.handoffs.payload_types import HandoffTypes  # noqa: PLC0415 - for those who pass data along
@@ -129,14 +129,14 @@ async def _choose_target(run: Run, attempt: HandoffAttempt) -> Target:
     Raises:
         HandoffRefused: none does. If the handoff declares a single target, the reason is its own.
     """
-    edge = attempt.edge
-    if _is_found_by_capability(edge):
+    handoff = attempt.handoff
+    if _is_found_by_capability(handoff):
         nearest_first = {**run.frame.agent.graph, **run.graph}  # wherever the run has been before
         candidates: list[object] = [each for each in nearest_first.values() if each is not run.frame.agent]
         none_left, is_single = NONE_CAPABLE, False
     else:
-        candidates = [edge.target, *edge.others]
-        none_left, is_single = NONE_AVAILABLE, not edge.others
+        candidates = [handoff.target, *handoff.others]
+        none_left, is_single = NONE_AVAILABLE, not handoff.others
     for each in candidates:
         try:
             return await _check_candidate(run, attempt, each)
@@ -147,8 +147,8 @@ async def _choose_target(run: Run, attempt: HandoffAttempt) -> Target:
     raise HandoffRefused(none_left)
 
 
-def _is_found_by_capability(edge: Handoff) -> bool:
-    return edge.target is None and edge.on_invoke_handoff is None
+def _is_found_by_capability(handoff: Handoff) -> bool:
+    return handoff.target is None and handoff.on_invoke_handoff is None
 
 
 async def _check_candidate(run: Run, attempt: HandoffAttempt, candidate: object) -> Target:
@@ -157,13 +157,13 @@ async def _check_candidate(run: Run, attempt: HandoffAttempt, candidate: object)
     Consent comes last: a target is not asked for what the run would not let happen anyway.
     """
     target = await _resolve_target(run, attempt, candidate)
-    _check_scope(run, attempt.edge, target)
+    _check_scope(run, attempt.handoff, target)
     _check_name(run, target)
     _check_loop(run, attempt, target)
-    _check_capabilities(attempt.edge, target)
+    _check_capabilities(attempt.handoff, target)
     decides = isinstance(target, Agent) and target.on_handoff_request is not None
     is_asked = decides or run.config.available is not None
-    deadline = _Deadline(run, attempt.edge, target) if is_asked else None
+    deadline = _Deadline(run, attempt.handoff, target) if is_asked else None
     if deadline is not None:
         await _check_availability(run, target, deadline)
     _check_capacity(run, attempt, target)
@@ -179,9 +179,9 @@ async def _resolve_target(run: Run, attempt: HandoffAttempt, candidate: object) 
         HandoffRefused: it is active already.
         HandoffError: ``on_invoke_handoff`` returned something else.
     """
-    edge = attempt.edge
-    if edge.on_invoke_handoff is not None:
-        candidate = await resolve(edge.on_invoke_handoff(run.now(), attempt.raw_arguments()))
+    handoff = attempt.handoff
+    if handoff.on_invoke_handoff is not None:
+        candidate = await resolve(handoff.on_invoke_handoff(run.current_context(), attempt.raw_arguments()))
     if isinstance(candidate, str):
         candidate = find_agent(run.graph, candidate, run.frame.agent.name)
     if candidate is run.frame.agent:
@@ -195,15 +195,15 @@ async def _resolve_target(run: Run, attempt: HandoffAttempt, candidate: object) 
     return target
 
 
-def _check_scope(run: Run, edge: Handoff, target: Target) -> None:
+def _check_scope(run: Run, handoff: Handoff, target: Target) -> None:
     """Refuse a target that the scopes of the run, or an approval that is needed, close to this handoff."""
-    is_permitted = edge.scope in (None, "all") or permits(edge.scope, run.scopes)
+    is_permitted = handoff.scope in (None, "all") or permits(handoff.scope, run.scopes)
     if is_permitted and not isinstance(target, Agent):
         is_permitted = run.frame.agent.registered.opens(target, run.scopes)
     if not is_permitted:
         raise HandoffRefused(_NOT_PERMITTED)
-    if _is_found_by_capability(edge):
-        _check_declared(run, edge, target)
+    if _is_found_by_capability(handoff):
+        _check_declared(run, handoff, target)
 
 
 def _check_name(run: Run, target: Target) -> None:
@@ -218,8 +218,8 @@ def _check_loop(run: Run, attempt: HandoffAttempt, target: Target) -> None:
         raise HandoffRefused(_REPEATED, by="loop")
 
 
-def _check_capabilities(edge: Handoff, target: Target) -> None:
-    if edge.capabilities_required and (why := missing_capability(target, edge.capabilities_required)):
+def _check_capabilities(handoff: Handoff, target: Target) -> None:
+    if handoff.capabilities_required and (why := missing_capability(target, handoff.capabilities_required)):
         raise HandoffRefused(why)
 
 
@@ -237,19 +237,19 @@ def _check_capacity(run: Run, attempt: HandoffAttempt, target: Target) -> None:
 
 async def _accept(run: Run, attempt: HandoffAttempt, target: Target) -> None:
     """Find the handler and the answer to the call, and call ``on_handoff``; the target has accepted."""
-    edge, request = attempt.edge, attempt.tool_request
+    handoff, request = attempt.handoff, attempt.tool_request
     if isinstance(target, Agent):
         handler = handler_for(target, run.config, run.failed_of(target) if run.failed_handlers else ())
     else:
         handler = target
     message = None if request is None else request.message
-    answer = edge.get_transfer_message(target) if message is None else message
+    answer = handoff.get_transfer_message(target) if message is None else message
     if not isinstance(cast(object, answer), str):
         raise TypeError(f"get_transfer_message must return text, not {type(answer).__name__}")
-    if edge.on_handoff is not None:
-        value = attempt.own_input() if edge.input_type is not None else attempt.reason
-        arguments = (run.now(), value) if edge.on_handoff_takes_input else (run.now(),)
-        await resolve(edge.on_handoff(*arguments))
+    if handoff.on_handoff is not None:
+        value = attempt.own_input() if handoff.input_type is not None else attempt.reason
+        arguments = (run.current_context(), value)[: 2 if handoff.on_handoff_takes_input else 1]
+        await resolve(handoff.on_handoff(*arguments))
     attempt.accept(target, handler, answer)
 
 
@@ -258,9 +258,9 @@ class _Deadline:
 
     __slots__ = ("_callers_at", "_why", "at")
 
-    def __init__(self, run: Run, edge: Handoff, target: Target) -> None:
+    def __init__(self, run: Run, handoff: Handoff, target: Target) -> None:
         self._callers_at = earliest_deadline(run.callers)
-        seconds = math.inf if edge.timeout is None else edge.timeout
+        seconds = math.inf if handoff.timeout is None else handoff.timeout
         self.at: float = min(self._callers_at, anyio.current_time() + seconds)
         self._why = f"{target.name!r} did not accept within {seconds:g} s"
 
@@ -305,7 +305,7 @@ async def _check_consent(run: Run, attempt: HandoffAttempt, target: Target, dead
     """Ask the target's own ``on_handoff_request``, and keep its response."""
     if not isinstance(target, Agent) or target.on_handoff_request is None:
         return
-    call = partial(_call_on_handoff_request, run, attempt.edge, target, attempt.request_for(target.name))
+    call = partial(_call_on_handoff_request, run, attempt.handoff, target, attempt.request_for(target.name))
     try:
         answer = await deadline.ask(run, target, "on_handoff_request of agent %r raised", call)
     except HandoffRefused as refused:
@@ -323,35 +323,35 @@ async def _check_consent(run: Run, attempt: HandoffAttempt, target: Target, dead
 
 
 async def _call_on_handoff_request(
-    run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest
+    run: Run, handoff: Handoff, target: Agent[Any], request: HandoffRequest
 ) -> object:
     hook: Any = target.on_handoff_request
     if "on_handoff_request" not in target.hooks_with_context:
         return cast(object, await resolve(hook(request)))
-    return cast(object, await resolve(hook(request, _context_for_target(run, edge))))
+    return cast(object, await resolve(hook(request, _context_for_target(run, handoff))))
 
 
-def _context_for_target(run: Run, edge: Handoff) -> RunContext[Any]:
+def _context_for_target(run: Run, handoff: Handoff) -> RunContext[Any]:
     """Return the context with as much of the shared memory as the target would see, see ``Handoff.share``."""
-    now = run.now()
-    if edge.share is None:
+    now = run.current_context()
+    if handoff.share is None:
         return now
-    return replace(now, shared_memory=scoped(now.shared_memory, edge.share).inner)
+    return replace(now, shared_memory=scoped(now.shared_memory, handoff.share).inner)
 
 
-def _check_declared(run: Run, edge: Handoff, target: Target) -> None:
+def _check_declared(run: Run, handoff: Handoff, target: Target) -> None:
     """Check that a target found by capability does not bypass the handoffs that are declared to it.
 
     Raises:
         HandoffRefused: none of them is open to the run, or each of them needs an approval.
     """
-    declared = [each for each in run.frame.agent.edges if _leads_to(each, target)]
+    declared = [each for each in run.frame.agent.all_handoffs if _leads_to(each, target)]
     if declared and not any(permits(each.scope or "all", run.scopes) for each in declared):
         raise HandoffRefused(_NOT_PERMITTED)
-    if declared and edge.needs_approval is False and all(e.needs_approval is not False for e in declared):
+    if declared and handoff.needs_approval is False and all(e.needs_approval is not False for e in declared):
         gate = declared[0].tool_name
         raise HandoffRefused(f"it needs an approval: call {gate}, which can wait for one")
 
 
-def _leads_to(edge: Handoff, target: Target) -> bool:
-    return any(end is target or end == target.name for end in (edge.target, *edge.others))
+def _leads_to(handoff: Handoff, target: Target) -> bool:
+    return any(end is target or end == target.name for end in (handoff.target, *handoff.others))

@@ -48,8 +48,8 @@ def accept_empty_reply(run: Run) -> bool:
             "last one was empty. The partial result is in error.result; with RunConfig(detect_loops=False) "
             "an empty reply is the final output."
         )
-    run.problem("loop", _EMPTY_REPLY_NUDGE)
-    run.add("nudge", {"role": "user", "content": _EMPTY_REPLY_NUDGE})
+    run.add_problem("loop", _EMPTY_REPLY_NUDGE)
+    run.add_message("nudge", {"role": "user", "content": _EMPTY_REPLY_NUDGE})
     return False
 
 
@@ -76,7 +76,7 @@ async def replacement(
     if not callable(function) or asking_caller(run.callers) is not None:
         raise error
     if option == "on_refusal":
-        run.problem("refusal", str(error), error=error)
+        run.add_problem("refusal", str(error), error=error)
     error.result = replace(run.result(), stop_reason="error")
     what = f"The {option} function of the run"
     given = await call_user_code(what, function, error)
@@ -87,7 +87,7 @@ async def replacement(
         raise CallbackError(
             f"{what} gave an output that agent {name!r} cannot have: {error_text(wrong)}"
         ) from wrong
-    run.add("model", {"role": "assistant", "content": text}, final=True)
+    run.add_message("model", {"role": "assistant", "content": text}, final=True)
     return output
 
 
@@ -111,7 +111,7 @@ def reject_output(run: Run, wrong: str) -> ModelBehaviorError | None:
         the error if there is no next turn, after ``max_mistakes`` turns in a row with nothing but mistakes.
     """
     run.progress.mistakes += 1
-    run.problem("output", wrong)
+    run.add_problem("output", wrong)
     if run.progress.mistakes >= run.config.max_mistakes:
         return ModelBehaviorError(
             f"Agent {run.frame.agent.name!r} gave no valid final output in {run.progress.mistakes} turns in "
@@ -123,7 +123,7 @@ def reject_output(run: Run, wrong: str) -> ModelBehaviorError | None:
         else "Answer again with nothing but the corrected JSON"
     )
     nudge: Message = {"role": "user", "content": f"Your answer is not valid: {wrong} {again}."}
-    run.add("nudge", nudge)
+    run.add_message("nudge", nudge)
     return None
 
 

@@ -142,7 +142,7 @@ def app_of(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig) -> Se
 
 def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
     graph = run_graph(agent, config)
-    handoffs = {edge.tool_name for member in graph.values() for edge in member.edges}
+    handoffs = {handoff.tool_name for member in graph.values() for handoff in member.all_handoffs}
     tools = {tool_name(tool) for member in graph.values() for tool in member.all_tools}
     tools |= {tool_name(tool) for tool in config.external_tools}
     # an agent may have many tools only with those of a client

@@ -113,8 +113,8 @@ class SessionRunStore:
             self._history = _history_of(run, found, self._log.name, is_replayed=self._is_replayed)
             document = self._state.document
             if self._is_replayed:
-                run.calls.claims = self._claimed
-            if run.calls.claims < self._claimed and _is_begun(document, document.open_calls):
+                run.open_calls.claims = self._claimed
+            if run.open_calls.claims < self._claimed and _is_begun(document, document.open_calls):
                 raise self._used(run)  # otherwise its items would replace those of the later attempt
         else:
             if found.passed and not self._is_sub_run:
@@ -125,7 +125,7 @@ class SessionRunStore:
                 )
             if found.own is not None and found.own.items and not self._is_sub_run:
                 _check_same_input(run, found.own, self._log.name)
-            self._history, run.calls.claims = len(found.items), self._claimed
+            self._history, run.open_calls.claims = len(found.items), self._claimed
             _add_history(run, found)
             self._summary = run.transcript.summary
             _select_agent(run, found, self._log.name)
@@ -140,9 +140,9 @@ class SessionRunStore:
             return
         if not _is_begun(self._state.document, calls):
             if not calls:  # the run continues in another way, and no run has started that work yet
-                run.calls.claims = max(run.calls.claims, self._claimed)
+                run.open_calls.claims = max(run.open_calls.claims, self._claimed)
             return
-        is_claimed = run.calls.claims < self._claimed
+        is_claimed = run.open_calls.claims < self._claimed
         if not is_claimed:
             try:
                 await self._store_claim(run)
@@ -155,16 +155,16 @@ class SessionRunStore:
 
     async def _store_claim(self, run: Run) -> None:
         try:
-            await self._store(run, (), claims=run.calls.claims + 1)
+            await self._store(run, (), claims=run.open_calls.claims + 1)
         except SessionConflict:  # the state of this run must stay refused as well
             raise
         except BaseException:
             # the store may have the claim nevertheless: then no run could resume, not even from this state
             with suppress(Exception), anyio.move_on_after(self._log.grace, shield=True):
-                await self._store(run, (), claims=run.calls.claims + 1)
-                run.calls.claims += 1
+                await self._store(run, (), claims=run.open_calls.claims + 1)
+                run.open_calls.claims += 1
             raise
-        run.calls.claims += 1
+        run.open_calls.claims += 1
 
     def _used(self, run: Run) -> SessionConflict:
         return SessionConflict(
@@ -220,7 +220,7 @@ class SessionRunStore:
                 failure = raised
         self._on = False
         message = f"The end of the run is not in session {self._log.name!r:.80}: {error_text(failure)}"
-        run.problem("session", message, error=failure)
+        run.add_problem("session", message, error=failure)
 
     async def _store(self, run: Run, items: Sequence[RunItem], claims: int = 0) -> None:
         entry = Entry(
@@ -278,7 +278,7 @@ def _select_agent(run: Run, found: Loaded, session: str) -> None:
         )
         return
     handler = handler_for(agent, run.config)
-    run.first, run.current_context = agent, None
+    run.first_agent, run.cached_context = agent, None
     run.frame = Frame(agent=agent, handler=handler, default_handler=handler.name, view=run.frame.view)
 
 

@@ -73,7 +73,7 @@ def _document(run: Run) -> RunDocument:
         run_id=run.run_id,
         stop_reason=run.ending.stop_reason,
         error=run.ending.failure,
-        first_agent=run.first.name,
+        first_agent=run.first_agent.name,
         announced_agent=None if run.announced_agent is None else run.announced_agent.name,
         started=run.agent_started,
         frames=[*(_stored_frame(run, frame, numbers) for frame in run.callers), _active_frame(run, numbers)],
@@ -87,8 +87,8 @@ def _document(run: Run) -> RunDocument:
         summary=None if transcript.summary is None else numbers.of([transcript.summary])[0],
         compactions=[*report.compactions],
         accepted=_accepted_sizes(run),
-        pending=[*run.calls.pending],
-        begun=sorted(run.calls.begun - _answered(transcript.items)),
+        pending=[*run.open_calls.pending],
+        begun=sorted(run.open_calls.begun - _answered(transcript.items)),
         usage=budget.usage,
         usage_by_agent=budget.usage_by_agent,
         usage_by_handoff=run.handoffs.spent,
@@ -101,7 +101,7 @@ def _document(run: Run) -> RunDocument:
         progress=_stored_progress(progress),
         memory_scopes=[stored_scope(scope) for scope in _scopes_and_payload(run)[0]],
         tool_calls=budget.tool_calls,
-        claims=run.calls.claims,
+        claims=run.open_calls.claims,
         sub_runs={**run.sub_runs.to_resume, **waiting},
     )
 
@@ -115,8 +115,8 @@ def _with_shared(run: Run, document: RunDocument) -> RunDocument:
         shared_memory=without_payload(memory),
         # when the run is resumed, the app passes these entries again
         deleted_keys=[key for key in run.config.shared_memory if key not in memory],
-        interruptions=[replace(one, run_id="") for one in run.calls.interruptions],
-        decisions=_decisions(run.calls.decisions),
+        interruptions=[replace(one, run_id="") for one in run.open_calls.interruptions],
+        decisions=_decisions(run.open_calls.decisions),
     )
 
 
@@ -167,7 +167,7 @@ def _stored_frame(run: Run, frame: Frame, numbers: _Numbers) -> StoredFrame:
         seconds=wait.seconds,
         payload=wait.payload,
         scopes=wait.memory_level,
-        stands_by=wait.stands_by,
+        is_standby=wait.is_standby,
     )
 
 
@@ -218,7 +218,7 @@ def _reopened(run: Run) -> Iterable[HandoffRecord]:
     did not reach has no record, because the resumed run makes it.
     """
     still_open = {frame.handoff_id for frame in (*run.callers, run.frame)}
-    settled = run.calls.begun | _answered(run.transcript.items)
+    settled = run.open_calls.begun | _answered(run.transcript.items)
     for one in run.handoffs.records:
         if one.call_id not in settled:
             continue

@@ -141,7 +141,7 @@ class StoredFrame:
     """The call that the next agent answers; None for the active agent."""
     seconds: float | None = None
     """How many seconds the agent waits for that answer; None for no limit."""
-    stands_by: bool = False
+    is_standby: bool = False
     """True if the call is answered, and the agent goes on only if the next one is too slow."""
 
 

@@ -67,8 +67,8 @@ def restore_run(
     _check_can_go_on(state.document, config)
     document = copy_document(state.document)
     run = _restored(agent, document, context, max_turns, () if hooks is None else (hooks,), config, stream)
-    run.calls.decisions = _approvals(document.decisions, state.interruptions)
-    run.calls.interruptions = state.interruptions  # until the run reaches these calls
+    run.open_calls.decisions = _approvals(document.decisions, state.interruptions)
+    run.open_calls.interruptions = state.interruptions  # until the run reaches these calls
     restore_memory(run, document)
     _restore_turn(run, document)
     return run
@@ -109,7 +109,7 @@ def state_of_sub_run(run: Run, document: RunDocument) -> RunState:
         document: its part of the state of the outer run.
     """
     depth = len(run.sub_runs.path)
-    waiting = [replace(one, path=one.path[depth:]) for one in run.calls.interruptions]
+    waiting = [replace(one, path=one.path[depth:]) for one in run.open_calls.interruptions]
     return RunState(replace(document, interruptions=waiting), {**run.graph})
 
 
@@ -143,11 +143,11 @@ def _restored(
     *callers, active = _frames(document, items, records, graph, config)
     announced = document.announced_agent
     run = Run(
-        first=agent_named(graph, document.first_agent),
+        first_agent=agent_named(graph, document.first_agent),
         graph=graph,
         config=config,
         hooks=hooks,
-        stream=stream,
+        is_streamed=stream,
         context=context,
         run_id=document.run_id,
         scopes=frozenset(config.scopes),
@@ -178,7 +178,7 @@ def _restore_counts(run: Run, document: RunDocument) -> None:
     run.budget.sub_run_turns, run.budget.tool_calls = document.sub_run_turns, document.tool_calls
     run.budget.usage, run.budget.usage_by_agent = document.usage, document.usage_by_agent
     run.handoffs.spent = document.usage_by_handoff
-    run.calls.begun, run.calls.claims = set(document.begun), document.claims
+    run.open_calls.begun, run.open_calls.claims = set(document.begun), document.claims
     run.sub_runs.to_resume = document.sub_runs
     run.report.errors, run.report.warned_of_many = tuple(document.errors), document.warned_of_many
     run.report.guardrails = list(document.guardrails)
@@ -250,7 +250,7 @@ def _frame(
             seconds=stored.seconds,
             payload=stored.payload,
             memory_level=stored.scopes,
-            stands_by=stored.stands_by,
+            is_standby=stored.is_standby,
         )
     return frame
 
@@ -300,8 +300,9 @@ def _record_input(record: HandoffRecord, items: Sequence[RunItem], graph: Mappin
     plain: Any = record.input
     if plain is None or record.requested_by != "model":
         return plain
-    edges = (edge for agent in graph.values() for edge in agent.edges if edge.tool_name == record.tool_name)
-    input_type = next((edge.input_type for edge in edges if edge.input_type is not None), None)
+    declared = [each for agent in graph.values() for each in agent.all_handoffs]
+    types = (each.input_type for each in declared if each.tool_name == record.tool_name)
+    input_type = next((each for each in types if each is not None), None)
     calls = (call for item in items for call in calls_of(item.message) if call["id"] == record.call_id)
     text = next((call["function"]["arguments"] for call in calls), None)
     if input_type is not None and text is not None:
@@ -340,11 +341,11 @@ def settle(run: Run) -> LeftOver:
         HandoffError: the active agent, or one that waits, has no slot now.
     """
     left = _left_of_turn(run)
-    unknown = [call for call in left.calls if call["id"] in run.calls.begun]
+    unknown = [call for call in left.calls if call["id"] in run.open_calls.begun]
     for call in unknown:
         text = _unknown(run, call)
-        run.add("tool", {"role": "tool", "tool_call_id": call["id"], "content": text})
-        run.problem("tool", text, call_id=call["id"])
+        run.add_message("tool", {"role": "tool", "tool_call_id": call["id"], "content": text})
+        run.add_problem("tool", text, call_id=call["id"])
     for frame in run.callers:
         if frame.wait is not None and frame.wait.seconds is not None:
             frame.wait.until = anyio.current_time() + frame.wait.seconds

@@ -235,13 +235,13 @@ class RunState:
         """The reason of that handoff."""
         if (requested := self._requested()) is None:
             return None
-        call, edge = requested
+        call, handoff = requested
         try:
             given: object = json.loads(call["function"].get("arguments") or "{}")
         except (ValueError, RecursionError):
             given = None
         said = cast("dict[str, Any]", given).get("reason") if isinstance(given, dict) else None
-        return str(said) if said else edge.reason
+        return str(said) if said else handoff.reason
 
     async def available_handoffs(
         self, *, context: Any = None, run_config: RunConfig | None = None
@@ -358,7 +358,7 @@ class RunState:
         return self._with(items, [*pending.values()])
 
     def _answer(self, place: int, message: Message) -> RunItem:
-        waiting = [frame.call for frame in self.document.waiting if frame.call and not frame.stands_by]
+        waiting = [frame.call for frame in self.document.waiting if frame.call and not frame.is_standby]
         asked_by = waiting[-1]["id"] if waiting else None
         return RunItem(id=place, kind="tool", message=message, agent=self.agent, asked_by=asked_by)
 
@@ -377,10 +377,11 @@ class RunState:
 
     def _requested(self) -> tuple[ToolCall, Handoff] | None:
         """Return the call of a handoff that is not made yet, and the handoff."""
-        edges = {edge.tool_name: edge for edge in agent_named(self.agents, self.agent).edges}
+        declared = agent_named(self.agents, self.agent).all_handoffs
+        handoffs = {each.tool_name: each for each in declared}
         for call in self.document.open_calls:
-            if (edge := edges.get(call["function"]["name"])) is not None:
-                return call, edge
+            if (handoff := handoffs.get(call["function"]["name"])) is not None:
+                return call, handoff
         return None
 
 

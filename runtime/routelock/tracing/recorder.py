@@ -192,17 +192,17 @@ def agent_traced(agent: Agent[Any], config: RunConfig) -> AgentTraced:
         models={each.name: each.written for each in handlers if each.written != each.name},
         tools=[tool.name for tool in agent.all_tools],
         agent_tools={name: call.agent.name for name, call in agent_tools(agent)},
-        handoffs=[_edge(edge) for edge in agent.edges],
+        handoffs=[_edge(handoff) for handoff in agent.all_handoffs],
     )
 
 
-def _edge(edge: Handoff) -> EdgeTraced:
+def _edge(handoff: Handoff) -> EdgeTraced:
     return EdgeTraced(
-        tool_name=edge.tool_name,
-        target=edge.agent_name,
-        others=[other if isinstance(other, str) else other.name for other in edge.others],
-        to_handler=edge.to_handler is not None,
-        returns=edge.return_to_caller,
+        tool_name=handoff.tool_name,
+        target=handoff.agent_name,
+        others=[other if isinstance(other, str) else other.name for other in handoff.others],
+        to_handler=handoff.to_handler is not None,
+        returns=handoff.return_to_caller,
     )
 
 
@@ -509,7 +509,7 @@ class _RunRecorder:
             self.writers[place] = None
             log(self.run, _log, logging.ERROR, "a trace raised", error=error)
             what = f"the trace raised {type(error).__name__} and gets no more records: {error_text(error)}"
-            self.run.problem("hook", what, error=error)
+            self.run.add_problem("hook", what, error=error)
             return None
 
 
@@ -523,12 +523,12 @@ def _start(tracing: _RunRecorder) -> RunStarted:
         parent_call=tracing.outer_call,
         agent=run.frame.agent.name,
         handler=run.frame.handler.name,
-        default_agent=run.first.name,
+        default_agent=run.first_agent.name,
         default_handler=run.frame.default_handler,
         resumed=run.turn > 0,
         turn=run.turn,
         input_count=run.transcript.input_count,
-        stream=run.stream,
+        stream=run.is_streamed,
         max_turns=run.budget.max_turns,
         user_id=run.config.user_id,
         conversation_id=run.config.conversation_id,

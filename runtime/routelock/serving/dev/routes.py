@@ -198,9 +198,7 @@ def outline_of_trace(start: RunStarted) -> Outline:
     for one in start.agents:
         for link in _links(one):
             links.setdefault((link.source, link.target, link.kind), link)
-    handlers = {
-        each for one in start.agents for edge in one.handoffs if edge.to_handler for each in [edge.target]
-    }
+    handlers = {handoff.target for one in start.agents for handoff in one.handoffs if handoff.to_handler}
     for link in links.values():
         is_handler = link.target in handlers
         nodes.setdefault(link.target, Node(name=link.target, kind="handler" if is_handler else "open"))
@@ -219,9 +217,9 @@ def _node(one: AgentTraced) -> Node:
 
 def _links(one: AgentTraced) -> list[Link]:
     handoffs = [
-        Link(source=one.name, target=target, tool=edge.tool_name, returns=edge.returns)
-        for edge in one.handoffs
-        for target in (edge.target, *edge.others)
+        Link(source=one.name, target=target, tool=handoff.tool_name, returns=handoff.returns)
+        for handoff in one.handoffs
+        for target in (handoff.target, *handoff.others)
     ]
     asks = [
         Link(source=one.name, target=agent, kind="asks", tool=tool) for tool, agent in one.agent_tools.items()
