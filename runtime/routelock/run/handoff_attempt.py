@@ -38,7 +38,7 @@ Target = Agent[Any] | Handler
 class HandoffAttempt:
     """One handoff: what asks for it, what the checks found, and how it ended.
 
-    Routing makes it from the declared ``handoff``, the checks in `routelock.run.transfer_request` fill it in,
+    Routing makes it from the declared ``handoff``, the checks in `routelock.run.handoff_checks` fill it in,
     and its `record` is put on the result whether the handoff is made or not.
     """
 

@@ -34,6 +34,7 @@ from routelock.run.approval_gate import (
 from routelock.run.call_events import called_event, decided_events, handoff_event, later_events
 from routelock.run.emit import ToolBegins, ToolEnds, emit
 from routelock.run.events import RunEvent
+from routelock.run.handoff_checks import begin_handoff, check_handoff
 from routelock.run.mistakes import answer_lost, answer_too_many, answer_unknown, mistake_error
 from routelock.run.routing import MOST_CALLS, Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
@@ -42,7 +43,6 @@ from routelock.run.sub_run_accounts import absorb_sub_runs
 from routelock.run.subrun import Events, GraceOver, SubRun, order_by_session, prepare_sub_runs
 from routelock.run.tool_handoffs import record_undecided, refuse_unknown_targets, take_requests
 from routelock.run.transfer import take_over
-from routelock.run.transfer_request import begin_handoff, check_handoff
 from routelock.tools.approvals import NO_APPROVALS
 from routelock.tools.invoke import invoke
 from routelock.tools.outcome import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome

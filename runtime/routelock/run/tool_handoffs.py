@@ -11,11 +11,11 @@ from routelock.errors import ConfigError
 from routelock.handoff_request import HandoffRequest
 from routelock.handoffs.handoff import Handoff
 from routelock.run.handler_selection import handlers_by_priority, load
+from routelock.run.handoff_checks import begin_handoff, fail_undecided
 from routelock.run.handoff_refused import HandoffRefused
 from routelock.run.mistakes import failed_handoff
 from routelock.run.routing import Result, RoutedCall, RoutedCalls
 from routelock.run.run import Run
-from routelock.run.transfer_request import begin_handoff, fail_undecided
 
 __all__ = [
     "handoff_to",
