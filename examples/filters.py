@@ -26,9 +26,9 @@ def credit_score(card: str) -> int:
 
 
 refunds = Agent("Refunds", model=ScriptedHandler(["The money is on its way."]))
-edge = handoff(refunds, input_filter=compose(remove_all_tools, hide_card_numbers))
+declared = handoff(refunds, input_filter=compose(remove_all_tools, hide_card_numbers))
 calls = [call("credit_score", {"card": "4111111111111111"}), call("transfer_to_refunds")]
-triage = Agent("Triage", model=ScriptedHandler([calls]), tools=[credit_score], handoffs=[edge])
+triage = Agent("Triage", model=ScriptedHandler([calls]), tools=[credit_score], handoffs=[declared])
 
 result = Runner.run_sync(triage, "Refund order A-17 to 4111111111111111, please.")
 print("What happened:", *result.messages, sep="\n  ")

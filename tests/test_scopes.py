@@ -251,8 +251,8 @@ async def test_handoff_request_with_the_agent_respects_the_scope() -> None:
 async def test_on_invoke_handoff_respects_scopes() -> None:
     def make() -> Agent[Any]:
         root = Voice("root", scope="admin")
-        edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: root)
-        return desk(call("transfer_to_somebody"), "Sorry.", handoffs=[edge])
+        declared = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: root)
+        return desk(call("transfer_to_somebody"), "Sorry.", handoffs=[declared])
 
     played = await both(make)
     assert played.statuses == [("A", "somebody", "failed")]
@@ -334,8 +334,8 @@ async def test_the_prompt_of_a_handler_is_for_those_in_its_scope() -> None:
 async def test_on_invoke_handoff_reaches_no_closed_handler_by_name() -> None:
     def make() -> Agent[Any]:
         closed = Voice("root", scope="admin")
-        edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: closed)
-        return desk(call("transfer_to_somebody"), "Sorry.", handoffs=[edge], handlers=[Voice("root")])
+        declared = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: closed)
+        return desk(call("transfer_to_somebody"), "Sorry.", handoffs=[declared], handlers=[Voice("root")])
 
     assert (await both(make)).statuses == [("A", "somebody", "failed")]
 
@@ -365,10 +365,12 @@ async def test_a_handler_is_as_closed_as_the_skill_that_brings_it() -> None:
     def make() -> Agent[Any]:
         brought = Voice("root", prompt="Secret.", expose=True)
         tools = [asks_for("root"), Tool(name="too", on_invoke_tool=lambda *_: HandoffRequest(brought))]
-        edge = handoff(brought, tool_name_override="go")
+        declared = handoff(brought, tool_name_override="go")
         calls = [call("ask"), call("go"), call("transfer_to_root")]
         model = ScriptedHandler([*calls, call("too"), "Sorry."], name="model")
-        return Agent("A", "Be brief.", model=model, tools=tools, handoffs=[edge], skills=[Closed(brought)])
+        return Agent(
+            "A", "Be brief.", model=model, tools=tools, handoffs=[declared], skills=[Closed(brought)]
+        )
 
     played = await both(make, max_mistakes=9)
     assert played.result.final_output == "Sorry."

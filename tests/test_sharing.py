@@ -445,8 +445,8 @@ async def test_each_agent_sees_what_its_scope_holds(
     made = Agent(f"n{len(hops)}", changing(changes[-1], saw), model=ScriptedHandler(["Done."]))
     for place, (share, back, _, _) in reversed([*enumerate(hops)]):
         model = ScriptedHandler([call(f"transfer_to_{made.name}"), "Done."])
-        edge = handoff(made, share=share, return_to_caller=back)
-        made = Agent(f"n{place}", changing(changes[place], saw), model=model, handoffs=[edge])
+        declared = handoff(made, share=share, return_to_caller=back)
+        made = Agent(f"n{place}", changing(changes[place], saw), model=model, handoffs=[declared])
 
     def play(place: int, scope: Scope) -> None:
         expected.append(scope.seen())

@@ -69,15 +69,15 @@ def test_agent_in_handoffs_becomes_a_handoff() -> None:
 
 
 def test_handoff_object_is_used_as_it_is() -> None:
-    edge = handoff(B)
-    assert Agent("A", handoffs=[edge]).all_handoffs[0] is edge
+    declared = handoff(B)
+    assert Agent("A", handoffs=[declared]).all_handoffs[0] is declared
 
 
 def test_input_type_that_is_not_an_object_is_wrapped() -> None:
-    edge = handoff(B, input_type=list[str])
-    assert edge.spec["function"]["parameters"]["type"] == "object"
-    assert edge.input_type is not None
-    assert edge.input_type.parse('{"response": ["a"]}') == ["a"]
+    declared = handoff(B, input_type=list[str])
+    assert declared.spec["function"]["parameters"]["type"] == "object"
+    assert declared.input_type is not None
+    assert declared.input_type.parse('{"response": ["a"]}') == ["a"]
 
 
 def test_schema_without_a_strict_form_is_offered_as_loose() -> None:
@@ -92,8 +92,8 @@ def test_custom_schema_is_offered_unchanged() -> None:
 
 
 def test_specs_are_json() -> None:
-    for edge in (handoff(B), handoff(B, input_type=Ticket), handoff(B, ask_reason=True)):
-        assert json.loads(json.dumps(edge.spec)) == edge.spec
+    for declared in (handoff(B), handoff(B, input_type=Ticket), handoff(B, ask_reason=True)):
+        assert json.loads(json.dumps(declared.spec)) == declared.spec
 
 
 def test_result_of_a_handoff_call_names_the_target() -> None:
@@ -105,15 +105,20 @@ def test_result_of_a_handoff_call_names_the_target() -> None:
 
 
 def test_the_defaults_of_a_handoff() -> None:
-    edge = handoff(B)
-    assert (edge.target, edge.reason, edge.preserve_context, edge.transfer_system_message) == (
+    declared = handoff(B)
+    assert (
+        declared.target,
+        declared.reason,
+        declared.preserve_context,
+        declared.transfer_system_message,
+    ) == (
         B,
         None,
         True,
         False,
     )
-    assert (edge.nest_handoff_history, edge.is_enabled, edge.ask_reason) == (None, True, False)
-    assert (edge.input_filter, edge.on_handoff, edge.input_type) == (None, None, None)
+    assert (declared.nest_handoff_history, declared.is_enabled, declared.ask_reason) == (None, True, False)
+    assert (declared.input_filter, declared.on_handoff, declared.input_type) == (None, None, None)
 
 
 def test_a_handoff_cannot_be_changed() -> None:
@@ -149,8 +154,8 @@ def test_a_name_can_be_the_target() -> None:
 
 def test_a_handoff_without_a_target_needs_a_name() -> None:
     """When a function decides, only the name is known beforehand."""
-    edge = Handoff(agent_name="any agent", on_invoke_handoff=lambda context, arguments: B)
-    assert (edge.tool_name, edge.target) == ("transfer_to_any_agent", None)
+    declared = Handoff(agent_name="any agent", on_invoke_handoff=lambda context, arguments: B)
+    assert (declared.tool_name, declared.target) == ("transfer_to_any_agent", None)
     with pytest.raises(ConfigError, match="not None"):
         Handoff(on_invoke_handoff=lambda context, arguments: B)
 
@@ -417,10 +422,10 @@ def test_handoff_named_like_a_tool_is_an_error() -> None:
 
 
 def test_an_override_settles_a_collision() -> None:
-    edges = Agent(
+    handoffs = Agent(
         "A", handoffs=[B, handoff(Agent("b"), tool_name_override="transfer_to_small_b")]
     ).all_handoffs
-    assert [edge.tool_name for edge in edges] == ["transfer_to_b", "transfer_to_small_b"]
+    assert [each.tool_name for each in handoffs] == ["transfer_to_b", "transfer_to_small_b"]
 
 
 def test_all_colliding_tool_names_are_in_one_message() -> None:
@@ -428,24 +433,24 @@ def test_all_colliding_tool_names_are_in_one_message() -> None:
         Agent("A", handoffs=["A", B, "b"])
 
 
-@pytest.mark.parametrize("edge", ["A", handoff("A"), handoff([B, "A"])])
-def test_an_agent_does_not_hand_off_to_itself(edge: Any) -> None:
+@pytest.mark.parametrize("declared", ["A", handoff("A"), handoff([B, "A"])])
+def test_an_agent_does_not_hand_off_to_itself(declared: Any) -> None:
     with pytest.raises(ConfigError, match="Agent 'A' hands off to itself"):
-        Agent("A", handoffs=[edge])
+        Agent("A", handoffs=[declared])
 
 
 @pytest.mark.parametrize(
-    ("edge", "kind"),
+    ("declared", "kind"),
     [
         (Agent("A"), "agent"),
         (handoff([B, Agent("A")]), "agent"),
         (ScriptedHandler([], name="A"), "handler"),
     ],
 )
-def test_target_with_the_agents_own_name_is_an_error(edge: Any, kind: str) -> None:
+def test_target_with_the_agents_own_name_is_an_error(declared: Any, kind: str) -> None:
     wrong = f"Agent 'A' hands off to another {kind} that is also named 'A'; give each its own name"
     with pytest.raises(ConfigError, match=wrong):
-        Agent("A", handoffs=[edge])
+        Agent("A", handoffs=[declared])
 
 
 def test_tools_with_one_name_are_told_apart_by_their_origin() -> None:
@@ -463,7 +468,7 @@ def test_an_agent_is_refused_exactly_when_two_names_collide(names: list[str]) ->
         with pytest.raises(ConfigError, match="are all offered as"):
             Agent("A", handoffs=names)
     else:
-        assert len({edge.tool_name for edge in Agent("A", handoffs=names).all_handoffs}) == len(names)
+        assert len({each.tool_name for each in Agent("A", handoffs=names).all_handoffs}) == len(names)
 
 
 # -- agents --
@@ -579,6 +584,6 @@ async def test_a_filter_of_a_handoff_may_be_any_callable() -> None:
 
     data = HandoffInputData(input_history=(), pre_handoff_items=(), new_items=())
     for each in (Filter(), remove_all_tools, functools.partial(remove_all_tools)):
-        edge = handoff(B, input_filter=each)
-        assert edge.input_filter is not None
-        assert await resolve(edge.input_filter(data)) == data
+        declared = handoff(B, input_filter=each)
+        assert declared.input_filter is not None
+        assert await resolve(declared.input_filter(data)) == data

@@ -43,8 +43,8 @@ def test_target_by_capability_is_an_open_node() -> None:
 
 
 def test_all_targets_of_a_handoff_are_in_its_row() -> None:
-    edge = handoff([Agent("first"), Agent("second")])
-    assert _ways(Agent("a", handoffs=[edge])) == [("a", "first", "handoff"), ("a", "second", "handoff")]
+    declared = handoff([Agent("first"), Agent("second")])
+    assert _ways(Agent("a", handoffs=[declared])) == [("a", "first", "handoff"), ("a", "second", "handoff")]
 
 
 def test_graph_has_agent_tools_and_their_agents() -> None:

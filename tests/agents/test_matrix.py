@@ -31,9 +31,9 @@ def rows(agent: Agent[Any], **config: Any) -> list[tuple[str, tuple[str, ...], s
     return [(row.source, tuple(row.targets), row.type, tuple(row.context)) for row in made]
 
 
-def only(edge: Any, **config: Any) -> HandoffRow:
+def only(declared: Any, **config: Any) -> HandoffRow:
     """The row of the only handoff of an agent."""
-    [row] = handoff_matrix(Agent("a", handoffs=[edge]), RunConfig(**config))
+    [row] = handoff_matrix(Agent("a", handoffs=[declared]), RunConfig(**config))
     return row
 
 
@@ -141,7 +141,7 @@ def test_agent_tool_may_have_a_graph_with_the_same_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edge", "shown"),
+    ("declared", "shown"),
     [
         (handoff(B), WHOLE),
         (handoff(B, preserve_context=False), "the newest user message"),
@@ -154,9 +154,9 @@ def test_agent_tool_may_have_a_graph_with_the_same_names() -> None:
         ),
     ],
 )
-def test_row_describes_the_shown_history(edge: Handoff, shown: str) -> None:
+def test_row_describes_the_shown_history(declared: Handoff, shown: str) -> None:
     """The first of filter, preserve_context and nesting counts."""
-    assert only(edge).context == (shown,)
+    assert only(declared).context == (shown,)
 
 
 def test_row_uses_the_run_config() -> None:
@@ -189,7 +189,7 @@ def test_a_payload_that_cannot_be_sent_is_a_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edge", "said"),
+    ("declared", "said"),
     [
         (handoff(B, input_type=Order), "the model passes: order, amount"),
         (handoff(B, ask_reason=True), "the model passes: reason"),
@@ -203,8 +203,8 @@ def test_a_payload_that_cannot_be_sent_is_a_mistake() -> None:
         (Handoff(target=B, share=[]), "of the shared memory: nothing"),
     ],
 )
-def test_row_has_the_conditions(edge: Handoff, said: str) -> None:
-    assert only(edge).context == (WHOLE, said)
+def test_row_has_the_conditions(declared: Handoff, said: str) -> None:
+    assert only(declared).context == (WHOLE, said)
 
 
 def test_a_function_that_decides_is_named() -> None:

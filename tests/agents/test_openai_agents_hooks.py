@@ -175,4 +175,4 @@ def test_field_that_is_not_a_list_is_an_error() -> None:
 
 def test_a_list_may_be_any_iterable() -> None:
     agent = Agent(name="A", handoffs=(Agent(name=name) for name in ("B", "C")))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    assert [edge.tool_name for edge in agent.all_handoffs] == ["transfer_to_b", "transfer_to_c"]
+    assert [each.tool_name for each in agent.all_handoffs] == ["transfer_to_b", "transfer_to_c"]

@@ -84,7 +84,7 @@ def test_hooks_are_registered() -> None:
 
 def test_an_exposed_handler_is_offered() -> None:
     agent = Agent("A", model=ScriptedHandler([]), skills=[SUNNY])
-    assert [edge.tool_name for edge in agent.all_handoffs] == ["transfer_to_storms"]
+    assert [each.tool_name for each in agent.all_handoffs] == ["transfer_to_storms"]
 
 
 def test_a_method_still_is_one() -> None:

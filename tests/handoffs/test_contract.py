@@ -52,10 +52,14 @@ def system(of: Agent[Any], turn: int = 0) -> str:
 
 
 def test_a_handoff_has_these_defaults() -> None:
-    edge = handoff(agent("B"))
-    assert (edge.reason, edge.preserve_context, edge.transfer_system_message) == (None, True, False)
+    declared = handoff(agent("B"))
+    assert (declared.reason, declared.preserve_context, declared.transfer_system_message) == (
+        None,
+        True,
+        False,
+    )
     with pytest.raises(dataclasses.FrozenInstanceError):
-        edge.reason = "x"  # type: ignore[misc]
+        declared.reason = "x"  # type: ignore[misc]
 
 
 def test_handoff_to_equals_handoff() -> None:
@@ -107,18 +111,18 @@ async def received(make: Any, input: Any = "Hi", **settings: Any) -> tuple[Hando
     return context, shown(b)
 
 
-def _team(hook: Any, *, first: Any = TO_B, b: Any = "Done.", tools: Any = (), **edge: Any) -> Any:
+def _team(hook: Any, *, first: Any = TO_B, b: Any = "Done.", tools: Any = (), **options: Any) -> Any:
     target = agent("B", b, on_handoff_received=hook, tools=tools)
     return target, agent(
         "A",
         *(first if isinstance(first, tuple) else (first,)),
         tools=[look_up],
-        handoffs=[handoff(target, **edge)],
+        handoffs=[handoff(target, **options)],
     )
 
 
 @pytest.mark.parametrize(
-    ("edge", "settings"),
+    ("options", "settings"),
     [
         ({}, {}),
         ({}, {"foreign_calls": "shown"}),
@@ -130,10 +134,10 @@ def _team(hook: Any, *, first: Any = TO_B, b: Any = "Done.", tools: Any = (), **
     ],
     ids=["all", "shown", "newest", "no tools", "last two", "nested", "payload"],
 )
-async def test_snapshot_history_is_what_the_target_gets(edge: Any, settings: Any) -> None:
+async def test_snapshot_history_is_what_the_target_gets(options: Any, settings: Any) -> None:
     """Whatever shapes the view."""
     first = (call("look_up", {"order": 7}, id="l"), reply("Over to B.", calls=[TO_B]))
-    context, messages = await received(lambda hook: _team(hook, first=first, **edge), TALK, **settings)
+    context, messages = await received(lambda hook: _team(hook, first=first, **options), TALK, **settings)
     assert context.conversation_history == messages
 
 
@@ -259,7 +263,7 @@ async def test_without_context_or_user_it_sees_the_reason() -> None:
 
 
 async def test_filter_of_the_handoff_replaces_that_of_the_run_and_nesting() -> None:
-    """Edge, then context, then run, then nesting."""
+    """The handoff, then context, then run, then nesting."""
     order: list[str] = []
 
     def noting(name: str) -> Any:
@@ -270,9 +274,9 @@ async def test_filter_of_the_handoff_replaces_that_of_the_run_and_nesting() -> N
         return shape
 
     settings = {"handoff_input_filter": noting("run"), "nest_handoff_history": True}
-    for edge in ({"input_filter": noting("edge")}, {"preserve_context": False}, {}):
-        await Runner.run(pair(**edge)[0], "Hi", run_config=RunConfig(**settings))  # type: ignore[arg-type]
-    assert order == ["edge", "run"]
+    for options in ({"input_filter": noting("handoff")}, {"preserve_context": False}, {}):
+        await Runner.run(pair(**options)[0], "Hi", run_config=RunConfig(**settings))  # type: ignore[arg-type]
+    assert order == ["handoff", "run"]
 
 
 async def test_source_instructions_are_passed_on_with_transfer_system_message() -> None:
@@ -368,8 +372,8 @@ async def test_the_text_of_the_target_is_streamed() -> None:
 
 
 async def test_events_name_source_target_and_reason() -> None:
-    edge = {"reason": "Billing"}
-    played = await both(lambda: pair(**edge)[0])
+    options = {"reason": "Billing"}
+    played = await both(lambda: pair(**options)[0])
     (asked,) = [event for event in played.events if isinstance(event, HandoffRequested)]
     (made,) = [event for event in played.events if isinstance(event, HandoffOccurred)]
     assert (asked.source, asked.target, asked.call_id) == ("A", "B", "t")
@@ -416,7 +420,7 @@ def _declines(request: Any) -> HandoffResponse:
 
 
 @pytest.mark.parametrize(
-    ("b", "edge", "arguments", "status"),
+    ("b", "options", "arguments", "status"),
     [
         ({"on_handoff_request": _declines}, {}, None, "REJECTED"),
         ({"on_handoff_request": _broken}, {}, None, "REJECTED"),
@@ -430,13 +434,13 @@ def _declines(request: Any) -> HandoffResponse:
     ids=["declined", "raised", "capability", "callback", "payload", "spoofed", "no json", "bad input"],
 )
 async def test_source_is_told_of_a_failed_transfer_and_goes_on(
-    b: Any, edge: Any, arguments: Any, status: str
+    b: Any, options: Any, arguments: Any, status: str
 ) -> None:
     """It appears as tool result, record, error and event; the active agent stays."""
 
     def make() -> Agent[Any]:
-        edges = [handoff(agent("B", **b), **edge)]
-        return agent("A", call("transfer_to_b", arguments, id="t"), "Mine.", handoffs=edges)
+        handoffs = [handoff(agent("B", **b), **options)]
+        return agent("A", call("transfer_to_b", arguments, id="t"), "Mine.", handoffs=handoffs)
 
     played = await both(make)
     (record,), (problem,) = played.result.handoffs, played.result.errors
@@ -471,10 +475,10 @@ async def test_usage_and_records_add_up_when_the_target_returns() -> None:
     assert hops + result.usage_by_agent["A"].total_tokens == result.usage.total_tokens
 
 
-def asking_c(c: Any, *rest: Any, **edge: Any) -> tuple[Agent[Any], Agent[Any], Agent[Any]]:
+def asking_c(c: Any, *rest: Any, **options: Any) -> tuple[Agent[Any], Agent[Any], Agent[Any]]:
     """A hands over to B, which asks C and goes on."""
     target = agent("C", c)
-    back = handoff(target, return_to_caller=True, **edge)
+    back = handoff(target, return_to_caller=True, **options)
     b = agent("B", call("transfer_to_c", id="u"), *rest, handoffs=[back])
     return agent("A", TO_B, handoffs=[handoff(b, payload={"handoff_type": "x", "what": "moss"})]), b, target
 

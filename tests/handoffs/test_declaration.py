@@ -50,7 +50,7 @@ def test_every_option_has_its_field() -> None:
     def enabled(context: Any, agent: Any) -> bool:
         return True
 
-    edge = handoff(
+    declared = handoff(
         B,
         tool_name_override="escalate",
         tool_description_override="Escalate.",
@@ -62,15 +62,19 @@ def test_every_option_has_its_field() -> None:
         reason="why",
         transfer_system_message=True,
     )
-    assert (edge.tool_name, edge.tool_description, edge.on_handoff) == ("escalate", "Escalate.", called)
-    assert isinstance(edge.input_type, JsonType)
-    assert edge.input_type.of is Ticket
-    assert (edge.input_filter, edge.nest_handoff_history, edge.is_enabled) == (
+    assert (declared.tool_name, declared.tool_description, declared.on_handoff) == (
+        "escalate",
+        "Escalate.",
+        called,
+    )
+    assert isinstance(declared.input_type, JsonType)
+    assert declared.input_type.of is Ticket
+    assert (declared.input_filter, declared.nest_handoff_history, declared.is_enabled) == (
         remove_all_tools,
         True,
         enabled,
     )
-    assert (edge.reason, edge.transfer_system_message) == ("why", True)
+    assert (declared.reason, declared.transfer_system_message) == ("why", True)
     assert handoff(B, preserve_context=False, ask_reason=True).preserve_context is False
 
 

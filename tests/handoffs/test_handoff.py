@@ -65,9 +65,9 @@ def test_target_is_listed_once(targets: Any) -> None:
 
 
 def test_a_list_may_mix_agents_handlers_and_names() -> None:
-    edge = handoff([B, "C", ScriptedHandler([], name="voice")])
-    assert edge.agent_name == "B"
-    assert len(edge.others) == 2
+    declared = handoff([B, "C", ScriptedHandler([], name="voice")])
+    assert declared.agent_name == "B"
+    assert len(declared.others) == 2
 
 
 def test_a_tuple_is_a_list_of_targets() -> None:
@@ -76,8 +76,8 @@ def test_a_tuple_is_a_list_of_targets() -> None:
 
 @pytest.mark.parametrize("names", [["a", "b"], ("a", "b"), {"b", "a"}])
 def test_lists_of_a_handoff_are_kept_as_tuples(names: Any) -> None:
-    edge = handoff(B, capabilities_required=names, share=names)
-    assert (edge.capabilities_required, edge.share) == (("a", "b"), ("a", "b"))
+    declared = handoff(B, capabilities_required=names, share=names)
+    assert (declared.capabilities_required, declared.share) == (("a", "b"), ("a", "b"))
     assert handoff(capabilities_required=names).tool_name == "transfer_to_agent_with_a_and_b"
 
 
@@ -123,9 +123,9 @@ def test_handoff_without_target_needs_capabilities() -> None:
 
 def test_handoff_by_capabilities_has_a_tool_name() -> None:
     """One that tells it what for."""
-    edge = handoff(capabilities_required=["sql", "pdf"])
-    assert edge.tool_name == "transfer_to_agent_with_sql_and_pdf"
-    assert "sql and pdf" in edge.tool_description
+    declared = handoff(capabilities_required=["sql", "pdf"])
+    assert declared.tool_name == "transfer_to_agent_with_sql_and_pdf"
+    assert "sql and pdf" in declared.tool_description
 
 
 # -- time --

@@ -16,8 +16,8 @@ B = Agent("B", handoff_description="Knows about bills.")
 
 
 def test_a_handoff_is_named_after_its_target() -> None:
-    edge = handoff(Agent("Refund Agent"))
-    assert (edge.tool_name, edge.agent_name) == ("transfer_to_refund_agent", "Refund Agent")
+    declared = handoff(Agent("Refund Agent"))
+    assert (declared.tool_name, declared.agent_name) == ("transfer_to_refund_agent", "Refund Agent")
 
 
 def test_default_description_names_the_target() -> None:

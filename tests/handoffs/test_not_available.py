@@ -94,8 +94,8 @@ async def test_a_handoff_that_was_disabled_meanwhile_is_not_made() -> None:
 
     def make() -> Agent[Any]:
         switch.on = True
-        edge = make_handoff(agent("B", "never"), is_enabled=switch)
-        return Agent("A", model=Flipping(switch, call("transfer_to_b"), "Then I do it."), handoffs=[edge])
+        declared = make_handoff(agent("B", "never"), is_enabled=switch)
+        return Agent("A", model=Flipping(switch, call("transfer_to_b"), "Then I do it."), handoffs=[declared])
 
     played = await both(make, max_mistakes=1)
     assert played.answers == [NO_TRANSFER]
@@ -115,9 +115,9 @@ async def test_a_tool_of_the_same_reply_may_disable_a_handoff() -> None:
 
     def make() -> Agent[Any]:
         switch.on = True
-        edge = make_handoff(agent("B", "never"), is_enabled=switch)
+        declared = make_handoff(agent("B", "never"), is_enabled=switch)
         return agent(
-            "A", [call("close"), call("transfer_to_b")], "Then I do it.", tools=[close], handoffs=[edge]
+            "A", [call("close"), call("transfer_to_b")], "Then I do it.", tools=[close], handoffs=[declared]
         )
 
     assert (await both(make)).answers == ["closed", NO_TRANSFER]
@@ -140,8 +140,8 @@ async def test_approved_tool_disabled_meanwhile_is_not_run(later: Any) -> None:
 
 async def test_approved_handoff_disabled_meanwhile_is_not_made() -> None:
     switch = Switch()
-    edge = make_handoff(agent("B", "never"), is_enabled=switch, needs_approval=True)
-    made = agent("A", call("transfer_to_b"), "Then I do it.", handoffs=[edge])
+    declared = make_handoff(agent("B", "never"), is_enabled=switch, needs_approval=True)
+    made = agent("A", call("transfer_to_b"), "Then I do it.", handoffs=[declared])
     state = (await Runner.run(made, "Hi")).state()
     switch.on = False
     result = await Runner.run(made, state.approve(state.interruptions[0]))

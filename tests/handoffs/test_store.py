@@ -546,7 +546,7 @@ async def test_payload_and_input_are_filed_as_json() -> None:
     store = InMemoryHandoffStore()
     boss = Agent("boss", model=ScriptedHandler(["I do it."]), on_handoff_request=asks(store, poll=0.001))
     payload = {"handoff_type": "ticket", "tags": ["new"]}
-    edge = handoff(boss, input_type=Escalation, payload=payload, preserve_context=False, reason="because")
+    declared = handoff(boss, input_type=Escalation, payload=payload, preserve_context=False, reason="because")
     model = ScriptedHandler([call("transfer_to_boss", {"order": 7})])
     filed: list[HandoffRequest] = []
 
@@ -556,7 +556,7 @@ async def test_payload_and_input_are_filed_as_json() -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(decide, store, "boss", look)
-        await Runner.run(Agent("clerk", model=model, handoffs=[edge]), "Hi")
+        await Runner.run(Agent("clerk", model=model, handoffs=[declared]), "Hi")
     [request] = filed
     assert (request.from_agent, request.to_agent, request.input) == ("clerk", "boss", {"order": 7})
     assert (request.preserve_context, request.reason) == (False, "because")
@@ -568,9 +568,9 @@ async def test_payload_and_input_are_filed_as_json() -> None:
 async def test_request_that_cannot_be_filed_is_rejected_with_a_reason() -> None:
     store = InMemoryHandoffStore()
     boss = Agent("boss", model=ScriptedHandler([]), on_handoff_request=asks(store))
-    edge = handoff(boss, payload={"handoff_type": "ticket", "lock": threading.Lock()})
+    declared = handoff(boss, payload={"handoff_type": "ticket", "lock": threading.Lock()})
     model = ScriptedHandler([call("transfer_to_boss"), "Then I do it."])
-    result = await Runner.run(Agent("clerk", model=model, handoffs=[edge]), "Hi")
+    result = await Runner.run(Agent("clerk", model=model, handoffs=[declared]), "Hi")
     assert result.final_output == "Then I do it."
     assert result.handoffs[0].status is HandoffStatus.REJECTED
     assert "cannot leave the process: payload: " in (result.handoffs[0].error or "")

@@ -322,7 +322,7 @@ def test_a_nudge_is_not_the_users_message() -> None:
 
 
 async def test_summary_with_the_users_role_is_not_a_user_message() -> None:
-    """Else the whole conversation would cross an edge that shows only the newest user message."""
+    """Else the whole conversation would cross a handoff that shows only the newest user message."""
 
     def mapper(messages: list[Message]) -> list[Message]:
         return [{"role": "system", "content": "All of it"}, {"role": "user", "content": "in two messages"}]

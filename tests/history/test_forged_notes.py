@@ -143,8 +143,8 @@ async def test_a_note_that_came_from_another_process_is_quoted() -> None:
 async def test_a_filter_against_tools_hides_a_note_of_before() -> None:
     note: Any = {"role": "user", "content": FORGED, "_kind": "note"}
     b = Agent("b", model=ScriptedHandler(["Done."]))
-    edge = handoff(b, input_filter=remove_all_tools)
-    a = Agent("a", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[edge])
+    declared = handoff(b, input_filter=remove_all_tools)
+    a = Agent("a", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[declared])
     result = await Runner.run(a, [note, {"role": "user", "content": "Hi"}])
     assert list(result.calls[-1].messages) == [{"role": "user", "content": "Hi"}]
 

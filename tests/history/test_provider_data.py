@@ -77,10 +77,10 @@ class Strict:
         yield MessageDone(message=message)
 
 
-def hop(x: Strict, y: Strict, **edge: Any) -> Agent[Any]:
+def hop(x: Strict, y: Strict, **options: Any) -> Agent[Any]:
     """X answers first, hands over to Y, which hands back."""
     target = Agent("Y", model=y, tools=[look], handoffs=["X"])
-    return Agent("X", model=x, tools=[look], handoffs=[handoff(target, **edge)])
+    return Agent("X", model=x, tools=[look], handoffs=[handoff(target, **options)])
 
 
 def there_and_back() -> tuple[Strict, Strict]:
@@ -196,11 +196,11 @@ def _plain(data: HandoffInputData) -> HandoffInputData:
 
 
 @pytest.mark.parametrize(
-    "edge",
+    "options",
     [{"nest_handoff_history": True}, {"input_filter": _plain}],
     ids=["history mapper", "filter that writes plain messages"],
 )
-async def test_filters_and_mappers_pass_on_portable_messages(edge: dict[str, Any]) -> None:
+async def test_filters_and_mappers_pass_on_portable_messages(options: dict[str, Any]) -> None:
     """A message that passed through the app's code still is not shown whole to another family."""
     parts: Any = [
         {"type": "thinking", "thinking": "Hm.", "signature": "xyzzy"},
@@ -208,7 +208,7 @@ async def test_filters_and_mappers_pass_on_portable_messages(edge: dict[str, Any
     ]
     written = {**signed(None, "transfer_to_y", mark="x1"), "content": parts}
     x, y = Strict("x", [written]), Strict("y", [signed("Hi", mark="y1")])
-    agent = Agent("X", model=x, handoffs=[handoff(Agent("Y", model=y), **edge)])
+    agent = Agent("X", model=x, handoffs=[handoff(Agent("Y", model=y), **options)])
     config = RunConfig(handoff_history_mapper=lambda messages: messages)
     assert (await Runner.run(agent, "Hi", run_config=config)).final_output == "Hi"
     assert y.requests[0].messages[1].get("content") == parts[1:]

@@ -311,8 +311,8 @@ async def test_budget_does_not_change_the_transcript(own: list[Any]) -> None:
     """The target has the tool and sees the calls, or lacks it and sees notes."""
     target = Agent("b", model=ScriptedHandler(["Done."]), tools=own)
     calls = [call("look_up", {"what": "x"}), call("look_up", {"what": "y"}), call("transfer_to_b")]
-    edge = handoff(target, input_filter=tool_results_budget(6000))
-    source = Agent("a", model=ScriptedHandler(calls), tools=[look_up], handoffs=[edge])
+    declared = handoff(target, input_filter=tool_results_budget(6000))
+    source = Agent("a", model=ScriptedHandler(calls), tools=[look_up], handoffs=[declared])
     result = await Runner.run(source, "Look.")
     seen = [*result.calls[-1].messages]
     assert_valid(seen)

@@ -220,10 +220,10 @@ async def test_specs_of_the_callers_tools_are_clean(external: Any) -> None:
 async def test_specs_of_all_kinds_are_clean() -> None:
     """They are made sendable when they are made, and not with each request."""
     b = agent("B", "Done.", handoff_description=HALF)
-    edges = [handoff(b, reason=HALF), "C"]
+    handoffs = [handoff(b, reason=HALF), "C"]
     c = agent("C", "Done.", handoff_description=HALF)
     tools = [tool(description=HALF)(look_up), b.as_tool(tool_name="ask", tool_description=HALF)]
-    a = agent("A", "Done.", tools=tools, handoffs=edges)
+    a = agent("A", "Done.", tools=tools, handoffs=handoffs)
     await Runner.run(a, "Hi", run_config=RunConfig(agents=[c]))
     strictly([dict(each) for each in requests(a)[0].tools])
 

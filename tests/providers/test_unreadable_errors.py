@@ -55,6 +55,6 @@ async def test_unreadable_error_of_a_callback() -> None:
 
 async def test_unreadable_error_of_a_filter() -> None:
     model = ScriptedHandler([call("transfer_to_b")])
-    edge = handoff(Agent("B", model=model), input_filter=raises)
+    declared = handoff(Agent("B", model=model), input_filter=raises)
     with pytest.raises(HandoffFilterError, match=UNREADABLE):
-        await Runner.run(Agent("A", model=model, handoffs=[edge]), "Hi")
+        await Runner.run(Agent("A", model=model, handoffs=[declared]), "Hi")

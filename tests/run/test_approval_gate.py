@@ -114,8 +114,8 @@ async def test_handoff_by_capability_needs_the_declared_approval() -> None:
 async def test_an_approved_transfer_that_returns_answers_its_call() -> None:
     till = Till()
     b = agent("B", PAY, "It is 5.", tools=[till.tool()])
-    edge = handoff(b, needs_approval=True, return_to_caller=True)
-    a = agent("A", call("transfer_to_b", id="t"), "So it is 5.", handoffs=[edge])
+    declared = handoff(b, needs_approval=True, return_to_caller=True)
+    a = agent("A", call("transfer_to_b", id="t"), "So it is 5.", handoffs=[declared])
     result = await run(a, "Hi")
     result = await run(a, result.state().approve(result.interruptions[0]))
     assert (result.interruptions[0].agent, till.paid) == ("B", [])

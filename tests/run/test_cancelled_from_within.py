@@ -111,8 +111,8 @@ async def test_a_filter_has_failed(option: str) -> None:
     settings: dict[str, Any] = {} if shaped else {"handoff_history_mapper": cancelled}
 
     def make() -> Agent[Any]:
-        edge = handoff(agent("B", "Hi"), nest_handoff_history=not shaped, **shaped)
-        return agent("A", call("transfer_to_b"), handoffs=[edge])
+        declared = handoff(agent("B", "Hi"), nest_handoff_history=not shaped, **shaped)
+        return agent("A", call("transfer_to_b"), handoffs=[declared])
 
     assert isinstance(await fails(make, **settings), HandoffFilterError)
 

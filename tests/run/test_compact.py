@@ -479,8 +479,8 @@ def reading(*pages: int, then: Any) -> list[Any]:
 async def test_a_target_uses_the_summary_of_its_source() -> None:
     chronicle = Chronicler()
     b = agent("B", "Done.")
-    edge = handoff(b, nest_handoff_history=True)
-    a = agent("A", *reading(*range(12), then=TO_B), tools=[page_reader()], handoffs=[edge])
+    declared = handoff(b, nest_handoff_history=True)
+    a = agent("A", *reading(*range(12), then=TO_B), tools=[page_reader()], handoffs=[declared])
     config = RunConfig(compact=replace(AT, rest=chronicle))
     result = await Runner.run(a, "Hi", max_turns=20, run_config=config)
     assert len(chronicle.given) == 1
@@ -502,8 +502,10 @@ async def test_a_view_is_measured_with_the_prompt_of_the_target() -> None:
 async def test_a_target_keeps_an_item_that_the_summary_of_its_source_covers() -> None:
     compact = replace(AT, rest=Chronicler())
     b = agent("B", "Done.", compact=replace(compact, keep=lambda item: item.id == 4))
-    edge = handoff(b, nest_handoff_history=True)
-    a = agent("A", *reading(*range(12), then=TO_B), tools=[page_reader()], handoffs=[edge], compact=compact)
+    declared = handoff(b, nest_handoff_history=True)
+    a = agent(
+        "A", *reading(*range(12), then=TO_B), tools=[page_reader()], handoffs=[declared], compact=compact
+    )
     result = await Runner.run(a, "Hi", max_turns=20)
     assert [each.agent for each in result.compactions] == ["A", "B"]
     assert any("page 1:" in each for each in texts(requests(b)[0].messages))

@@ -75,14 +75,14 @@ def made(kind: str, asks: list[Ask]) -> tuple[Agent[Any], dict[str, Any]]:
     tools = [tool("a"), tool("b")]
     gated = [tool("a", is_enabled=gate(first)), tool("b", is_enabled=gate(second))]
     held = [tool("a", needs_approval=refusing(first)), tool("b", needs_approval=refusing(second))]
-    edges = [handoff(agent("x"), is_enabled=gate(first)), handoff(agent("y"), is_enabled=gate(second))]
+    handoffs = [handoff(agent("x"), is_enabled=gate(first)), handoff(agent("y"), is_enabled=gate(second))]
     options: dict[str, dict[str, Any]] = {
         "input of an agent": {"input_guardrails": checks},
         "input beside": {"input_guardrails": checks},
         "output of an agent": {"output_guardrails": checks},
         "output of both": {"output_guardrails": checks[:1]},
         "enabled tools": {"tools": gated},
-        "enabled handoffs": {"handoffs": edges},
+        "enabled handoffs": {"handoffs": handoffs},
         "approvals": {"tools": held},
         "input of a tool": {"tools": [tool("a", tool_input_guardrails=checks), tools[1]]},
         "output of a tool": {"tools": [tool("a", tool_output_guardrails=checks), tools[1]]},

@@ -49,10 +49,10 @@ def bad(where: str) -> Any:
 @pytest.mark.parametrize("where", ["callback", "message", "self", "no target"])
 async def test_a_transfer_that_fails_leaves_the_source_in_charge(where: str) -> None:
     """The caller's call gets the error, and it is on the result."""
-    edge = bad(where)
-    script = ScriptedHandler([call(edge.tool_name), "Then I do it."])
+    declared = bad(where)
+    script = ScriptedHandler([call(declared.tool_name), "Then I do it."])
     config = RunConfig(agents=[Agent("X", model=ScriptedHandler([]))])
-    result = await Runner.run(Agent("A", model=script, handoffs=[edge]), "Hi", run_config=config)
+    result = await Runner.run(Agent("A", model=script, handoffs=[declared]), "Hi", run_config=config)
     assert result.last_agent.name == "A"
     assert str(script.requests[1].messages[-1].get("content")).startswith("The transfer to ")
     assert [outcome(record) for record in result.handoffs] == ["failed"]
@@ -76,8 +76,8 @@ async def test_broken_filter_ends_the_run_with_its_history() -> None:
         raise KeyError("gone")
 
     target = Agent("B", model=ScriptedHandler([]))
-    edge = handoff(target, input_filter=broken)
-    agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[edge])
+    declared = handoff(target, input_filter=broken)
+    agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[declared])
     with pytest.raises(HandoffFilterError, match="'A' -> 'B'") as caught:
         await Runner.run(agent, "Hi")
     assert isinstance(caught.value.__cause__, KeyError)
@@ -103,8 +103,8 @@ async def test_failing_inherited_instructions_are_named() -> None:
             raise KeyError("prompt")
         return "You are A."
 
-    edge = handoff(Agent("B", model=ScriptedHandler([])), transfer_system_message=True)
-    agent = Agent("A", once, model=ScriptedHandler([call("transfer_to_b")]), handoffs=[edge])
+    declared = handoff(Agent("B", model=ScriptedHandler([])), transfer_system_message=True)
+    agent = Agent("A", once, model=ScriptedHandler([call("transfer_to_b")]), handoffs=[declared])
     with pytest.raises(CallbackError, match="instructions of agent 'A' raised KeyError"):
         await Runner.run(agent, "Hi")
 

@@ -54,8 +54,8 @@ Target = Callable[[], Agent[Any]]
 
 def team(b: Agent[Any], *replies: Any, **options: Any) -> Agent[Any]:
     """A, who asks B, waits for the answer and goes on."""
-    edge = handoff(b, return_to_caller=True, **options)
-    return agent("A", TO_B, *(replies or ("I do it myself.",)), handoffs=[edge])
+    declared = handoff(b, return_to_caller=True, **options)
+    return agent("A", TO_B, *(replies or ("I do it myself.",)), handoffs=[declared])
 
 
 def _no(context: Any, who: Any, value: Any) -> GuardrailResult:
@@ -306,8 +306,8 @@ async def test_a_tool_that_asked_is_answered_with_it() -> None:
             return HandoffRequest("B")
 
         b = Agent("B", model=ScriptedHandler([ProviderError("down")], name="B"))
-        edge = handoff(b, return_to_caller=True)
-        return agent("A", call("ask", id="q"), "Done.", tools=[ask], handoffs=[edge])
+        declared = handoff(b, return_to_caller=True)
+        return agent("A", call("ask", id="q"), "Done.", tools=[ask], handoffs=[declared])
 
     result = (await both_managers(made)).result
     assert result.final_output == "Done."
@@ -331,8 +331,8 @@ async def test_failed_target_releases_its_slot() -> None:
 
     c = handoff(agent("C"), return_to_caller=True, input_filter=_broken)
     b = agent("B", call("transfer_to_c"), handoffs=[c])
-    edge = handoff(b, return_to_caller=True)
-    a = agent("A", TO_B, call("look"), "Done.", tools=[look], handoffs=[edge])
+    declared = handoff(b, return_to_caller=True)
+    a = agent("A", TO_B, call("look"), "Done.", tools=[look], handoffs=[declared])
     await Runner.run(a, "Hi", run_config=RunConfig(capacity=capacity))
     assert free == [(1, 1)]
 
@@ -385,8 +385,8 @@ async def test_the_caller_may_ask_once_more() -> None:
 async def test_asking_again_and_again_ends() -> None:
     def made() -> Agent[Any]:
         b = Agent("B", model=ScriptedHandler([ProviderError("down")] * 30, name="B"))
-        edge = handoff(b, return_to_caller=True)
-        return agent("A", *(call("transfer_to_b", id=f"t{n}") for n in range(30)), handoffs=[edge])
+        declared = handoff(b, return_to_caller=True)
+        return agent("A", *(call("transfer_to_b", id=f"t{n}") for n in range(30)), handoffs=[declared])
 
     played = await both(made, max_turns=None, max_handoffs=None)
     assert type(played.error).__name__ == "LoopDetected"
@@ -594,8 +594,8 @@ async def test_a_journal_goes_the_same_way_again(what: str, tmp_path: Path) -> N
         return "noted"
 
     def made(b: Any, *replies: Any) -> Agent[Any]:
-        edge = handoff(Agent("B", model=b), return_to_caller=True)
-        return agent("A", *replies, tools=[note], handoffs=[edge])
+        declared = handoff(Agent("B", model=b), return_to_caller=True)
+        return agent("A", *replies, tools=[note], handoffs=[declared])
 
     path = tmp_path / "runs.db"
     with pytest.raises(Crash):
@@ -618,9 +618,13 @@ async def test_the_model_reads_the_same_with_an_executor(way: str, function: Any
 
     async def answers(executor: Any) -> list[str]:
         target = Agent("B", model=function_handler(function))
-        edges = [handoff(target, return_to_caller=True)] if way == "handoff" else []
-        made = call("transfer_to_b" if way == "handoff" else "b", None if edges else {"input": "Hi"}, id="t")
-        a = agent("A", made, "Done.", handoffs=edges, tools=[] if edges else [target.as_tool("b", "Asks.")])
+        handoffs = [handoff(target, return_to_caller=True)] if way == "handoff" else []
+        made = call(
+            "transfer_to_b" if way == "handoff" else "b", None if handoffs else {"input": "Hi"}, id="t"
+        )
+        a = agent(
+            "A", made, "Done.", handoffs=handoffs, tools=[] if handoffs else [target.as_tool("b", "Asks.")]
+        )
         return answers_of(await Runner.run(a, "Hi", run_config=RunConfig(executor=executor, run_id="r")))
 
     plain = await answers(None)

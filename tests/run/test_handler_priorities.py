@@ -167,8 +167,8 @@ async def test_an_exposed_default_is_a_way_back() -> None:
 
 async def test_exposed_and_declared_handler_is_offered_once() -> None:
     one = Voice("one", expose=True)
-    edge = handoff(one, tool_name_override="go")
-    agent = Agent("A", model=Voice("m"), handlers=[one], handoffs=[edge])
+    declared = handoff(one, tool_name_override="go")
+    agent = Agent("A", model=Voice("m"), handlers=[one], handoffs=[declared])
     assert [each.tool_name for each in agent.all_handoffs] == ["go"]
 
 
@@ -254,16 +254,16 @@ async def test_system_prompt_is_the_same_with_an_unknown_handler() -> None:
 async def test_registered_handoff_handler_is_described_once() -> None:
     def make() -> Agent[Any]:
         s = Voice("s", prompt="Knows.")
-        edges = [handoff(s), handoff(s, tool_name_override="again")]
-        return Agent("A", "Be A.", model=Voice("m", "Hi"), handlers=[s], handoffs=edges)
+        handoffs = [handoff(s), handoff(s, tool_name_override="again")]
+        return Agent("A", "Be A.", model=Voice("m", "Hi"), handlers=[s], handoffs=handoffs)
 
     assert systems(await both(make)) == ["Be A.\n\nKnows."]
 
 
 async def test_handoff_that_is_not_offered_adds_no_prompt() -> None:
     def make() -> Agent[Any]:
-        edge = handoff(Voice("s", prompt="Knows."), is_enabled=False)
-        return Agent("A", "Be A.", model=Voice("m", "Hi"), handoffs=[edge])
+        declared = handoff(Voice("s", prompt="Knows."), is_enabled=False)
+        return Agent("A", "Be A.", model=Voice("m", "Hi"), handoffs=[declared])
 
     assert systems(await both(make)) == ["Be A."]
 

@@ -39,14 +39,14 @@ async def _error_with(obstacles: tuple[str, ...]) -> str:
     """Return why the handoff of a run with these obstacles is not made; empty if it is."""
     refuse = HandoffResponse.reject("not today") if "consent" in obstacles else HandoffResponse.accept()
     target = agent("B", "Done.", on_handoff_request=lambda request: refuse)
-    edge = handoff(
+    declared = handoff(
         target,
         input_type=dict[str, int],
         payload=_no_payload if "payload" in obstacles else None,
         capabilities_required=["sql"] if "capability" in obstacles else [],
     )
     given = {"n": "one" if "arguments" in obstacles else 1}
-    source = agent("A", call("transfer_to_b", given), "I do it myself.", handoffs=[edge])
+    source = agent("A", call("transfer_to_b", given), "I do it myself.", handoffs=[declared])
     config = RunConfig(
         max_handoffs=0 if "limit" in obstacles else None,
         available=lambda target: "busy" if "availability" in obstacles else True,

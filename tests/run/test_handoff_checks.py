@@ -172,7 +172,7 @@ async def test_target_sees_source_and_reason() -> None:
     a = team(
         asked.append,
         first=call("transfer_to_b", {"reason": "It is about money."}, id="t"),
-        edge={"ask_reason": True, "timeout": 5.0, "capabilities_required": ["sql"]},
+        options={"ask_reason": True, "timeout": 5.0, "capabilities_required": ["sql"]},
         capabilities=["sql"],
     )
     await Runner.run(a, "Hi", run_config=RunConfig(run_id="r"))
@@ -206,7 +206,7 @@ async def test_a_target_that_takes_too_long_has_not_accepted() -> None:
     async def slow(request: HandoffRequest) -> None:
         await anyio.sleep_forever()
 
-    played = await both(lambda: team(slow, "Then I do it.", edge={"timeout": 0.01}))
+    played = await both(lambda: team(slow, "Then I do it.", options={"timeout": 0.01}))
     assert played.result.final_output == "Then I do it."
     assert played.result.handoffs[0].status is Status.EXPIRED
     assert played.answers == ["The transfer to 'B' was not made: 'B' did not accept within 0.01 s"]
@@ -216,7 +216,7 @@ async def test_acceptance_before_the_deadline_counts() -> None:
     async def quick(request: HandoffRequest) -> None:
         await anyio.lowlevel.checkpoint()
 
-    played = await both(lambda: team(quick, edge={"timeout": 60.0}))
+    played = await both(lambda: team(quick, options={"timeout": 60.0}))
     assert played.result.final_output == "Done."
 
 
@@ -241,7 +241,7 @@ async def test_target_that_blocks_is_late() -> None:
         time.sleep(0.05)
         return HandoffResponse.accept()
 
-    played = await both(lambda: team(blocks, "Then I do it.", edge={"timeout": 0.01}))
+    played = await both(lambda: team(blocks, "Then I do it.", options={"timeout": 0.01}))
     assert played.result.final_output == "Then I do it."
     assert played.result.handoffs[0].status is Status.EXPIRED
 
@@ -253,7 +253,7 @@ async def test_shielded_target_is_late() -> None:
             await anyio.sleep(0.05)
         return HandoffResponse.accept()
 
-    played = await both(lambda: team(stubborn, "Then I do it.", edge={"timeout": 0.01}))
+    played = await both(lambda: team(stubborn, "Then I do it.", options={"timeout": 0.01}))
     assert played.result.handoffs[0].status is Status.EXPIRED
 
 
@@ -261,22 +261,22 @@ async def test_shielded_target_is_late() -> None:
 
 
 async def test_a_target_that_lacks_something_is_rejected() -> None:
-    played = await both(lambda: team(None, "Then I do it.", edge={"capabilities_required": ["sql"]}))
+    played = await both(lambda: team(None, "Then I do it.", options={"capabilities_required": ["sql"]}))
     assert played.result.handoffs[0].status is Status.REJECTED
     assert played.result.handoffs[0].error == "Missing capability: sql"
     assert played.result.final_output == "Then I do it."
 
 
 async def test_a_target_that_has_all_takes_over() -> None:
-    edge = {"capabilities_required": ["sql"]}
-    played = await both(lambda: team(None, edge=edge, capabilities=["pdf", "sql"]))
+    options = {"capabilities_required": ["sql"]}
+    played = await both(lambda: team(None, options=options, capabilities=["pdf", "sql"]))
     assert played.result.final_output == "Done."
 
 
 async def test_target_without_a_capability_is_not_requested() -> None:
     """The order is capability, availability, policy."""
     asked: list[Any] = []
-    await Runner.run(team(asked.append, "Mine.", edge={"capabilities_required": ["sql"]}), "Hi")
+    await Runner.run(team(asked.append, "Mine.", options={"capabilities_required": ["sql"]}), "Hi")
     assert asked == []
 
 
@@ -308,8 +308,8 @@ async def test_handoff_fails_without_a_capable_target() -> None:
 async def test_the_source_does_not_find_itself() -> None:
     def make() -> Agent[Any]:
         first = call("transfer_to_agent_with_sql", id="t")
-        edges = [handoff(capabilities_required=["sql"])]
-        return agent("A", first, "Mine.", capabilities=["sql"], handoffs=edges)
+        handoffs = [handoff(capabilities_required=["sql"])]
+        return agent("A", first, "Mine.", capabilities=["sql"], handoffs=handoffs)
 
     assert (await both(make)).result.handoffs[0].error == "No capable agent available"
 
@@ -382,8 +382,8 @@ async def test_unreachable_target_does_not_block_the_next() -> None:
 
     def make() -> Agent[Any]:
         closed = Closed([], name="closed")
-        edges = [handoff([agent("B", on_handoff_request=no("full")), closed, agent("C", "C here.")])]
-        return agent("A", TO_B, handoffs=edges, handlers=[closed])
+        handoffs = [handoff([agent("B", on_handoff_request=no("full")), closed, agent("C", "C here.")])]
+        return agent("A", TO_B, handoffs=handoffs, handlers=[closed])
 
     played = await both(make)
     assert played.result.final_output == "C here."
@@ -476,7 +476,7 @@ async def test_availability_check_counts_towards_the_timeout() -> None:
         return True
 
     with anyio.fail_after(60):
-        played = await both(lambda: team(None, "Mine.", edge={"timeout": 0.01}), available=available)
+        played = await both(lambda: team(None, "Mine.", options={"timeout": 0.01}), available=available)
     (record,) = played.result.handoffs
     assert (record.status, record.error) == (Status.EXPIRED, "'B' did not accept within 0.01 s")
 
@@ -493,7 +493,7 @@ async def test_the_look_up_and_the_consent_have_one_time() -> None:
         await anyio.sleep(0.3)
 
     with anyio.fail_after(60):
-        played = await both(lambda: team(consent, "Mine.", edge={"timeout": 0.45}), available=available)
+        played = await both(lambda: team(consent, "Mine.", options={"timeout": 0.45}), available=available)
     assert played.result.handoffs[0].status is Status.EXPIRED
 
 
@@ -584,7 +584,7 @@ async def test_a_hooks_own_run_is_ended_with_its_time() -> None:
 
         await Runner.run(agent("judge", wait), "?")
 
-    played = await both(lambda: team(ask, "Mine.", edge={"timeout": 0.01}))
+    played = await both(lambda: team(ask, "Mine.", options={"timeout": 0.01}))
     assert played.result.handoffs[0].status is Status.EXPIRED
 
 
@@ -592,7 +592,7 @@ async def test_a_hooks_own_run_is_ended_with_its_time() -> None:
 
 
 async def test_everybody_is_told_in_order_and_once() -> None:
-    """The edge, the run's hooks, the agent's, and the target's own, before its first model call."""
+    """The handoff's callback, the hooks of run and agent, then the target's, before its first model call."""
     order: list[str] = []
 
     class Watch(RunHooks):
@@ -620,14 +620,14 @@ async def test_everybody_is_told_in_order_and_once() -> None:
         on_handoff_request=asked,
         on_handoff_received=received,
     )
-    edge = handoff(b, on_handoff=lambda context: order.append("edge"))
-    await Runner.run(agent("A", TO_B, handoffs=[edge]), "Hi", hooks=Watch())
-    assert order == ["asked", "edge", "run", "agent", "received", "model"]
+    declared = handoff(b, on_handoff=lambda context: order.append("handoff"))
+    await Runner.run(agent("A", TO_B, handoffs=[declared]), "Hi", hooks=Watch())
+    assert order == ["asked", "handoff", "run", "agent", "received", "model"]
 
 
 async def test_refused_handoff_calls_no_callbacks() -> None:
     told: list[Any] = []
-    a = team(no("no"), "Mine.", edge={"on_handoff": told.append}, on_handoff_received=told.append)
+    a = team(no("no"), "Mine.", options={"on_handoff": told.append}, on_handoff_received=told.append)
     await Runner.run(a, "Hi")
     assert told == []
 

@@ -120,8 +120,8 @@ async def test_a_function_is_given_what_the_model_passed() -> None:
         return {"handoff_type": "quick_lookup", "conversation_context": given.topic}
 
     b = agent("B", "Done.")
-    edge = handoff(b, input_type=Topic, payload=make)
-    await Runner.run(agent("A", call("transfer_to_b", {"topic": "moss"}), handoffs=[edge]), "Hi")
+    declared = handoff(b, input_type=Topic, payload=make)
+    await Runner.run(agent("A", call("transfer_to_b", {"topic": "moss"}), handoffs=[declared]), "Hi")
     assert seen == [("A", Topic(topic="moss"))]
     assert "moss" in system(b)
 
@@ -141,15 +141,15 @@ async def test_a_tool_can_send_one() -> None:
     assert "A page about moss." in system(b)
 
 
-async def test_payload_of_a_tool_precedes_that_of_the_edge() -> None:
+async def test_payload_of_a_tool_precedes_that_of_the_declaration() -> None:
     @function_tool
     def hand_over() -> HandoffRequest:
         """Hand over."""
         return HandoffRequest("B", payload={"handoff_type": "quick_lookup", "conversation_context": "ferns"})
 
     b = agent("B", "Done.")
-    edge = handoff(b, payload=DATA)
-    await Runner.run(agent("A", call("hand_over"), tools=[hand_over], handoffs=[edge]), "Hi")
+    declared = handoff(b, payload=DATA)
+    await Runner.run(agent("A", call("hand_over"), tools=[hand_over], handoffs=[declared]), "Hi")
     assert "ferns" in system(b)
     assert "moss" not in system(b)
 
@@ -311,8 +311,8 @@ async def test_payload_cannot_contain_the_history_markers() -> None:
 
 async def test_source_prompt_and_payload_note_are_separate() -> None:
     b = agent("B", "Done.")
-    edge = handoff(b, payload=DATA, transfer_system_message=True)
-    await Runner.run(agent("A", TO_B, handoffs=[edge]), "Hi")
+    declared = handoff(b, payload=DATA, transfer_system_message=True)
+    await Runner.run(agent("A", TO_B, handoffs=[declared]), "Hi")
     assert system(b).count("Delegated by: A") == 1
     assert "# Instructions of the previous agent, A\nYou are A." in system(b)
 
@@ -619,7 +619,7 @@ def _nested() -> dict[str, Any]:
 
 @pytest.mark.parametrize("wrap", [lambda data: data, lambda data: lambda context, given: data])
 async def test_what_the_app_declared_is_never_changed(wrap: Any) -> None:
-    """An edge is shared by all runs."""
+    """A declared handoff is shared by all runs."""
     data, memory = _nested(), {"cart": [1]}
     a, _ = team(wrap(data), b=[call("scribble"), "Done."], tools=[scribble])
     await Runner.run(a, "Hi", run_config=RunConfig(shared_memory=memory))
@@ -731,8 +731,8 @@ async def test_state_of_a_finished_run_has_no_payload(returns: bool) -> None:
     """It is cleared when the run ends, and so is what the prompt said of it."""
     b = Agent("b", model=ScriptedHandler(["Done."]))
     given = {"handoff_type": "note", "word": "4711", "word 4711": 1}
-    edge = handoff(b, payload=given, return_to_caller=returns)
-    a = Agent("a", model=ScriptedHandler([call("transfer_to_b"), "Bye."]), handoffs=[edge])
+    declared = handoff(b, payload=given, return_to_caller=returns)
+    a = Agent("a", model=ScriptedHandler([call("transfer_to_b"), "Bye."]), handoffs=[declared])
     result = await Runner.run(a, "Hi")
     assert "4711" in str(result.calls[1].messages[0])
     assert "4711" not in result.state().to_json(include_secrets=True)

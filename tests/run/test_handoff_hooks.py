@@ -19,8 +19,8 @@ pytestmark = pytest.mark.anyio
 OWNER: dict[str, Any] = {"user_id": "u7", "scopes": ["owner"], "conversation_id": "c1"}
 
 
-def team(b: Agent[Any], *first: Any, **edge: Any) -> Agent[Any]:
-    return agent("A", *(first or (TO_B,)), "Mine.", tools=[keep], handoffs=[handoff(b, **edge)])
+def team(b: Agent[Any], *first: Any, **options: Any) -> Agent[Any]:
+    return agent("A", *(first or (TO_B,)), "Mine.", tools=[keep], handoffs=[handoff(b, **options)])
 
 
 @tool

@@ -43,8 +43,8 @@ def line(steps: list[list[str]]) -> list[Agent[Any]]:
         look = call(own.name, {"order": 7})
         said = [look if step == "look" else [look, look] for step in steps[place]]
         away = [look, call(f"transfer_to_n{place + 1}"), call(f"transfer_to_{elsewhere}")]
-        edges = [handoff(made[0], reason="Because."), agent(elsewhere)]
-        made.insert(0, agent(f"n{place}", *said, away, tools=[own], handoffs=edges))
+        handoffs = [handoff(made[0], reason="Because."), agent(elsewhere)]
+        made.insert(0, agent(f"n{place}", *said, away, tools=[own], handoffs=handoffs))
     return made
 
 
@@ -106,8 +106,8 @@ async def test_caller_is_told_of_a_failed_target() -> None:
 
     def make() -> Agent[Any]:
         nobody = Agent("B", model=None)
-        edge = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: nobody)
-        return agent("A", call("transfer_to_b"), "I do it myself.", handoffs=[edge])
+        declared = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: nobody)
+        return agent("A", call("transfer_to_b"), "I do it myself.", handoffs=[declared])
 
     played = await both(make)
     assert (played.result.last_agent.name, played.result.final_output) == ("A", "I do it myself.")

@@ -70,7 +70,7 @@ class Played:
 
 @asynccontextmanager
 async def hop(
-    source: str, target: str, **edge: Any
+    source: str, target: str, **options: Any
 ) -> AsyncGenerator[tuple[Agent[Any], tuple[Played, Played]]]:
     a = Played(
         "a",
@@ -94,7 +94,7 @@ async def hop(
         model=a.handler(),
         model_settings=a.settings(),
         tools=[look],
-        handoffs=[handoff(second, **edge)],
+        handoffs=[handoff(second, **options)],
     )
     async with AsyncExitStack() as stack:
         stack.enter_context(a.server)

@@ -68,9 +68,9 @@ def slow(name: str = "B") -> Agent[Any]:
     return Agent(name, model=function_handler(never, name=name))
 
 
-def team(b: Agent[Any], *replies: Any, seconds: float = 0.02, **edge: Any) -> Agent[Any]:
+def team(b: Agent[Any], *replies: Any, seconds: float = 0.02, **options: Any) -> Agent[Any]:
     """A, who hands over to B for good, and stands by."""
-    way = handoff(b, run_timeout=seconds, **edge)
+    way = handoff(b, run_timeout=seconds, **options)
     return agent("A", TO_B, *(replies or ("I do it myself.",)), handoffs=[way])
 
 

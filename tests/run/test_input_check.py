@@ -80,9 +80,9 @@ def count(what: str) -> int:
     return len(what)
 
 
-def over(models: Models, edge: dict[str, Any] | None = None, **target: Any) -> Agent[Any]:
+def over(models: Models, options: dict[str, Any] | None = None, **target: Any) -> Agent[Any]:
     b = models.agent("b", "Done.", **target)
-    return models.agent("a", LOOK, TO_B, "Again.", tools=[look_up], handoffs=[handoff(b, **(edge or {}))])
+    return models.agent("a", LOOK, TO_B, "Again.", tools=[look_up], handoffs=[handoff(b, **(options or {}))])
 
 
 def round_trip(models: Models) -> Agent[Any]:

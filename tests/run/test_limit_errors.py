@@ -358,16 +358,16 @@ async def test_a_circle_through_two_handlers_is_stopped() -> None:
 async def test_repeated_question_to_an_agent_is_stopped() -> None:
     """With ``return_to_caller`` too: an answer that is known is nothing new."""
     b = Agent("B", model=ScriptedHandler(["The same."] * 9))
-    edge = handoff(b, return_to_caller=True)
-    result = await stopped(Agent("A", model=ScriptedHandler([TO_B] * 9), handoffs=[edge]), LoopDetected)
+    declared = handoff(b, return_to_caller=True)
+    result = await stopped(Agent("A", model=ScriptedHandler([TO_B] * 9), handoffs=[declared]), LoopDetected)
     assert sum(record.taken for record in result.handoffs) <= 2
 
 
 async def test_asking_until_the_answer_is_another_is_fine() -> None:
     b = Agent("B", model=ScriptedHandler([f"{number} of 5" for number in range(1, 6)]))
-    edge = handoff(b, return_to_caller=True)
+    declared = handoff(b, return_to_caller=True)
     result = await Runner.run(
-        Agent("A", model=ScriptedHandler([*[TO_B] * 5, "Ready."]), handoffs=[edge]), "Hi", max_turns=20
+        Agent("A", model=ScriptedHandler([*[TO_B] * 5, "Ready."]), handoffs=[declared]), "Hi", max_turns=20
     )
     assert (result.final_output, result.errors) == ("Ready.", ())
 
@@ -570,8 +570,8 @@ async def test_repeatedly_failing_target_ends_the_run() -> None:
     def no(context: Any) -> None:
         raise LookupError("closed")
 
-    edge = handoff(Agent("B", model=ScriptedHandler([])), on_handoff=no)
-    agent = Agent("A", model=ScriptedHandler([TO_B] * 9), handoffs=[edge])
+    declared = handoff(Agent("B", model=ScriptedHandler([])), on_handoff=no)
+    agent = Agent("A", model=ScriptedHandler([TO_B] * 9), handoffs=[declared])
     with pytest.raises(ModelBehaviorError, match="closed"):
         await Runner.run(agent, "Hi")
 

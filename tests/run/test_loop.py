@@ -339,8 +339,10 @@ async def test_agents_made_during_a_run_get_their_tools() -> None:
         script = [call(f"report_{context.turn}"), call("transfer_to_a")]
         return Agent(name, model=ScriptedHandler(script), tools=tools, handoffs=["A"])
 
-    edge = Handoff(agent_name="worker", on_invoke_handoff=fresh)
-    agent = Agent("A", model=ScriptedHandler([*[call("transfer_to_worker")] * 4, "Done."]), handoffs=[edge])
+    declared = Handoff(agent_name="worker", on_invoke_handoff=fresh)
+    agent = Agent(
+        "A", model=ScriptedHandler([*[call("transfer_to_worker")] * 4, "Done."]), handoffs=[declared]
+    )
     result = await Runner.run(agent, "Hi", max_turns=None, run_config=RunConfig(max_handoffs=None))
     assert result.final_output == "Done."
     assert result.errors == ()

@@ -88,8 +88,8 @@ async def test_refusal_of_a_sub_run_is_not_the_runs() -> None:
 
 async def test_a_specialist_that_refuses_answers_its_caller() -> None:
     def make() -> Agent[Any]:
-        edge = handoff(agent("B", NO), return_to_caller=True)
-        return agent("A", call("transfer_to_b"), "It is not done.", handoffs=[edge])
+        declared = handoff(agent("B", NO), return_to_caller=True)
+        return agent("A", call("transfer_to_b"), "It is not done.", handoffs=[declared])
 
     result = (await both_managers(make)).result
     assert answers_of(result) == ["I will not do that."]

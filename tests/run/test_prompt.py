@@ -122,15 +122,15 @@ async def test_the_sources_prompt_stays_with_the_source() -> None:
 async def test_a_handoff_may_pass_the_sources_prompt_on(own: str | None, prompt: str) -> None:
     """After the target's own, and labelled."""
     b = agent("B", call("nope"), "Done.", instructions=own)
-    edge = handoff(b, transfer_system_message=True)
-    await Runner.run(agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[edge]), "Hi")
+    declared = handoff(b, transfer_system_message=True)
+    await Runner.run(agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[declared]), "Hi")
     assert prompts(b) == [prompt, prompt]
 
 
 async def test_a_source_without_a_prompt_passes_nothing_on() -> None:
     b = agent("B", "Done.", instructions="You are B.")
-    edge = handoff(b, transfer_system_message=True)
-    await Runner.run(agent("A", call("transfer_to_b"), handoffs=[edge]), "Hi")
+    declared = handoff(b, transfer_system_message=True)
+    await Runner.run(agent("A", call("transfer_to_b"), handoffs=[declared]), "Hi")
     assert prompts(b) == ["You are B."]
 
 
@@ -150,18 +150,18 @@ async def test_a_prompt_is_passed_on_for_one_handoff_only() -> None:
 async def test_section_names_the_source_after_further_handoffs() -> None:
     """A transfer of the target's that fails must not rename it."""
     b = agent("B", call("transfer_to_c", "{"), "Done.", instructions="You are B.", handoffs=[agent("C")])
-    edge = handoff(b, transfer_system_message=True)
-    await Runner.run(agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[edge]), "Hi")
+    declared = handoff(b, transfer_system_message=True)
+    await Runner.run(agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[declared]), "Hi")
     assert prompts(b) == ["You are B.\n\n# Instructions of the previous agent, A\nYou are A."] * 2
 
 
 async def test_handoff_to_a_handler_keeps_the_agents_prompt() -> None:
     """The same agent goes on: its own prompt is not that of a previous agent."""
     remote = ScriptedHandler(["Done."], name="remote")
-    edges: list[Handoff] = [handoff(remote, transfer_system_message=True)]
-    b = agent("B", call("transfer_to_remote"), instructions="You are B.", handoffs=edges)
-    edge = handoff(b, transfer_system_message=True)
-    await Runner.run(agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[edge]), "Hi")
+    handoffs: list[Handoff] = [handoff(remote, transfer_system_message=True)]
+    b = agent("B", call("transfer_to_remote"), instructions="You are B.", handoffs=handoffs)
+    declared = handoff(b, transfer_system_message=True)
+    await Runner.run(agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[declared]), "Hi")
     assert remote.requests[0].messages[0] == {
         "role": "system",
         "content": "You are B.\n\n# Instructions of the previous agent, A\nYou are A.",
@@ -176,16 +176,16 @@ async def test_a_source_whose_prompt_cannot_be_had_is_told() -> None:
         return "You are A."
 
     asked: list[int] = []
-    edge = handoff(agent("B"), transfer_system_message=True)
+    declared = handoff(agent("B"), transfer_system_message=True)
     with pytest.raises(CallbackError, match="The instructions of agent 'A' raised KeyError") as caught:
-        await Runner.run(agent("A", call("transfer_to_b"), instructions=broken, handoffs=[edge]), "Hi")
+        await Runner.run(agent("A", call("transfer_to_b"), instructions=broken, handoffs=[declared]), "Hi")
     assert len(caught.value.result.items) == 3
 
 
 async def test_source_prompt_and_transfer_explanation_are_both_shown() -> None:
     b = agent("B", "Done.", instructions="You are B.", handoffs=[agent("C")])
-    edge = handoff(b, transfer_system_message=True)
-    a = agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[edge])
+    declared = handoff(b, transfer_system_message=True)
+    a = agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[declared])
     await Runner.run(a, "Hi", run_config=RunConfig(handoff_prompt=True))
     assert prompts(b) == [
         f"{RECOMMENDED_PROMPT_PREFIX}\n\nYou are B.\n\n# Instructions of the previous agent, A\nYou are A."

@@ -93,9 +93,9 @@ async def test_nudge_stays_a_nudge_in_the_next_run() -> None:
     )
     history = json.loads(json.dumps(first.to_input_list()))
     b = ScriptedHandler(["B here."])
-    edge = handoff(Agent("B", model=b), preserve_context=False)
+    declared = handoff(Agent("B", model=b), preserve_context=False)
     script = ScriptedHandler([call("transfer_to_b")])
-    result = await Runner.run(Agent("A", model=script, handoffs=[edge]), history)
+    result = await Runner.run(Agent("A", model=script, handoffs=[declared]), history)
     assert [item.kind for item in result.items[:2]] == ["input", "nudge"]
     assert list(script.requests[0].messages) == [USER, nudge.message]
     assert list(b.requests[0].messages) == [USER]
@@ -122,8 +122,8 @@ async def test_next_input_has_no_empty_reply() -> None:
 async def test_filters_do_not_touch_what_is_kept() -> None:
     """Filters change the view, never the transcript."""
     target = Agent("B", model=ScriptedHandler(["B here."]))
-    edge = handoff(target, preserve_context=False)
-    agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[edge])
+    declared = handoff(target, preserve_context=False)
+    agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[declared])
     result = await Runner.run(agent, [{"role": "user", "content": "One"}, USER])
     assert list(result.calls[1].messages) == [USER]
     roles = [message["role"] for message in result.to_input_list()]

@@ -45,8 +45,8 @@ def desk(first: ScriptedHandler) -> Agent[Any]:
     """An agent that can hand over to an agent, to a handler and to a name; ``first`` plays it."""
     target = Agent("B", "You are B.", model=ScriptedHandler(["B here."] * 9))
     voice = ScriptedHandler(["The voice."] * 9, name="voice")
-    edges = [target, voice, handoff("C", preserve_context=False)]
-    return Agent("A", "You are A.", model=first, handoffs=edges)
+    handoffs = [target, voice, handoff("C", preserve_context=False)]
+    return Agent("A", "You are A.", model=first, handoffs=handoffs)
 
 
 def third() -> RunConfig:

@@ -403,8 +403,8 @@ async def test_being_capable_opens_no_way_that_is_closed() -> None:
     def make() -> Agent[Any]:
         b, c = agent("B", capabilities=["sql"]), agent("C", "C here.", capabilities=["sql"])
         first = call("transfer_to_agent_with_sql", id="t")
-        edges = [handoff(b, scope="admin"), handoff(capabilities_required=["sql"]), c]
-        return agent("A", first, "Mine.", handoffs=edges)
+        handoffs = [handoff(b, scope="admin"), handoff(capabilities_required=["sql"]), c]
+        return agent("A", first, "Mine.", handoffs=handoffs)
 
     played = await both(make)
     assert played.result.final_output == "C here."
@@ -416,8 +416,8 @@ async def test_closed_handoff_closes_its_other_targets_too() -> None:
 
     def make() -> Agent[Any]:
         b = agent("B", capabilities=["sql"])
-        edges = [handoff([agent("X"), b], scope="admin"), handoff(capabilities_required=["sql"])]
-        return agent("A", call("transfer_to_agent_with_sql", id="t"), "Mine.", handoffs=edges)
+        handoffs = [handoff([agent("X"), b], scope="admin"), handoff(capabilities_required=["sql"])]
+        return agent("A", call("transfer_to_agent_with_sql", id="t"), "Mine.", handoffs=handoffs)
 
     assert (await both(make)).result.final_output == "Mine."
 

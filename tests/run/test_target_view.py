@@ -142,13 +142,13 @@ async def test_filter_gets_source_target_and_reason() -> None:
         return data
 
     b = agent("B", "Done.")
-    edge = handoff(b, input_filter=spy, input_type=list[str], reason="bills")
+    declared = handoff(b, input_filter=spy, input_type=list[str], reason="bills")
     a = agent(
         "A",
         call("look_up", {"order": 7}, id="l"),
         call("transfer_to_b", {"response": ["late"]}, id="t"),
         tools=[look_up],
-        handoffs=[edge],
+        handoffs=[declared],
     )
     await Runner.run(a, "Hi", context={"user": "Ada"})
     (data,) = seen
@@ -240,16 +240,14 @@ def _raises(data: HandoffInputData) -> HandoffInputData:
         (lambda data: dataclasses.replace(data, new_items=(3,)), "must be a dict with a role"),
     ],
 )
-@pytest.mark.parametrize("where", ["edge", "run"])
+@pytest.mark.parametrize("where", ["handoff", "run"])
 async def test_a_broken_filter_stops_the_run_and_loses_nothing(each: Any, says: str, where: str) -> None:
     """The target never sees the unfiltered history; what happened is on the error."""
     b = agent("B", "Done.")
-    edge = handoff(b, input_filter=each) if where == "edge" else handoff(b)
-    a = agent("A", [call("look_up", {"order": 7}, id="l"), TO_B], tools=[look_up], handoffs=[edge])
+    declared = handoff(b, input_filter=each) if where == "handoff" else handoff(b)
+    a = agent("A", [call("look_up", {"order": 7}, id="l"), TO_B], tools=[look_up], handoffs=[declared])
     config = RunConfig(handoff_input_filter=each if where == "run" else None)
-    with pytest.raises(
-        HandoffFilterError, match=f"input_filter of the {where.replace('edge', 'handoff')}"
-    ) as caught:
+    with pytest.raises(HandoffFilterError, match=f"input_filter of the {where}") as caught:
         await Runner.run(a, "Hi", run_config=config)
     assert says in str(caught.value)
     assert requests(b) == []
@@ -296,7 +294,7 @@ def _marking(text: str) -> HandoffInputFilter:
 
 def _what_applied(messages: list[Message]) -> str:
     last = text_of(messages[-1])
-    if last in ("edge", "run"):
+    if last in ("handoff", "run"):
         return last
     if "<CONVERSATION HISTORY>" in text_of(messages[0]):
         return "nested"
@@ -305,13 +303,13 @@ def _what_applied(messages: list[Message]) -> str:
 
 @pytest.mark.pairwise
 @pytest.mark.parametrize(
-    ("edge", "run", "applied"),
+    ("options", "run", "applied"),
     [
         ({}, {}, "all"),
-        ({"input_filter": _marking("edge")}, {}, "edge"),
+        ({"input_filter": _marking("handoff")}, {}, "handoff"),
         ({}, {"handoff_input_filter": _marking("run")}, "run"),
-        ({"input_filter": _marking("edge")}, {"handoff_input_filter": _marking("run")}, "edge"),
-        ({"input_filter": _marking("edge"), "nest_handoff_history": True}, {}, "edge"),
+        ({"input_filter": _marking("handoff")}, {"handoff_input_filter": _marking("run")}, "handoff"),
+        ({"input_filter": _marking("handoff"), "nest_handoff_history": True}, {}, "handoff"),
         ({"nest_handoff_history": True}, {"handoff_input_filter": _marking("run")}, "run"),
         ({}, {"handoff_input_filter": _marking("run"), "nest_handoff_history": True}, "run"),
         ({"preserve_context": False}, {}, "last"),
@@ -325,10 +323,10 @@ def _what_applied(messages: list[Message]) -> str:
         ({"nest_handoff_history": False}, {"nest_handoff_history": True}, "all"),
     ],
 )
-async def test_edge_precedes_run_and_filters_precede_nesting(
-    edge: dict[str, Any], run: dict[str, Any], applied: str
+async def test_handoff_precedes_run_and_filters_precede_nesting(
+    options: dict[str, Any], run: dict[str, Any], applied: str
 ) -> None:
-    a, b = pair(**edge)
+    a, b = pair(**options)
     await Runner.run(a, "Hi", run_config=RunConfig(**run))
     assert _what_applied(shown(b)) == applied
 
@@ -473,8 +471,8 @@ def _chain(hops: list[tuple[dict[str, Any], list[Any], bool]]) -> Agent[Any]:
         transfer = call(f"transfer_to_a{place + 1}")
         replies: list[Any] = [step] if step else []
         replies.append([transfer, call("transfer_to_x"), *step] if twice else transfer)
-        edges = [handoff(last, **shaping), ScriptedHandler([], name="x")]
-        last = agent(f"A{place}", *replies, tools=[look_up], handoffs=edges)
+        handoffs = [handoff(last, **shaping), ScriptedHandler([], name="x")]
+        last = agent(f"A{place}", *replies, tools=[look_up], handoffs=handoffs)
     return last
 
 

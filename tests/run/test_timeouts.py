@@ -104,8 +104,8 @@ def stalling_filter() -> Agent[Any]:
 
 
 def stalling_target() -> Agent[Any]:
-    edge: Handoff = handoff(agent("B", call("stall"), tools=[stall]), return_to_caller=True)
-    return agent("A", call("transfer_to_b"), handoffs=[edge])
+    declared: Handoff = handoff(agent("B", call("stall"), tools=[stall]), return_to_caller=True)
+    return agent("A", call("transfer_to_b"), handoffs=[declared])
 
 
 def stalling_guardrail() -> Agent[Any]:

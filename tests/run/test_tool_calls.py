@@ -263,8 +263,8 @@ async def test_tool_beside_a_handoff_runs_before_its_callback() -> None:
         return "worked"
 
     b = agent("B", "Done.")
-    edge = handoff(b, on_handoff=lambda context: order.append("callback"))
-    await run(agent("A", [call("transfer_to_b"), call("work")], tools=[work], handoffs=[edge]))
+    declared = handoff(b, on_handoff=lambda context: order.append("callback"))
+    await run(agent("A", [call("transfer_to_b"), call("work")], tools=[work], handoffs=[declared]))
     assert order == ["tool", "callback"]
 
 
@@ -465,8 +465,8 @@ async def test_broken_arguments_can_end_the_run() -> None:
 @pytest.mark.parametrize("arguments", ["{", "[1]", '{"reason": 5}', "{}"])
 @pytest.mark.parametrize("raise_on", [["bad_arguments"], ["bad_arguments", "failed_handoff"]])
 async def test_broken_arguments_of_a_transfer_can_end_the_run(arguments: str, raise_on: list[str]) -> None:
-    edge = handoff(agent("B"), input_type=Reason)
-    a = agent("A", call("transfer_to_b", arguments), handoffs=[edge])
+    declared = handoff(agent("B"), input_type=Reason)
+    a = agent("A", call("transfer_to_b", arguments), handoffs=[declared])
     told = "Agent 'A', turn 1: The transfer to 'B' was not made: "
     with pytest.raises(ModelBehaviorError, match=told) as error:
         await run(a, raise_on=raise_on)
@@ -486,8 +486,8 @@ async def test_input_of_a_request_is_not_a_models_argument() -> None:
         """Ask for a transfer with input that does not fit."""
         return HandoffRequest("B", input={"reason": 5})
 
-    edge = handoff(agent("B"), input_type=Reason)
-    a = agent("A", call("ask"), "Mine.", tools=[ask], handoffs=[edge])
+    declared = handoff(agent("B"), input_type=Reason)
+    a = agent("A", call("ask"), "Mine.", tools=[ask], handoffs=[declared])
     result, _ = await run(a, raise_on=["bad_arguments"])
     assert result.final_output == "Mine."
 

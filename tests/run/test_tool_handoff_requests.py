@@ -56,7 +56,7 @@ async def test_a_tool_can_ask_for_a_transfer() -> None:
 
 
 async def test_a_tool_can_ask_for_the_newest_message_only() -> None:
-    """The wish of the request counts, although the edge keeps the context."""
+    """The wish of the request counts, although the declared handoff keeps the context."""
     b = agent("B", "B here.")
     history: list[Message] = [
         HI,
@@ -67,7 +67,7 @@ async def test_a_tool_can_ask_for_the_newest_message_only() -> None:
     assert shown(b) == [{"role": "user", "content": "Help"}]
 
 
-async def test_filter_of_a_request_precedes_that_of_the_edge() -> None:
+async def test_filter_of_a_request_precedes_that_of_the_declaration() -> None:
     """The two cannot both hold, and the one asking now knows more."""
     called: list[Any] = []
 
@@ -76,8 +76,8 @@ async def test_filter_of_a_request_precedes_that_of_the_edge() -> None:
         return data
 
     b = agent("B", "B here.")
-    edge = handoff(b, input_filter=shape)
-    await Runner.run(asking(lambda: HandoffRequest("B", preserve_context=False), edge), "Hi")
+    declared = handoff(b, input_filter=shape)
+    await Runner.run(asking(lambda: HandoffRequest("B", preserve_context=False), declared), "Hi")
     assert called == []
     assert shown(b) == [HI]
 
@@ -132,11 +132,11 @@ async def test_tool_can_require_capabilities() -> None:
 
 
 async def test_a_tool_cannot_ask_for_less_than_was_declared() -> None:
-    """What the edge requires stays required."""
+    """What the declared handoff requires stays required."""
 
     def make() -> Agent[Any]:
-        edge = handoff(agent("B", capabilities=["pdf"]), capabilities_required=["sql"])
-        return asking(lambda: HandoffRequest("B", capabilities_required=["pdf"]), edge)
+        declared = handoff(agent("B", capabilities=["pdf"]), capabilities_required=["sql"])
+        return asking(lambda: HandoffRequest("B", capabilities_required=["pdf"]), declared)
 
     assert (await both(make)).result.handoffs[0].error == "Missing capability: sql"
 
@@ -251,9 +251,9 @@ async def test_what_is_declared_for_those_that_can_holds() -> None:
     """A handoff by the same capabilities is the way: with its filter, its callback and its scope."""
     called: list[str] = []
 
-    def made(**edge: Any) -> Agent[Any]:
+    def made(**options: Any) -> Agent[Any]:
         way = handoff(
-            capabilities_required=["sql", "pdf"], on_handoff=lambda context: called.append("on"), **edge
+            capabilities_required=["sql", "pdf"], on_handoff=lambda context: called.append("on"), **options
         )
         return asking(lambda: HandoffRequest(capabilities_required=["pdf", "sql"]), way)
 
@@ -443,7 +443,7 @@ async def test_a_place_is_free_after_a_cancellation_anywhere(where: str) -> None
         await anyio.sleep_forever()
 
     hooks = {"consent": "on_handoff_request", "received": "on_handoff_received"}
-    edges = {"payload": "payload", "on_handoff": "on_handoff", "filter": "input_filter"}
+    options = {"payload": "payload", "on_handoff": "on_handoff", "filter": "input_filter"}
 
     async def on_handoff(context: Any) -> None:
         await stay()
@@ -456,8 +456,8 @@ async def test_a_place_is_free_after_a_cancellation_anywhere(where: str) -> None
 
     given: dict[str, Any] = {"payload": payload, "on_handoff": on_handoff}
     b = agent("B", one, **({hooks[where]: one} if where in hooks else {}))
-    edge = handoff(b, **({edges[where]: given.get(where, one)} if where in edges else {}))
-    a = agent("A", TO_B, handoffs=[edge])
+    declared = handoff(b, **({options[where]: given.get(where, one)} if where in options else {}))
+    a = agent("A", TO_B, handoffs=[declared])
     async with anyio.create_task_group() as group:
         group.start_soon(lambda: Runner.run(a, "Hi", run_config=RunConfig(capacity=capacity)))
         await there.wait()
@@ -473,7 +473,7 @@ async def test_failed_handoff_releases_its_slot(broken: str) -> None:
     def fail(*_: Any) -> Any:
         raise ValueError("no")
 
-    def edge_fails(context: Any) -> Any:
+    def fails(context: Any) -> Any:
         raise ValueError("no")
 
     def payload_fails(context: Any, given: Any) -> Any:
@@ -490,18 +490,18 @@ async def test_failed_handoff_releases_its_slot(broken: str) -> None:
     )
     options: dict[str, Any] = {
         "payload": {"payload": payload_fails},
-        "on_handoff": {"on_handoff": edge_fails},
+        "on_handoff": {"on_handoff": fails},
         "late": {"timeout": 0.01},
     }.get(broken, {})
     if broken == "message":
         options = {"payload": {"handoff_type": 5}}
     first = call("transfer_to_decided", id="t") if broken == "model" else TO_B
-    edge: Any = handoff(b, **options)
+    declared: Any = handoff(b, **options)
     if broken == "model":
         from_code = HandoffRequest(b)
         a = asking(lambda: from_code)
     else:
-        a = agent("A", first, "Mine.", handoffs=[edge])
+        a = agent("A", first, "Mine.", handoffs=[declared])
     result = await Runner.run(a, "Hi", run_config=RunConfig(capacity=capacity))
     assert result.final_output == "Mine."
     assert not result.handoffs[0].taken
@@ -539,12 +539,12 @@ async def _play(step: str, config: RunConfig) -> None:
     answer: Any = {"error": ValueError("no"), "on": call("transfer_to_c")}.get(step, "One two")
     c = agent("C", "C here.")
     b = agent("B", answer, handoffs=[c], on_handoff_request=reject if step == "reject" else None)
-    edge = handoff(
+    declared = handoff(
         b,
         on_handoff=callback if step == "callback" else None,
         input_filter=fail if step == "filter" else None,
     )
-    run = Runner.run_streamed(agent("A", TO_B, "Mine.", handoffs=[edge]), "Hi", run_config=config)
+    run = Runner.run_streamed(agent("A", TO_B, "Mine.", handoffs=[declared]), "Hi", run_config=config)
     try:
         async with aclosing(run):
             async for event in run:
@@ -631,8 +631,8 @@ async def test_cancelled_await_in_a_callback_does_not_end_the_run(where: str) ->
 
     capacity = one_slot()
     hook: dict[str, Any] = {where: one} if where == "on_handoff_request" else {}
-    edge: dict[str, Any] = {} if hook else {where: two if where == "payload" else one}
-    a = agent("A", TO_B, "Mine.", handoffs=[handoff(agent("B", **hook), **edge)])
+    options: dict[str, Any] = {} if hook else {where: two if where == "payload" else one}
+    a = agent("A", TO_B, "Mine.", handoffs=[handoff(agent("B", **hook), **options)])
     result = await Runner.run(a, "Hi", run_config=RunConfig(capacity=capacity))
     assert result.final_output == "Mine."
     assert result.handoffs[0].error == "CancelledError"

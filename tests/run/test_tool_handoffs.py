@@ -209,8 +209,8 @@ def declared(*replies: Any, request: HandoffRequest, seen: list[Any], **options:
         seen.append(given)
 
     b = Agent("B", model=Voice("b", "B here."))
-    edge = handoff(b, on_handoff=on_handoff, **options)
-    return desk(*replies, tools=[asks(request)], handoffs=[edge])
+    declared = handoff(b, on_handoff=on_handoff, **options)
+    return desk(*replies, tools=[asks(request)], handoffs=[declared])
 
 
 @pytest.mark.parametrize("input", [{"number": 7}, Ticket(number=7)])
@@ -254,8 +254,8 @@ async def test_a_declared_handoff_counts_for_the_agent_itself() -> None:
 
     def make() -> Agent[Any]:
         b = Agent("B", model=Voice("b", "B here."))
-        edge = handoff(b, on_handoff=lambda context: seen.append(context.agent))
-        return desk(call("ask"), tools=[asks(HandoffRequest(b))], handoffs=[edge])
+        declared = handoff(b, on_handoff=lambda context: seen.append(context.agent))
+        return desk(call("ask"), tools=[asks(HandoffRequest(b))], handoffs=[declared])
 
     await both(make)
     assert seen == ["A", "A"]
@@ -266,9 +266,9 @@ async def test_handoff_declared_by_name_applies_to_the_agent() -> None:
 
     def make() -> Agent[Any]:
         b = Agent("B", model=Voice("b", "B here."))
-        edge = handoff("B", on_handoff=lambda context: seen.append(context.agent))
+        declared = handoff("B", on_handoff=lambda context: seen.append(context.agent))
         other = Agent("C", model=Voice("c"), handoffs=[b])
-        return desk(call("ask"), tools=[asks(HandoffRequest(b))], handoffs=[edge, other])
+        return desk(call("ask"), tools=[asks(HandoffRequest(b))], handoffs=[declared, other])
 
     await both(make)
     assert seen == ["A", "A"]
@@ -316,9 +316,9 @@ async def test_handoff_with_a_target_function_gets_the_tools_input() -> None:
             seen.append(arguments)
             return b
 
-        edge = Handoff(agent_name="somebody", on_invoke_handoff=choose)
+        declared = Handoff(agent_name="somebody", on_invoke_handoff=choose)
         tools = [asks(HandoffRequest("somebody", input={"number": 7}))]
-        return desk(call("ask"), tools=tools, handoffs=[edge])
+        return desk(call("ask"), tools=tools, handoffs=[declared])
 
     played = await both(make)
     assert played.result.final_output == "B here."
@@ -884,8 +884,8 @@ async def test_failed_and_refused_requests_are_announced() -> None:
 
 async def test_handler_gets_the_input_of_its_handoff() -> None:
     def make() -> Agent[Any]:
-        edge = handoff(Voice("s", "Done."), input_type=Ticket)
-        return desk(call("transfer_to_s", {"number": 7}), handoffs=[edge])
+        declared = handoff(Voice("s", "Done."), input_type=Ticket)
+        return desk(call("transfer_to_s", {"number": 7}), handoffs=[declared])
 
     played = await both(make)
     assert played.result.handoffs[0].input == Ticket(number=7)
@@ -957,8 +957,8 @@ async def test_repeatedly_refused_request_ends_the_run() -> None:
             raise LookupError("closed")
 
         b = Agent("B", model=Voice("b"))
-        edge = handoff(b, on_handoff=no)
-        return desk(*[call("ask")] * 9, tools=[asks(HandoffRequest("B"))], handoffs=[edge])
+        declared = handoff(b, on_handoff=no)
+        return desk(*[call("ask")] * 9, tools=[asks(HandoffRequest("B"))], handoffs=[declared])
 
     played = await both(make)
     assert isinstance(played.error, LoopDetected)
@@ -974,8 +974,8 @@ async def test_handoff_with_a_target_function_gets_an_empty_object() -> None:
             seen.append(arguments)
             return Voice("s", "S.")
 
-        edge = Handoff(agent_name="somebody", on_invoke_handoff=choose)
-        return desk(call("ask"), tools=[asks(HandoffRequest("somebody"))], handoffs=[edge])
+        declared = Handoff(agent_name="somebody", on_invoke_handoff=choose)
+        return desk(call("ask"), tools=[asks(HandoffRequest("somebody"))], handoffs=[declared])
 
     await both(make)
     assert seen == ["{}", "{}"]
@@ -986,8 +986,8 @@ async def test_reason_of_the_tool_precedes_the_declared_one(
     reason: str | None,
 ) -> None:
     def make() -> Agent[Any]:
-        edge = handoff(Agent("B", model=Voice("b", "B.")), reason="declared")
-        return desk(call("ask"), tools=[asks(HandoffRequest("B", reason=reason))], handoffs=[edge])
+        declared = handoff(Agent("B", model=Voice("b", "B.")), reason="declared")
+        return desk(call("ask"), tools=[asks(HandoffRequest("B", reason=reason))], handoffs=[declared])
 
     (record,) = (await both(make)).result.handoffs
     assert record.reason == (reason or "declared")

@@ -151,10 +151,13 @@ async def test_broken_arguments_can_be_corrected(arguments: str, options: dict[s
     """The run used to be lost."""
     called: list[Any] = []
     b = agent("B", "Done.")
-    edge = handoff(b, on_handoff=lambda *args: called.append(args), **options)
+    declared = handoff(b, on_handoff=lambda *args: called.append(args), **options)
     good = {"reason": "late"} if options else {}
     a = agent(
-        "A", call("transfer_to_b", arguments, id="t1"), call("transfer_to_b", good, id="t2"), handoffs=[edge]
+        "A",
+        call("transfer_to_b", arguments, id="t1"),
+        call("transfer_to_b", good, id="t2"),
+        handoffs=[declared],
     )
     result = await Runner.run(a, "Hi")
     assert result.last_agent is b
@@ -308,16 +311,16 @@ async def test_result_has_a_handoff_error_if_the_target_function_returns_no_agen
 async def test_skipped_handoff_calls_no_callback() -> None:
     """The callback books, mails or logs: it comes last, when nothing else can fail."""
     called: list[Any] = []
-    edge = deciding(None, on_handoff=called.append)
-    await Runner.run(agent("A", call("transfer_to_b"), "I stay.", handoffs=[edge]), "Hi")
+    declared = deciding(None, on_handoff=called.append)
+    await Runner.run(agent("A", call("transfer_to_b"), "I stay.", handoffs=[declared]), "Hi")
     assert called == []
 
 
 async def test_going_to_and_fro_between_decided_targets_is_noticed() -> None:
     """The loop is judged by where it leads, not by what was declared."""
     b = agent("B", *[call("transfer_to_a")] * 5, handoffs=["A"])
-    edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: b)
-    a = agent("A", *[call("transfer_to_somebody")] * 5, handoffs=[edge])
+    declared = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: b)
+    a = agent("A", *[call("transfer_to_somebody")] * 5, handoffs=[declared])
     with pytest.raises(LoopDetected) as caught:
         await Runner.run(a, "Hi")
     assert [outcome(record) for record in caught.value.result.handoffs] == [
@@ -329,14 +332,14 @@ async def test_going_to_and_fro_between_decided_targets_is_noticed() -> None:
 
 
 async def test_target_function_must_not_return_its_own_agent() -> None:
-    edges: list[Agent[Any]] = []
+    handoffs: list[Agent[Any]] = []
     a = agent(
         "A",
         call("transfer_to_b"),
         "I stay.",
-        handoffs=[Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: edges[0])],
+        handoffs=[Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: handoffs[0])],
     )
-    edges.append(a)
+    handoffs.append(a)
     await Runner.run(a, "Hi")
     assert "cannot hand off to itself" in text_of(shown(a, 1)[-1])
 
@@ -553,15 +556,15 @@ async def test_target_given_by_name_has_its_description() -> None:
 async def test_target_of_a_function_adds_its_graph() -> None:
     model = ScriptedHandler([call("transfer_to_b"), call("transfer_to_d"), call("transfer_to_c"), "Done."])
     c = Agent("C", model=model, handoffs=[Agent("D", model=model, handoffs=["C"])])
-    edge = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: c)
-    result = await Runner.run(Agent("A", model=model, handoffs=[edge]), "Hi")
+    declared = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: c)
+    result = await Runner.run(Agent("A", model=model, handoffs=[declared]), "Hi")
     assert ([outcome(each) for each in result.handoffs], result.last_agent) == (["taken"] * 3, c)
 
 
 async def test_second_agent_of_a_name_is_refused() -> None:
     model = ScriptedHandler([call("transfer_to_b"), "I stay."])
-    edge = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: Agent("A", model=model))
-    result = await Runner.run(Agent("A", model=model, handoffs=[edge]), "Hi")
+    declared = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: Agent("A", model=model))
+    result = await Runner.run(Agent("A", model=model, handoffs=[declared]), "Hi")
     assert "another agent of this run is named 'A'" in str(result.handoffs[0].error)
 
 
@@ -586,8 +589,8 @@ async def test_transfer_message_must_be_text() -> None:
 
 async def test_callback_and_record_have_the_same_reason() -> None:
     heard: list[Any] = []
-    edge = handoff(agent("B", "Hi."), ask_reason=True, on_handoff=lambda context, why: heard.append(why))
-    result = await Runner.run(agent("A", call("transfer_to_b"), handoffs=[edge]), "Hi")
+    declared = handoff(agent("B", "Hi."), ask_reason=True, on_handoff=lambda context, why: heard.append(why))
+    result = await Runner.run(agent("A", call("transfer_to_b"), handoffs=[declared]), "Hi")
     assert heard == [result.handoffs[0].reason] == ["No reason provided"]
     assert result.handoffs[0].input is None
 

@@ -212,8 +212,8 @@ async def test_an_agent_that_waits_is_told_and_goes_on(case: str) -> None:
     make, option = EACH[case]
 
     def made() -> Agent[Any]:
-        edge = handoff(make(), return_to_caller=True)
-        return agent("front", call("transfer_to_a"), "It is not done.", handoffs=[edge])
+        declared = handoff(make(), return_to_caller=True)
+        return agent("front", call("transfer_to_a"), "It is not done.", handoffs=[declared])
 
     result = (await both_managers(made, **{option: instead})).result
     assert result.final_output == "It is not done."
@@ -240,8 +240,8 @@ async def test_a_refusal_in_text_is_replaced_by_text() -> None:
 
 
 async def test_a_refusal_in_text_for_an_agent_that_waits_is_its_answer() -> None:
-    edge = handoff(agent("B", NO), return_to_caller=True)
-    made = agent("A", call("transfer_to_b"), "It is not done.", handoffs=[edge])
+    declared = handoff(agent("B", NO), return_to_caller=True)
+    made = agent("A", call("transfer_to_b"), "It is not done.", handoffs=[declared])
     result = await Runner.run(made, "Hi", run_config=RunConfig(on_refusal=instead))
     assert answers_of(result) == ["I will not do that."]
 

@@ -99,8 +99,8 @@ async def test_the_work_of_an_agent_that_was_asked_is_no_part_of_it() -> None:
     chat = Chat()
     for _ in range(12):
         b = agent("B", call("look_up", {"order": chat.said}), "It is on its way.", tools=[look_up])
-        edge = handoff(b, return_to_caller=True)
-        a = agent("A", call("transfer_to_b"), f"answer {chat.said}", handoffs=[edge])
+        declared = handoff(b, return_to_caller=True)
+        a = agent("A", call("transfer_to_b"), f"answer {chat.said}", handoffs=[declared])
         await chat.say(a)
     await chat.say()
     assert chat.shown[-1] == "message 13"

@@ -127,7 +127,7 @@ def test_subclass_may_set_the_scope() -> None:
         scope = "admin"
 
     made = Agent("Desk", model=model(), skills=[Judge("judge", "", model=model())])
-    assert [edge.scope for edge in made.all_handoffs] == ["admin"]
+    assert [each.scope for each in made.all_handoffs] == ["admin"]
 
 
 async def test_the_lowest_priority_makes_it_the_default(play: Any) -> None:

@@ -323,8 +323,8 @@ async def test_a_transfer_that_a_filter_broke_was_not_made(returns: bool) -> Non
         raise ValueError("no")
 
     b = agent("B")
-    edge = handoff(b, input_filter=broken, return_to_caller=returns)
-    a = agent("A", TO_B, "Then I do it.", handoffs=[edge])
+    declared = handoff(b, input_filter=broken, return_to_caller=returns)
+    a = agent("A", TO_B, "Then I do it.", handoffs=[declared])
     with pytest.raises(HandoffFilterError) as raised:
         await run(a)
     result = await run(a, written(raised.value.result, a))

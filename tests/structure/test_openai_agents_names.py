@@ -337,7 +337,7 @@ async def test_input_filters(
     assert [message["content"] or "" for message in played.requests[0].messages] == shown
 
 
-def nested_on_the_edge(target: Agent[Any]) -> tuple[Handoff, RunConfig]:
+def nested_by_the_handoff(target: Agent[Any]) -> tuple[Handoff, RunConfig]:
     return handoff(target, nest_handoff_history=True), RunConfig()
 
 
@@ -355,13 +355,13 @@ def nested_with_a_mapper(target: Agent[Any]) -> tuple[Handoff, RunConfig]:
 
 
 @pytest.mark.parametrize(
-    "how", [nested_on_the_edge, nested_by_the_run, nested_by_a_filter, nested_with_a_mapper]
+    "how", [nested_by_the_handoff, nested_by_the_run, nested_by_a_filter, nested_with_a_mapper]
 )
 async def test_nested_history(how: Callable[[Agent[Any]], tuple[Handoff, RunConfig]]) -> None:
     played = model("Here.")
-    edge, config = how(Agent(name="B", model=played))
+    declared, config = how(Agent(name="B", model=played))
     await Runner.run(
-        Agent(name="A", handoffs=[edge], model=model(call("transfer_to_b"))), "Hi", run_config=config
+        Agent(name="A", handoffs=[declared], model=model(call("transfer_to_b"))), "Hi", run_config=config
     )
     summary = played.requests[0].messages[0]
     assert summary["role"] == "assistant"

@@ -13,10 +13,12 @@ from routelock.handoff_request import HandoffResponse
 from routelock.testing import call
 
 
-def team(on_request: Any = None, *replies: Any, first: Any = TO_B, edge: Any = None, **b: Any) -> Agent[Any]:
+def team(
+    on_request: Any = None, *replies: Any, first: Any = TO_B, options: Any = None, **b: Any
+) -> Agent[Any]:
     """A hands over to B, whose hook decides; what A says after a rejection are the replies."""
     target = agent("B", "Done.", on_handoff_request=on_request, **b)
-    return agent("A", first, *replies, handoffs=[handoff(target, **(edge or {}))])
+    return agent("A", first, *replies, handoffs=[handoff(target, **(options or {}))])
 
 
 def no(reason: str) -> Callable[[HandoffRequest], HandoffResponse]:

@@ -99,7 +99,7 @@ class Office:
         expert = self._agent("expert", call("add", {"number": 8}), "I know.", tools=[add])
         calls = [call("add", {"number": 5}), call("add", {"number": 6})]
         clerk = self._agent("clerk", calls, "Done.", tools=[add], on_handoff_request=self._accept)
-        edges = [
+        handoffs = [
             handoff(expert, return_to_caller=True, nest_handoff_history=True, on_handoff=self._noted),
             handoff(clerk, input_filter=self._words_only, on_handoff=self._noted, payload=self._payload),
         ]
@@ -114,7 +114,7 @@ class Office:
             [call("transfer_to_clerk"), call("add", {"number": 4}), call("transfer_to_expert")],
         )
         tools = [add, fail, block, helper.as_tool("helper")]
-        return self._agent("desk", *script, tools=tools, handoffs=edges)
+        return self._agent("desk", *script, tools=tools, handoffs=handoffs)
 
     def _agent(self, name: str, *script: Any, **options: Any) -> Agent[Any]:
         async def instructions(*given: Any) -> str:

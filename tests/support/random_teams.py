@@ -60,7 +60,7 @@ def team(scripts: list[list[Any]]) -> list[Agent[Any]]:
     team: list[Agent[Any]] = []
     for place, (name, script) in enumerate(zip(NAMES, scripts, strict=True)):
         replies: list[Any] = []
-        edges: dict[str, Any] = {}
+        handoffs: dict[str, Any] = {}
         for number, step in enumerate(script):
             if step == "answer":
                 replies.append("Done.")
@@ -71,7 +71,7 @@ def team(scripts: list[list[Any]]) -> list[Agent[Any]]:
             else:
                 target, way = step
                 tool = f"transfer_to_{target}_{WAYS.index(way)}"
-                edges[tool] = handoff(target, tool_name_override=tool, **options.get(way, {}))
+                handoffs[tool] = handoff(target, tool_name_override=tool, **options.get(way, {}))
                 replies.append(call(tool, id=f"{name}.{number}"))
         replies += ["Done."] * 30
         hook = _no if place == 3 else None
@@ -81,7 +81,7 @@ def team(scripts: list[list[Any]]) -> list[Agent[Any]]:
                 name,
                 *replies,
                 tools=[look],
-                handoffs=[*edges.values()],
+                handoffs=[*handoffs.values()],
                 capabilities=able,
                 on_handoff_request=hook,
             )

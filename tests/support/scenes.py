@@ -147,8 +147,8 @@ def chain(stage: Stage) -> Agent[Any]:
         handoffs=[handoff("A", nest_handoff_history=True)],
     )
     model = stage.model("a", call("add", {"a": 1, "b": 2}), call("transfer_to_b"), call("transfer_to_voice"))
-    edges = [handoff(b, input_filter=words_only, on_handoff=on_handoff), voice]
-    return Agent("A", "You are A.", model=model, tools=tools(stage), handoffs=edges)
+    handoffs = [handoff(b, input_filter=words_only, on_handoff=on_handoff), voice]
+    return Agent("A", "You are A.", model=model, tools=tools(stage), handoffs=handoffs)
 
 
 def refused_transfer(stage: Stage) -> Agent[Any]:

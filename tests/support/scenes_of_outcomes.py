@@ -95,9 +95,9 @@ def carries(stage: Stage) -> Agent[Any]:
 
     b = Agent("B", "You are B.", model=stage.model("b", "B has it."), on_handoff_received=received)
     payload = {"handoff_type": "quick_lookup", "context_data": {"order": 7}}
-    edge = handoff(b, payload=payload, ask_reason=True, transfer_system_message=True)
+    declared = handoff(b, payload=payload, ask_reason=True, transfer_system_message=True)
     model = stage.model("a", call("transfer_to_b", {"reason": "B knows"}))
-    return Agent("A", "You are A.", model=model, handoffs=[edge])
+    return Agent("A", "You are A.", model=model, handoffs=[declared])
 
 
 def external(stage: Stage) -> Agent[Any]:

@@ -104,14 +104,14 @@ def passed(stage: Stage) -> Agent[Any]:
         ],
     )
     first = [call("remember"), call("transfer_to_b", {"order": 7, "why": "x"})]
-    edge = handoff(
+    declared = handoff(
         b,
         payload=lambda context, given: {"handoff_type": "first", "order": given.order},
         input_type=Case,
         transfer_system_message=True,
         share=["all", "b"],
     )
-    return Agent("A", "You are A.", model=stage.model("a", first), tools=[remember("a")], handoffs=[edge])
+    return Agent("A", "You are A.", model=stage.model("a", first), tools=[remember("a")], handoffs=[declared])
 
 
 def by_tool(stage: Stage) -> Agent[Any]:

@@ -136,17 +136,19 @@ class _Maker:
         dice = self.dice
         others = [*self.later, *self.names[: self.place]]
         targets = dice.sample(others, min(len(others), dice.choice([0, 1, 1, 2, 3])))
-        edges: list[Any] = []
+        handoffs: list[Any] = []
         for number, target in enumerate(targets):
             plain = dice.random() < 0.3
-            edges.append(target if plain else self._edge(target, f"transfer_to_way{number}"))
+            handoffs.append(target if plain else self._edge(target, f"transfer_to_way{number}"))
         if dice.random() < 0.1:
-            edges.append(make_voice(self.world, dice, f"h{self.place}"))
+            handoffs.append(make_voice(self.world, dice, f"h{self.place}"))
         if dice.random() < 0.07:
-            edges.append(handoff(capabilities_required=["paint"], tool_name_override="transfer_to_painter"))
+            handoffs.append(
+                handoff(capabilities_required=["paint"], tool_name_override="transfer_to_painter")
+            )
         if dice.random() < 0.07:
-            edges.append(self._invoked())
-        return edges
+            handoffs.append(self._invoked())
+        return handoffs
 
     def _edge(self, target: Agent[Any] | str, tool_name: str) -> Handoff:
         dice, world = self.dice, self.world
