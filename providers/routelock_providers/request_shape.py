@@ -48,12 +48,12 @@ _NAMES: Final = {
 
 
 def _without_media(parts: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """Return an assistant's parts with a note for each medium; the same object if there is none."""
+    """Replace images, sound and files in an assistant's parts by notes; the same object if there are none."""
     return _same([_NOT_SENT_BACK if part.get("type") in _NAMES else part for part in parts], parts)
 
 
 def _with_notes(parts: Sequence[dict[str, Any]], taken: Collection[str]) -> Sequence[dict[str, Any]]:
-    """Return the parts with a note for each whose type is not ``taken``; the same object if all are."""
+    """Replace the parts whose type is not in ``taken`` by notes; the same object if there are none."""
     return _same([_noted(part, taken) for part in parts], parts)
 
 

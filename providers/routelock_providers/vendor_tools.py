@@ -454,7 +454,7 @@ def takes_both(to: AskedModel) -> bool:
 
 
 def _beside_functions(tools: Sequence[_Json], to: AskedModel) -> dict[str, Any]:
-    """Return the setting with which Gemini takes its own tools beside functions (from version 3 on)."""
+    """Return the setting for Google's own tools beside functions, which Gemini takes from version 3 on."""
     if not takes_both(to):
         names = [next(iter(tool)) for tool in tools]
         raise ConfigError(

@@ -31,7 +31,7 @@
       HandlerError                a handler failed
         ProviderError             the vendor or the way to it failed; see .retryable and .status
           AuthenticationFailed    401, 403, a missing key
-          InvalidRequest          400, 404, 409, 413, 422: the same request fails again
+          InvalidRequest          400, 404, 413, 422: the same request fails again; 409: it may succeed
             ContextTooLong
             ContentRefused
             ModelNotFound

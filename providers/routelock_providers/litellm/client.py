@@ -160,7 +160,7 @@ def enter_call(call: ActiveCall) -> Token[ActiveCall | None]:
 
 
 def exit_call(token: Token[ActiveCall | None]) -> None:
-    """End the effect of `enter_call`. Do not yield in between."""
+    """Undo `enter_call`. The code between the two must not yield: its reader may be another task."""
     _ACTIVE_CALL.reset(token)
 
 

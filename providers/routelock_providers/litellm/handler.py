@@ -197,17 +197,17 @@ class LiteLLM:
             raise provider_error from cause_of(provider_error, error)
 
     def _check_name(self, settings: Mapping[str, Any]) -> None:
-        """Check that the provider can exist, before litellm is loaded.
+        """Refuse a model name with a typical mistake, without loading litellm.
 
         Raises:
-            ModelNotFound: the name is written as other libraries write it, or its provider is misspelt.
+            ModelNotFound: the name is in the form of another library, or its provider is misspelt.
         """
         is_elsewhere = self._api_base or not _ROUTE_SETTINGS.isdisjoint([*self._settings, *settings])
         if not is_elsewhere and suggest_model(self.model) is not None:
             raise unknown_provider_error(self.model, self.provider)
 
     def _check_key(self, settings: Mapping[str, Any]) -> None:
-        """Check that a key can exist, before litellm is loaded.
+        """Refuse a call that certainly has no key, without loading litellm.
 
         Raises:
             AuthenticationFailed: there is no key.

@@ -131,7 +131,7 @@ def _functions_in(items: Sequence[_Json]) -> Sequence[_Json]:
 
 
 def _google_call(part: _Json) -> _Json:
-    """Return the call of a function in a part of Gemini's, as it is received or as litellm writes it."""
+    """Return the function call in a part of Gemini's, in Google's spelling or litellm's; empty if none."""
     return part.get("functionCall") or part.get("function_call") or {}
 
 

@@ -361,9 +361,9 @@ def ready_litellm(options: RunOptions, *, piped: bool = False) -> None:
 
 
 def _cannot_be_called(options: RunOptions) -> bool:
-    """Return whether the first model has a wrong name or no key in the environment.
+    """Return whether the first model has a wrong name, or no key in the environment.
 
-    A key of the handler or the agent is not looked for: litellm is then loaded when the model is called.
+    A key that is set on the handler or the agent is not noticed: then litellm is loaded at the first call.
     """
     first = next(iter(handlers_by_priority(options.agent, options.config)), None)
     if first is None or not _uses_litellm(first):

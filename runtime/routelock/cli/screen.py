@@ -351,7 +351,7 @@ def can_draw(stream: TextIO) -> bool:
 
 
 class _Activity:
-    """The current activity and its duration, which rich draws."""
+    """A text for rich: what the program is doing, and for how long."""
 
     def __init__(self, what: str = "") -> None:
         self.what = what

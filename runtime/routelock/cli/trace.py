@@ -77,7 +77,7 @@ def _run(given: argparse.Namespace) -> int:
 def _chosen(runs: Sequence[TracedRun], number: int | None, file: str) -> list[tuple[int, TracedRun]]:
     numbered = list(enumerate(runs, 1))
     if not numbered:
-        raise ConfigError(f"There is no run in {file}.")
+        raise ConfigError(f"{file} has no run. Give a file that RunConfig(trace=...) has written.")
     if number is None:
         return numbered
     if number == 0 or abs(number) > len(numbered):

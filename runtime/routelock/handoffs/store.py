@@ -267,7 +267,7 @@ class InMemoryHandoffStore:
         with self._lock:
             entry = self._entry(handoff_id)
             if agent is not None and agent != entry.target:
-                raise HandoffStateError(f"Handoff {handoff_id} is for {entry.target!r}, not for {agent!r}")
+                raise HandoffStateError(f"Handoff {handoff_id} is for {entry.target!r}, not for {agent!r}.")
             entry.status.to(status, handoff_id)
             entry.metadata = json.dumps(json.loads(entry.metadata) | added)
             self._set_status(entry, status, reason)
@@ -276,7 +276,9 @@ class InMemoryHandoffStore:
     def _entry(self, handoff_id: str) -> _Entry:
         entry = self._entries.get(_checked("handoff_id", handoff_id))
         if entry is None:
-            raise HandoffStateError(f"Handoff {handoff_id} not found")
+            raise HandoffStateError(
+                f"Handoff {handoff_id} not found: it was deleted, or never in this store."
+            )
         self._expire_if_late(entry)
         return entry
 

@@ -381,9 +381,9 @@ def opened(items: Sequence[RunItem], settings: Compact) -> list[RunItem]:
 def reuse(items: Sequence[RunItem], summary: RunItem | None, settings: Compact) -> list[RunItem]:
     """Return a view in which a summary that was written before replaces the items that it covers.
 
-    The view stays as it is if it does not show all of these items, because a filter may have hidden some; cut
-    tool results make no difference. It also stays if ``settings.keep`` chooses one of the items, which
-    another agent or run did not keep.
+    The view stays as it is in two cases. A filter has hidden some of these items; a cut tool result counts as
+    shown. Or ``settings.keep`` of this agent protects one of the items: the summary may be that of another
+    agent or of an earlier run, with other settings.
     """
     if summary is None or any(item is summary for item in items) or _pinned(summary.covers, settings):
         return list(items)

@@ -53,9 +53,9 @@ class HandoffInputData:
     """The input of a filter at a handoff: everything the source saw, in three parts.
 
     ``item.message`` is the chat message. To edit one, use ``dataclasses.replace(item, message={...})``. A
-    filter of your own gets copies, so an edit in place changes only the view too. The constructor and `clone`
-    also accept plain message dicts, and text for one user message. A plain assistant message loses the fields
-    that only its own provider can read.
+    filter of your own gets copies, so even an edit in place changes only the view. The constructor and
+    `clone` also accept plain message dicts, and text for one user message. A plain assistant message loses
+    the fields that only its own provider can read.
     """
 
     input_history: tuple[RunItem, ...]
@@ -305,7 +305,7 @@ def unfold(
 
 
 def _is_unchanged(summary: RunItem, items: Sequence[RunItem]) -> bool:
-    """Whether all messages of a summary are shown unchanged."""
+    """Whether a filter left all messages that a summary consists of in the view, unchanged."""
     if summary.message not in summary.whole:
         return False
     if len(summary.whole) == 1:

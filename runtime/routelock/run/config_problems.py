@@ -44,7 +44,7 @@ def _from(least: int, given: object) -> bool:
 
 
 def _has(given: object, *methods: str) -> bool:
-    """Whether a value is None, or an object with these methods and not its class."""
+    """Whether a value is None, or an instance (not a class) with these methods."""
     is_object = given is not None and not isinstance(given, type)
     return given is None or (is_object and all(callable(getattr(given, name, None)) for name in methods))
 

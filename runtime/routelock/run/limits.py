@@ -75,7 +75,7 @@ class Limits:
         return ""
 
     def for_sub_run(self) -> Limits:
-        """Return the limits of a sub-run: the outer run gives it its turns and its time."""
+        """Return the limits for a sub-run, whose turns, handoffs and seconds are set by its outer run."""
         return replace(self, turns=None, handoffs=None, seconds=None)
 
 

@@ -320,7 +320,7 @@ class OpenCalls:
 
 @dataclass(slots=True, eq=False)
 class SubRuns:
-    """The sub-runs of a run, which answer calls of agents as tools, and its own place among them."""
+    """The sub-runs of a run, which answer calls of agents as tools, and the runs around it."""
 
     depth: int = 0
     """How many runs are around this one."""
@@ -597,7 +597,7 @@ class Run:
                 self.warn(warning)
 
     def stop_after_turn(self) -> None:
-        """End the run after its turn, or before the first; a turn that ends the run anyway does so."""
+        """End the run after the turn in progress. If that turn ends the run anyway, this has no effect."""
         self.ending.stops_after_turn = True
 
     # The result

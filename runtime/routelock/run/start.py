@@ -245,8 +245,8 @@ def _check_arguments(agent: object, max_turns: object, hooks: object, config: ob
 def _vendor_tool_error(agent: Agent[Any], config: RunConfig) -> ConfigError | None:
     """Return why none of the handlers that may answer for an agent takes its vendor's tools.
 
-    What only a request shows is found when the agent is asked: a tool that some runs are not offered, and a
-    handler that a handoff switches to.
+    Two mistakes are found only when the model is called: a vendor's tool that some runs are not offered, and
+    one that a handler does not take to which a handoff switches.
     """
     if any(handoff.to_handler is not None for handoff in agent.all_handoffs):
         return None

@@ -340,9 +340,9 @@ def prepare_sub_runs(run: Run, calls: Sequence[RoutedCall]) -> dict[str, SubRun]
 
 
 def order_by_session(sub_runs: Iterable[SubRun]) -> None:
-    """Let those of several sub-runs that have the same session begin one after the other.
+    """Make sub-runs with the same session wait for one another, in call order.
 
-    The second would otherwise find that the first has changed the session.
+    If they ran at the same time, the second would end with a `SessionConflict`.
     """
     newest: dict[str, SubRun] = {}
     for one in sub_runs:

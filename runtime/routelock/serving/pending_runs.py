@@ -68,7 +68,7 @@ class HeldRun:
         return self
 
     def resumed(self, added: Sequence[Message]) -> Resumed:
-        """Return the run with messages that the client sent after it."""
+        """Return what resumes the run: its messages, and those that the client sent after it."""
         own = [_with_own_id(message, self.own_ids) for message in added]
         return Resumed(agent=self.agent, handler=self.handler, messages=[*self.messages, *own])
 

@@ -103,7 +103,7 @@ class ServedRoutes:
         await incoming.respond(AsciiJSON({"object": "list", "data": listed}))
 
     async def _show_model(self, incoming: Incoming) -> None:
-        """Describe one model; all of them where nothing but a slash follows."""
+        """Describe one model. A path without a name lists all models."""
         if not (name := incoming.request.path_params["id"]):
             return await self._list_models(incoming)
         await incoming.respond(AsciiJSON(self._model(self._catalog.find(name).agent.name)))

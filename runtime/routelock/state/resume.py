@@ -362,7 +362,7 @@ def _unknown(run: Run, call: ToolCall) -> str:
 
 
 def _take_slots(run: Run, capacity: Capacity | None) -> None:
-    """Take a slot for the active agent and for each that waits; without a capacity none is counted."""
+    """Take a capacity slot for the active agent and for each that waits, if the run has a capacity."""
     if capacity is None:
         return
     for frame in (*run.callers, run.frame):

@@ -366,7 +366,7 @@ class StepExecutor:
             raise StepLost(f"Step {call.key!r} of the run {call.run_id!r:.80} was not recorded.") from error
         if made and entry != made[-1]:
             raise StepLost(
-                f"Step {call.key!r} of the run {call.run_id!r:.80} has another result in the engine "
-                "than the one that this process gave it: another process has the run."
+                f"Step {call.key!r} of the run {call.run_id!r:.80} has another result in the engine than in "
+                "this process: another process has the run."
             )
         return entry

@@ -560,7 +560,7 @@ class DurableExecutorContract(ExecutorContract):
 
 
 class StreamingExecutorContract(DurableExecutorContract):
-    """The contract of a durable executor that sends events to readers elsewhere. Write `shown`, too."""
+    """The contract of a durable executor that sends events to readers elsewhere. Define `shown`, too."""
 
     async def shown(self, run_id: str, offset: int) -> Sequence[str]:
         """Return the text of each part that a reader of the run gets, from the part at ``offset`` on.

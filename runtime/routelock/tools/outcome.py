@@ -161,7 +161,9 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
         raise NoTextError("a HandoffRequest or a ToolQuestion must be returned by itself, not in a list")
     if hasattr(type(content), "handoff_description"):  # an agent: its instructions are not for this model
         name = getattr(content, "name", "")
-        raise NoTextError(f"an agent is no result: put it into handoffs, or return HandoffRequest({name!r})")
+        raise NoTextError(
+            f"an agent is no tool result: put it into handoffs, or return HandoffRequest({name!r})"
+        )
     media = _media(value.media) if isinstance(value, ToolResult) and value.media else ()
     return ToolOutcome(output=to_text(content, most), usage=usage, value=value, media=media)
 

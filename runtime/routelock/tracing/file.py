@@ -47,7 +47,7 @@ __all__ = ["TraceFile", "as_line", "without_content"]
 def without_content(record: TraceRecord) -> TraceRecord:
     """Return a record without the texts of users, models and tools.
 
-    Of an error the name of its class stays; its text may quote other texts.
+    An error keeps the name of its class and loses its text, which may quote other texts.
     """
     bare = _BARE.get(type(record))
     return record if bare is None else cast(TraceRecord, bare(record))
@@ -137,7 +137,7 @@ class TraceFile:
     longest: int | None = _LONGEST
 
     def begin(self, start: RunStarted, parent: TraceWriter | None = None, /) -> TraceFile:
-        """Write the first line of a run; later lines go to the same file if a tool changes the folder."""
+        """Write the first line of a run. The rest goes to that file, whatever folder a tool changes to."""
         path = parent.path if isinstance(parent, TraceFile) else os.path.abspath(self.path)
         writer = replace(self, path=path)
         writer._append(self._line(start), fresh_line=True)

@@ -59,7 +59,7 @@ NO_SPANS: tuple[Span, ...] = ()
 
 
 def spans(found: Iterable[int], after: Iterable[Span] = ()) -> tuple[Span, ...]:
-    """Return the spans ``after``, followed by those of these numbers in their order."""
+    """Return numbers as spans of consecutive ones, appended to the spans ``after``."""
     made = [[*each] for each in after]
     for number in found:
         if made and number == made[-1][1] + 1:

@@ -115,7 +115,7 @@ class TaskExecutor:
         return tasks if isinstance(tasks, bool) else tasks(about)
 
     def _asked_again(self, asked: _Asked, refusal: Refusal) -> list[dict[str, Any]]:
-        """Return the parts of the question of a task that could not be answered now."""
+        """Return the question of a task again, after an answer that does not fit it."""
         waiting = self._contexts.waiting(asked.about.principal, asked.context, asked.task)
         if waiting is None:
             return [{"text": refusal.message}]

@@ -116,7 +116,7 @@ class MessageReply(TaskUpdates):
         """Leave a piece out: a message is whole."""
 
     async def answer(self, parts: Sequence[Mapping[str, Any]]) -> None:
-        """Take the answer for the message."""
+        """Keep the answer for the message, which is sent at the end of the run."""
         self._answer = parts
 
     async def send_state(

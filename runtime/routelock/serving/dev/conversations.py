@@ -285,7 +285,7 @@ def _listed(trace: Any) -> Sequence[Any]:
 
 
 class _Lines:
-    """A trace that is sent as lines."""
+    """A `TraceWriter` that sends each record as a line."""
 
     def __init__(self, send_line: SendLine) -> None:
         self._send_line = send_line

@@ -350,7 +350,9 @@ class DevRoutes:
         """Send a trace file that was named when the app was made."""
         path = self._traces.get(request.path_params["name"])
         if path is None:
-            raise Refusal(404, "This trace was not named on the command line: --trace FILE.", "no_trace")
+            raise Refusal(
+                404, "The dev page has no trace of this name. Start it with --trace FILE.", "no_trace"
+            )
         try:
             text = await anyio.Path(path).read_text("utf-8", "replace")
         except OSError as error:
