@@ -228,7 +228,8 @@ def _end_turn(run: Run, routed: RoutedCalls) -> None:
             f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
             f"row, up to turn {run.turn}. The last one: {last_mistake(run)}"
         )
-    if run.config.detect_loops and (routed.tools or routed.refused):
+    is_repetition = run.progress.nudged_at is not None  # else `Progress.is_stuck` need not be asked
+    if is_repetition and run.config.detect_loops and (routed.tools or routed.refused):
         _check_repetition(run)
 
 
