@@ -104,7 +104,7 @@ async def test_agent_tool_works_only_inside_a_run() -> None:
     made = agent("A").as_tool()
     outcome = await made.invoke(ToolContext(context=None), '{"input": "Hi"}')
     assert outcome.error == "raised"
-    assert "works only inside a run" in outcome.output
+    assert "works only inside a run" in str(outcome.exception)
 
 
 @pytest.mark.parametrize(("arguments", "fits"), [('{"input": "Go"}', True), ('{"input": " "}', False)])
@@ -454,9 +454,11 @@ async def test_failed_sub_run_is_reported_with_its_partial_result() -> None:
 
     ended = await both(make)
     (answer,) = answers_of(ended.result)
-    assert answer.startswith("Tool 'helper' failed: InvalidRequest: no\n")
+    assert answer.startswith("Tool 'helper' failed: InvalidRequest: its model cannot be asked")
     assert answer.endswith("which is not a final answer: I found half of it.")
-    assert [(problem.kind, problem.call_id) for problem in ended.result.errors] == [("tool", "call_1_0")]
+    (problem,) = ended.result.errors
+    assert (problem.kind, problem.call_id) == ("tool", "call_1_0")
+    assert problem.message.startswith("Tool 'helper' failed: InvalidRequest: no\n")
     assert ended.result.nested["call_1_0"].stop_reason == "error"
     assert [e.error for e in ended.events if e.type == "tool_output"] == ["raised"]
 
@@ -469,7 +471,8 @@ async def test_sub_run_out_of_turns_is_a_failure(on_limit: Any) -> None:
         return agent("manager", ask(), "Ok.", tools=[busy().as_tool(max_turns=2)])
 
     ended = await both(make, on_limit=on_limit)
-    assert answers_of(ended.result)[0].startswith("Tool 'helper' failed: MaxTurnsExceeded: Max turns (2)")
+    message = ended.result.errors[0].message
+    assert message.startswith("Tool 'helper' failed: MaxTurnsExceeded: Max turns (2)")
     assert len(ended.result.nested["call_1_0"].calls) == 2
     assert ended.result.final_output == "Ok."
 

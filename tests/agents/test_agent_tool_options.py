@@ -372,7 +372,7 @@ async def test_own_limits_hold_for_the_sub_run_alone(limits: Limits, why: str) -
 
     ended = await both(make)
     assert ended.result.final_output == "Sorry."
-    assert [why in answer for answer in answers_of(ended.result)] == [True, True]
+    assert [why in problem.message for problem in ended.result.errors] == [True, True]
 
 
 async def test_limits_of_the_run_hold_beside_own_ones() -> None:
@@ -382,7 +382,7 @@ async def test_limits_of_the_run_hold_beside_own_ones() -> None:
         return manager_of(helper, ask(), "Ok.", run_config=RunConfig(limits=Limits(requests=9)))
 
     ended = await both(make, limits=Limits(requests=4))
-    assert "The budget of the run is used up: 4 of 4" in answers_of(ended.result)[0]
+    assert "The budget of the run is used up: 4 of 4" in ended.result.errors[0].message
 
 
 async def test_own_limits_hold_for_deeper_sub_runs_too() -> None:
@@ -392,7 +392,7 @@ async def test_own_limits_hold_for_deeper_sub_runs_too() -> None:
         return manager_of(helper, ask(id="c1"), "Ok.", run_config=RunConfig(limits=Limits(requests=3)))
 
     inner = (await both(make)).result.nested["c1"]
-    assert "3 of 3 requests are made" in answers_of(inner)[0]
+    assert "3 of 3 requests are made" in inner.errors[0].message
     assert inner.stop_reason == "error"
 
 
@@ -409,7 +409,7 @@ async def test_own_limits_count_what_was_used_before_a_state() -> None:
     assert again.stop_reason == "requires_action"
     state = RunState.from_json(again.state().to_json(), agents=[made])
     result = await Runner.run(made, state.approve(state.interruptions[0]))
-    assert "2 of 2 requests are made" in answers_of(result)[0]
+    assert "2 of 2 requests are made" in result.errors[0].message
 
 
 async def test_own_timeout_ends_the_sub_run_only() -> None:
@@ -422,7 +422,7 @@ async def test_own_timeout_ends_the_sub_run_only() -> None:
         helper = Agent("helper", model=function_handler(slow))
         ended = await run(manager_of(helper, ask(), "Sorry.", run_config=config), stream=stream)
         assert ended.result.final_output == "Sorry."
-        assert "longer than its timeout of 0.01 s" in answers_of(ended.result)[0]
+        assert "longer than its timeout of 0.01 s" in ended.result.errors[0].message
 
 
 async def test_own_on_limit_answers_the_call() -> None:

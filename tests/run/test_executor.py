@@ -122,7 +122,7 @@ async def test_replayed_failure_of_a_tool_leaves_the_same_agent_calls() -> None:
                 run_config=RunConfig(executor=executor, run_id="r", on_limit="raise"),
             )
         results.append(caught.value.result)
-    assert "none is left for tool 'helper'" in answers_of(results[0])[1]
+    assert "no model call is left for it" in answers_of(results[0])[1]
     assert answers_of(results[1]) == answers_of(results[0])
 
 

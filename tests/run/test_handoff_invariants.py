@@ -125,7 +125,9 @@ async def test_caller_is_told_of_a_failed_agent_tool(when: str) -> None:
 
     played = await both_nested(make)
     assert (played.result.last_agent.name, played.result.final_output) == ("A", "No luck.")
-    assert answers_of(played.result)[0].startswith("Tool 'helper' failed: InvalidRequest: no")
+    assert answers_of(played.result)[0].startswith(
+        "Tool 'helper' failed: InvalidRequest: its model cannot be asked"
+    )
     assert [event.error for event in played.events if isinstance(event, ToolOutput)] == ["raised"]
     assert played.result.nested["h"].stop_reason == "error"
 

@@ -222,7 +222,7 @@ async def test_max_turns_includes_the_turns_of_sub_runs() -> None:
 
     ended = await both(make, max_turns=6)
     assert ended.result.usage.requests == 6
-    assert "Max turns (4) exceeded" in answers_of(ended.result)[0]
+    assert "Max turns (4) exceeded" in ended.result.errors[0].message
     assert ended.result.final_output == "That is all."
 
 
@@ -245,17 +245,29 @@ async def test_used_up_share_names_the_setting_to_raise() -> None:
         tools = [busy(name).as_tool() for name in ("a", "b", "c")]
         return agent("manager", [ask("a"), ask("b"), ask("c")], "Ok.", tools=tools)
 
-    said = answers_of((await both(make, max_turns=10)).result)
-    assert "Max turns (2) exceeded: agent 'c'" in said[2]
-    assert "Raise max_turns of its as_tool() or of the run around it, whose 10 are shared" in said[2]
+    said = (await both(make, max_turns=10)).result.errors[2].message
+    assert "Max turns (2) exceeded: agent 'c'" in said
+    assert "Raise max_turns of its as_tool() or of the run around it, whose 10 are shared" in said
 
 
 async def test_used_up_own_turns_name_as_tool() -> None:
     def make() -> Agent[Any]:
         return agent("manager", ask(), "Ok.", tools=[busy().as_tool(max_turns=2)])
 
-    said = answers_of((await both(make, max_turns=None)).result)
-    assert "Raise max_turns of its as_tool(), or use the partial result" in said[0]
+    result = (await both(make, max_turns=None)).result
+    assert "Raise max_turns of its as_tool(), or use the partial result" in result.errors[0].message
+
+
+async def test_caller_of_an_agent_out_of_turns_reads_what_it_can_do() -> None:
+    """It cannot raise a setting of the app."""
+
+    def make() -> Agent[Any]:
+        return agent("manager", ask(), "Ok.", tools=[busy().as_tool(max_turns=2)])
+
+    assert answers_of((await both(make, max_turns=None)).result) == [
+        "Tool 'helper' failed: MaxTurnsExceeded: it made all of its model calls and has no answer yet. "
+        "Give it a smaller task, or go on without it."
+    ]
 
 
 async def test_arguments_that_do_not_fit_take_no_share() -> None:
@@ -272,7 +284,8 @@ async def test_sub_run_is_not_started_without_a_turn_left() -> None:
         return manager(ask(), "So I must say myself.", helper=agent("helper"))
 
     ended = await both(make, max_turns=2)
-    assert "none is left for tool 'helper'" in answers_of(ended.result)[0]
+    assert "so it did not begin. Go on without it" in answers_of(ended.result)[0]
+    assert "none is left for tool 'helper'" in ended.result.errors[0].message
     assert ended.result.nested == {}
     assert ended.result.final_output == "So I must say myself."
 

@@ -293,7 +293,7 @@ async def test_target_function_may_return_a_handler_or_name() -> None:
     [
         (5, "on_invoke_handoff must return an Agent or a Handler, not int"),
         (None, "on_invoke_handoff must return an Agent or a Handler, not NoneType"),
-        ("nobody", "'nobody', which is no agent of this run"),
+        ("nobody", "ConfigError: it is not set up correctly, which you cannot change. Go on without it."),
     ],
 )
 async def test_target_function_without_a_target_is_answered(target: Any, says: str) -> None:
@@ -349,7 +349,9 @@ async def test_target_without_a_model_keeps_the_source_active() -> None:
     a = agent("A", call("transfer_to_b"), "I stay.", handoffs=[deciding(Agent("C"))])
     result = await Runner.run(a, "Hi")
     assert (result.final_output, result.last_agent) == ("I stay.", a)
-    assert "has no model" in text_of(shown(a, 1)[-1])
+    assert "Go on without it." in text_of(shown(a, 1)[-1])
+    assert "has no model. Give it one" in result.errors[0].message
+    assert "has no model. Give it one" in str(result.handoffs[0].error)
     assert statuses(result)[0][2] == "failed"
 
 

@@ -75,6 +75,7 @@ NEEDED_BY_FEW = {
     "routelock.handoffs.payload_types",
     "routelock.sessions",
     "routelock.state.capture",
+    "routelock.tools.error_advice",
     "routelock.tools.ranking",
     "routelock.tools.stems",
     "routelock.serving.dev.routes",  # they need an extra

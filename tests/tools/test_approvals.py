@@ -579,7 +579,7 @@ async def test_max_turns_hold_over_all_parts() -> None:
     boss = team(Till(), max_turns=1)
     first = await run(boss, "Hi")
     second = await run(boss, first.state().approve(first.interruptions[0]))
-    assert "Max turns (1) exceeded" in answers_of(second)[0]
+    assert "Max turns (1) exceeded" in second.errors[0].message
 
 
 async def test_three_deep_and_twice() -> None:

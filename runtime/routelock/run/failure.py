@@ -32,7 +32,7 @@ from routelock.run.limit_errors import set_by
 from routelock.run.model_call import end_call, record_reply
 from routelock.run.run import Run
 from routelock.run.subrun import Events
-from routelock.tools.failures import reason_of
+from routelock.tools.failures import reason_of, text_for_app
 from routelock.tools.outcome import NoTextError, to_text
 
 __all__ = [
@@ -62,18 +62,20 @@ def fail_frame(run: Run, error: Exception) -> None:
     keep_partial(run, error)
     _abandon_calls(run)
     source = run.active_name
-    next_frame, text, reason = _frame_after(run, error)
+    next_frame, told = _frame_after(run, error)
+    text = text_for_app(told, error)
+    reason = text.removeprefix(f"{source!r} failed: ")
     call, stood_by = next_frame.waits_for, next_frame.is_standby
     while True:
         run.close_handoff(HandoffStatus.FAILED, reason)
         has_result = run.callers[-1].is_standby
         answered = run.pop_frame()
         if not has_result:  # the callers in between get a result, too
-            run.add_message("handoff", answer_item(run, answered, text, place=0).message)
+            run.add_message("handoff", answer_item(run, answered, told, place=0).message)
         if run.frame is next_frame:
             break
     if stood_by:  # its call has a result already
-        run.add_message("nudge", {"role": "user", "content": f"{text}. Answer the user yourself."})
+        run.add_message("nudge", {"role": "user", "content": f"{told}. Answer the user yourself."})
     function = call["function"]
     run.progress.target_failed(function["name"], function.get("arguments") or "", reason.partition(":")[0])
     run.add_problem("handoff", text, call_id=call["id"], error=error)
@@ -81,16 +83,15 @@ def fail_frame(run: Run, error: Exception) -> None:
     run.handoffs.events.append(failed)
 
 
-def _frame_after(run: Run, error: Exception) -> tuple[Frame, str, str]:
-    """Return the frame that goes on after an error, the text for its model, and the reason."""
+def _frame_after(run: Run, error: Exception) -> tuple[Frame, str]:
+    """Return the frame that goes on after an error, and the text for its model."""
     if isinstance(error, HandoffTimeout):
         late = next((each for each in run.callers if each.waits_for["id"] == error.call_id), None)
         if late is not None:
-            return late, str(error), str(error)
+            return late, str(error)
     asking = asking_caller(run.callers)
     assert asking is not None
-    reason = failure_of(error)
-    return asking, f"{run.active_name!r} failed: {reason}", reason
+    return asking, f"{run.active_name!r} failed: {failure_of(error)}"
 
 
 def _has_model_call(run: Run) -> bool:

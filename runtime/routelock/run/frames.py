@@ -33,7 +33,7 @@ from routelock.history.notes import Audience
 from routelock.history.view import View
 from routelock.run.emit import AnswerReturned, emit_now
 from routelock.run.events import HandoffReturned
-from routelock.tools.failures import reason_of
+from routelock.tools.failures import reason_for_model
 
 if TYPE_CHECKING:
     from routelock.run.run import Run
@@ -188,7 +188,7 @@ def is_for_caller(callers: Sequence[Frame], error: Exception, raise_on: Collecti
 
 def failure_of(error: BaseException) -> str:
     """Return in one phrase why an agent failed, for the model of its caller."""
-    return clip(reason_of(error), _LONGEST_FAILURE)
+    return clip(reason_for_model(error), _LONGEST_FAILURE)
 
 
 def return_answer(run: Run, output: str) -> None:

@@ -22,7 +22,7 @@ from routelock.history.messages import ToolCall
 from routelock.run.emit import HandoffNoted, emit_now
 from routelock.run.handoff_refused import LONGEST_REASON, HandoffRefused, RefusedBy
 from routelock.run.records import HandoffRecord
-from routelock.tools.failures import reason_of
+from routelock.tools.failures import reason_for_model, reason_of
 from routelock.tools.schema import describe_error
 
 if TYPE_CHECKING:
@@ -185,15 +185,18 @@ class HandoffAttempt:
         """Note why the handoff is not made: a check refused it, a callback raised, or it was cancelled."""
         self.release_slot()
         if isinstance(error, HandoffRefused):
-            why, status = str(error), error.status
+            why = told = str(error)
+            status = error.status
             self.refused_by, self.exception = error.by, error.cause
         else:
-            why = clip(reason_of(error), LONGEST_REASON) if is_error(error) else CANCELLED
+            why = told = CANCELLED
+            if is_error(error):
+                why, told = (clip(of(error), LONGEST_REASON) for of in (reason_of, reason_for_model))
             status = HandoffStatus.FAILED
             self.exception = error
             self.response, self.passed_over = None, []  # no candidate is the reason
         others = "; ".join(f"{name}: {reason}" for name, reason in self.passed_over)
-        all_reasons = clip(f"{why} ({others})", LONGEST_REASON) if others else why
+        all_reasons = clip(f"{told} ({others})", LONGEST_REASON) if others else told
         self.error = why
         self.answer = f"The transfer to {self.handoff.agent_name!r} was not made: {all_reasons}"
         self.status = self.status.to(status, self.id)

@@ -44,6 +44,7 @@ from routelock.run.subrun import Events, GraceOver, SubRun, order_by_session, pr
 from routelock.run.tool_handoffs import record_undecided, refuse_unknown_targets, take_requests
 from routelock.run.transfer import take_over
 from routelock.tools.approvals import NO_APPROVALS
+from routelock.tools.failures import text_for_app
 from routelock.tools.invoke import invoke
 from routelock.tools.outcome import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 
@@ -144,7 +145,8 @@ def _record(run: Run, routed: RoutedCalls) -> None:
             message: Message = {"role": "tool", "tool_call_id": call.id, "content": content}
             run.add_message("handoff" if call.kind == "handoff" else "tool", message)
             if result.problem is not None:
-                run.add_problem(result.problem, result.text, call_id=call.id, error=result.exception)
+                text = text_for_app(result.text, result.exception)
+                run.add_problem(result.problem, text, call_id=call.id, error=result.exception)
 
 
 # Tools

@@ -21,7 +21,7 @@ from routelock.errors import HandlerError, HandoffTimeout, ProviderError, Routel
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.replies import reply_problem
 from routelock.run.executor import Call, Executor, InProcess, Outcome
-from routelock.tools.failures import reason_of
+from routelock.tools.failures import reason_for_model, reason_of
 from routelock.tools.outcome import LOST
 from routelock.usage import Usage, is_usage
 
@@ -186,7 +186,7 @@ def recorded_error(error: Exception, call: Call) -> HandlerError | HandoffTimeou
         return None
     handler, agent, reason = call.args["handler"], call.args["agent"], reason_of(error)
     kept = HandlerError(f"Handler {handler!r} of agent {agent!r} raised {reason}")
-    kept.__cause__, kept.raised = error, reason
+    kept.__cause__, kept.raised = error, reason_for_model(error)
     return kept
 
 

@@ -21,7 +21,7 @@ from routelock.tools.outcome import NoTextError, ToolErrorKind, ToolOutcome, to_
 if TYPE_CHECKING:
     from routelock.tools.tool import Tool
 
-__all__ = ["failed", "failure_text", "reason_of", "refusal_text"]
+__all__ = ["failed", "failure_text", "reason_for_model", "reason_of", "refusal_text", "text_for_app"]
 
 
 _LONGEST_REPORT = 800
@@ -41,7 +41,7 @@ async def failed(tool: Tool, context: ToolContext[Any], error: Exception) -> Too
     if tool.on_error == "raise":
         if kind == "timeout":
             raise error
-        raise ToolError(text) from error
+        raise ToolError(text_for_app(text, error)) from error
     if tool.on_error != "report":
         try:
             text = to_text(await resolve(tool.on_error(context, error)), tool.max_result)
@@ -49,7 +49,7 @@ async def failed(tool: Tool, context: ToolContext[Any], error: Exception) -> Too
             if not is_error(second):
                 raise
             if second is error:  # on_error raised the tool's own error again
-                raise ToolError(text) from error
+                raise ToolError(text_for_app(text, error)) from error
             raise ToolError(f"on_error of tool {tool.name!r} raised {reason_of(second)}") from second
     return ToolOutcome(text, error=kind, exception=error)
 
@@ -70,14 +70,31 @@ def failure_text(name: str, error: Exception) -> str:
     if isinstance(error, ToolTimeout):
         return _redacted(error)
     if isinstance(error, NoTextError):
-        return clip(
-            f"Tool {name!r} ran, but its result cannot be shown: {_redacted(error)}.", _LONGEST_REPORT
-        )
-    return clip(f"Tool {name!r} failed: {reason_of(error)}", _LONGEST_REPORT)
+        why = reason_for_model(error)
+        return clip(f"Tool {name!r} ran, but its result cannot be shown: {why}.", _LONGEST_REPORT)
+    return clip(f"Tool {name!r} failed: {reason_for_model(error)}", _LONGEST_REPORT)
+
+
+def text_for_app(text: str, error: BaseException | None) -> str:
+    """Return the report about a failed call as the app sees it: with all of the error's own text."""
+    return text if error is None else text.replace(reason_for_model(error), reason_of(error), 1)
+
+
+def reason_for_model(error: BaseException) -> str:
+    """Return an exception as one phrase for a model: advice for a developer is replaced or left out."""
+    from routelock.tools.error_advice import advice_of  # noqa: PLC0415 - for runs in which something fails
+
+    if isinstance(error, NoTextError):
+        return clip(redact_text(error.fact), 500)
+    cause = error.__cause__
+    if isinstance(error, ToolError) and cause is not None and advice_of(cause):
+        return reason_for_model(cause)  # the text of the tool's error has that of its cause
+    advice = advice_of(error)
+    return f"{type(error).__name__}: {advice}" if advice else reason_of(error)
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an exception as one phrase for a model; of a group, the first three of its exceptions.
+    """Return an exception as one phrase; of a group, the first three of its exceptions.
 
     Secrets are redacted, because the text leaves the process and the model may repeat it to a user. The
     report of an output or tool guardrail is left out, because it may quote what the guardrail stopped. That
@@ -86,6 +103,8 @@ def reason_of(error: BaseException) -> str:
     """
     if isinstance(error, GuardrailTripped) and not isinstance(error, InputGuardrailTripped):
         return f"{type(error).__name__}: guardrail {error.guardrail!r} stopped it"
+    if isinstance(error, NoTextError):
+        return _redacted(error)
     if isinstance(error, HandlerError) and error.raised:
         return error.raised
     if isinstance(error, BaseExceptionGroup):
