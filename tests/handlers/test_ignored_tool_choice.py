@@ -9,6 +9,7 @@ from plain_and_streamed import both
 from pydantic import BaseModel
 
 from routelock import Agent, function_tool
+from routelock.errors import InvalidRequest
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +58,37 @@ async def test_another_tool_than_the_one_is_a_warning() -> None:
 async def test_kept_tool_choice_gives_no_warning(first: Any, choice: str) -> None:
     played = await both(lambda: agent(first, "Done.", choice=choice))
     assert played.result.warnings == ()
+
+
+async def test_tool_that_is_not_offered_is_a_warning() -> None:
+    played = await both(lambda: agent(LOOK, "Done.", choice="lok"))
+    (warning,) = played.result.warnings
+    assert warning == (
+        "turn 1: tool_choice='lok' is left out, because agent 'a' is not offered a tool of that name. It is "
+        "offered: look, other"
+    )
+
+
+async def test_choice_without_any_tool_is_a_warning() -> None:
+    played = await both(
+        lambda: Agent("a", model=ScriptedHandler(["Hi."]), model_settings={"tool_choice": "look"})
+    )
+    (warning,) = played.result.warnings
+    assert warning.endswith("It is offered no tool")
+
+
+async def test_fallback_repeats_no_warning_of_a_choice() -> None:
+    def make() -> Agent[Any]:
+        first = ScriptedHandler([InvalidRequest("no")], name="first")
+        return Agent(
+            "a",
+            handlers=[first, ScriptedHandler(["Hi."], name="second")],
+            tools=[look],
+            model_settings={"tool_choice": "lok"},
+        )
+
+    played = await both(make, fallback=True)
+    assert len([each for each in played.result.warnings if "'lok'" in each]) == 1
 
 
 async def test_nor_is_one_that_holds_no_more() -> None:

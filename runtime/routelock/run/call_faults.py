@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from routelock._sendable import sendable
+from routelock._text import clip
+from routelock.agents.offer import OfferedTools
 from routelock.errors import ContentRefused, ProviderError, ProviderTimeout
 from routelock.handlers.events import AttemptFailed, MessageDone
 from routelock.handlers.port import Request, model_of
@@ -20,6 +22,7 @@ __all__ = [
     "filter_error",
     "handler_label",
     "void_attempt",
+    "warn_of_absent_choice",
     "warn_of_ignored_choice",
     "warn_of_other_text",
     "without_usage",
@@ -75,6 +78,18 @@ def warn_of_ignored_choice(run: Run, request: Request, reply: MessageDone) -> No
             f"turn {run.turn}: the model was to call {'a tool' if choice == 'required' else 'one tool'} "
             f"(tool_choice={choice!r}) and did not: the provider, or the model, ignores it"
         )
+
+
+def warn_of_absent_choice(run: Run, choice: str, offered: OfferedTools) -> None:
+    """Warn that a tool choice is left out, because it names a tool that the agent is not offered."""
+    names = [*offered.routes, *sorted(offered.vendor)]
+    known = f"It is offered: {clip(', '.join(names), 400)}" if names else "It is offered no tool"
+    text = (
+        f"turn {run.turn}: tool_choice={choice!r:.80} is left out, because agent {run.frame.agent.name!r} is "
+        f"not offered a tool of that name. {known}"
+    )
+    if text not in run.report.warnings:  # another handler may take the turn
+        run.warn(text)
 
 
 def warn_of_other_text(run: Run, message: Message) -> None:

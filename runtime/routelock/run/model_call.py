@@ -34,6 +34,7 @@ from routelock.run.call_faults import (
     filter_error,
     handler_label,
     void_attempt,
+    warn_of_absent_choice,
     warn_of_ignored_choice,
     warn_of_other_text,
     without_usage,
@@ -170,9 +171,14 @@ def _tool_choice(run: Run, offered: OfferedTools, choice: ToolChoice | None) -> 
     """Return the agent's tool choice; a forced tool holds for one turn, if it is offered."""
     if choice in _FREE_CHOICES:
         return choice
-    if run.frame.turns > 1 or not (offered.routes or offered.vendor):
+    if run.frame.turns > 1:
         return None
-    return choice if choice == "required" or choice in offered.routes or choice in offered.vendor else None
+    if choice in offered.routes or choice in offered.vendor:
+        return choice
+    if choice == "required":
+        return choice if offered.routes or offered.vendor else None
+    warn_of_absent_choice(run, choice, offered)
+    return None
 
 
 # What is offered
