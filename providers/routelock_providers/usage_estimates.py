@@ -1,16 +1,17 @@
-"""Estimates of the tokens of a call whose server sends no usage."""
+"""Estimates of the tokens of a call whose server sends no usage, or half of it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from routelock.history.content import media_of
 from routelock.history.messages import Message, calls_of, text_of
 from routelock.usage import Usage
 
-__all__ = ["estimated_usage"]
+__all__ = ["completed_usage", "estimated_usage"]
 
 
 _CHARACTERS = 4
@@ -23,6 +24,33 @@ _PER_MEDIUM = 1000
 """Tokens of an image, a sound or a file: vendors count from 85 to some thousands."""
 
 _THOUGHTS = ("reasoning_content", "reasoning")
+
+
+def completed_usage(
+    counted: Usage | None, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], reply: Message
+) -> Usage:
+    """Return the usage of one call with estimates for what the server did not count, or counted as zero.
+
+    Args:
+        counted: what the server counted; None for nothing.
+        messages: the messages of the request.
+        tools: the tools of the request.
+        reply: the complete message of the model; an empty one has no output to estimate.
+
+    Returns:
+        ``counted`` itself if nothing is missing.
+    """
+    if counted is None:
+        return estimated_usage(messages, tools, reply)
+    if counted.input_tokens and (counted.output_tokens or _tokens(reply) == _PER_MESSAGE):
+        return counted
+    whole = estimated_usage(messages, tools, reply)
+    return replace(
+        counted,
+        input_tokens=counted.input_tokens or whole.input_tokens,
+        output_tokens=counted.output_tokens or whole.output_tokens,
+        estimated=True,
+    )
 
 
 def estimated_usage(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], reply: Message) -> Usage:

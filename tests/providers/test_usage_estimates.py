@@ -20,7 +20,7 @@ from routelock_providers import OpenAICompatible, RemoteAgent
 from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
-from routelock_providers.usage_estimates import estimated_usage
+from routelock_providers.usage_estimates import completed_usage, estimated_usage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("answers_of_respx")]
 
@@ -87,6 +87,52 @@ async def test_a_count_of_zero_is_none(name: str, watched: bool) -> None:
     finally:
         await close_litellm()
     assert caught.value.result.usage.estimated
+
+
+INPUT_ONLY = {
+    "no field": {"prompt_tokens": 7, "total_tokens": 7},
+    "null": {"prompt_tokens": 7, "completion_tokens": None, "total_tokens": 7},
+    "zero": {"prompt_tokens": 7, "completion_tokens": 0, "total_tokens": 7},
+}
+
+
+@pytest.mark.asyncio_only
+@BOTH
+@EACH
+@pytest.mark.parametrize("counts", INPUT_ONLY)
+async def test_output_that_is_not_counted_is_estimated(name: str, watched: bool, counts: str) -> None:
+    """A limit of tokens would count too little."""
+    text, usage = "word " * 80, INPUT_ONLY[counts]
+    answer = (
+        streamed(chunk({"content": text}), chunk({}, finish="stop", usage=usage))
+        if watched
+        else said({"content": text}, usage=usage)
+    )
+    try:
+        with Answers(answer) as server:
+            result = await run(Agent("a", model=HANDLERS[name](server.url)), "Hi", watched, Limits())
+    finally:
+        await close_litellm()
+    assert (result.usage.input_tokens, result.usage.estimated) == (7, True)
+    assert 80 <= result.usage.output_tokens <= 120
+
+
+def test_half_of_the_counts_is_estimated() -> None:
+    asked: Any = [{"role": "user", "content": "y" * 400}]
+    said: Any = {"role": "assistant", "content": "x" * 40}
+    whole = estimated_usage(asked, (), said)
+    no_input, no_output = Usage(1, 0, 9, cost=0.5), Usage(1, 9, 0)
+    assert completed_usage(no_input, asked, (), said) == Usage(
+        1, whole.input_tokens, 9, cost=0.5, estimated=True
+    )
+    assert completed_usage(no_output, asked, (), said) == Usage(1, 9, whole.output_tokens, estimated=True)
+    assert completed_usage(None, asked, (), said) == whole
+
+
+def test_empty_reply_has_no_output_to_estimate() -> None:
+    counted = Usage(1, 9, 0)
+    empty: Any = {"role": "assistant", "content": ""}
+    assert completed_usage(counted, [{"role": "user", "content": "Hi"}], (), empty) is counted
 
 
 @pytest.mark.asyncio_only

@@ -36,7 +36,7 @@ from routelock_providers.http.body import MOST_BYTES, BodyReader
 from routelock_providers.http_errors import Answer, error_from_answer, shorten, vendor_label
 from routelock_providers.request_shape import prepare, tool_choice
 from routelock_providers.structured_output import AnswerEvents, Plan, as_answer, plan_for
-from routelock_providers.usage_estimates import estimated_usage
+from routelock_providers.usage_estimates import completed_usage
 from routelock_providers.vendor_items import Collector, collector_for, noted
 from routelock_providers.vendor_json import json_object
 from routelock_providers.vendor_tools import AddedTools, AskedModel, added_tools, check_settings
@@ -169,8 +169,9 @@ class Chat:
                 done = self._completion(answer.whole, collector)
             if collector is not None:
                 done = replace(done, message=noted(done.message, [collector]))
-            if done.usage is None:
-                done = replace(done, usage=estimated_usage(messages, plan.tools, done.message))
+            usage = completed_usage(done.usage, messages, plan.tools, done.message)
+            if usage is not done.usage:
+                done = replace(done, usage=usage)
             if cached is not None and calls_of(done.message):
                 self._messages.put_back(run_id, cached)
             yield done if plan.answer_tool is None else as_answer(done, plan.answer_tool)

@@ -36,7 +36,7 @@ from routelock_providers.litellm.response_filter import ResponseFilter
 from routelock_providers.litellm.thoughts import LeadingThought, RepeatedThoughts
 from routelock_providers.litellm.wire import WireChanges, paused_turn
 from routelock_providers.structured_output import as_answer
-from routelock_providers.usage_estimates import estimated_usage
+from routelock_providers.usage_estimates import completed_usage
 from routelock_providers.vendor_items import Collector, collector_for, noted
 from routelock_providers.vendor_tools import AddedTools
 from routelock_providers.vendors import ignores_tool_choice
@@ -409,10 +409,11 @@ class Exchange:
 
         The cost is the vendor's if it sends one, else litellm's for this call, else that of litellm's table.
         """
-        usage, by_vendor = done.usage, self._vendor_counted()
-        if usage is None or not (by_vendor or usage.total_tokens):  # litellm estimates those of streams alone
-            asked = self.call.arguments
-            usage = estimated_usage(asked["messages"], asked.get("tools", ()), done.message)
+        counted, by_vendor, asked = done.usage, self._vendor_counted(), self.call.arguments
+        if not (by_vendor or (counted is not None and counted.total_tokens)):
+            counted = None  # litellm estimates those of streams alone
+        usage = completed_usage(counted, asked["messages"], asked.get("tools", ()), done.message)
+        if usage is not counted:
             counts = (usage.input_tokens, usage.output_tokens, usage.total_tokens)
             self._usage = dict(
                 zip(("prompt_tokens", "completion_tokens", "total_tokens"), counts, strict=True)
@@ -428,7 +429,7 @@ class Exchange:
             usage.cached_tokens,
             usage.reasoning_tokens,
             cost,
-            estimated=not by_vendor,
+            estimated=usage.estimated or not by_vendor,
         )
 
     def _vendor_counted(self) -> bool:
