@@ -13,7 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock import Agent, RunConfig, Runner, Usage, function_handler, function_tool, handoff
+from routelock import (
+    Agent,
+    GuardrailResult,
+    RunConfig,
+    Runner,
+    Usage,
+    function_handler,
+    function_tool,
+    handoff,
+)
 from routelock.errors import LimitExceeded
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.handlers.port import Request
@@ -92,6 +101,40 @@ async def test_blank_texts_are_left_out() -> None:
     looks = reply(" \n", calls=[call("look_up", {"order": 1})])
     made = await said(agent(looks, "\n\nHere.", tools=[look_up]))
     assert made.message["content"] == "\n\nHere."
+
+
+def sourced(context: Any, agent: Any, output: Any) -> GuardrailResult:
+    return GuardrailResult(False, answer=None if "source" in str(output) else "Name a source.")
+
+
+def careful(**options: Any) -> Agent[Any]:
+    looks = reply("One moment.", calls=[call("look_up", {"order": 1})])
+    again = reply("It is here.", reasoning="Hm.")
+    options = {"tools": [look_up], "output_guardrails": [sourced], **options}
+    return agent(looks, again, "It is here, by source 1.", **options)
+
+
+@pytest.mark.parametrize("hold", [False, True])
+async def test_whole_message_has_no_answer_that_a_guardrail_refused(hold: bool) -> None:
+    made = await said_whole(careful(), hold=hold)
+    assert made.message["content"] == "One moment.\n\nIt is here, by source 1."
+    assert "reasoning_content" not in made.message
+
+
+async def test_held_text_has_no_answer_that_a_guardrail_refused() -> None:
+    made = await said(careful(), hold=True)
+    assert made.message["content"] == "One moment.\n\nIt is here, by source 1."
+
+
+async def test_text_that_was_streamed_before_a_guardrail_refused_it_stays() -> None:
+    made = await said(careful())
+    assert made.message["content"] == "One moment.\n\nIt is here.\n\nIt is here, by source 1."
+
+
+async def test_answer_of_the_app_replaces_the_refused_ones() -> None:
+    config = RunConfig(max_mistakes=2, on_invalid_output=lambda error: "Ask a person.")
+    made = await said_whole(agent("It is.", "It is!", output_guardrails=[sourced]), config)
+    assert made.message["content"] == "Ask a person."
 
 
 RAIN = Citation(url="https://a.example/rain", title="Rain", start=3, end=8)

@@ -1,13 +1,14 @@
 """Chat-completion bodies made from the events of a run. This module does no input or output.
 
 A run can write several texts: before tool calls, before a handoff, and the answer. A client sees one message,
-so its content is all of them, separated by blank lines. Agents with an ``output_type`` are an exception,
+so its content is all of them, separated by blank lines. An answer that a guardrail or the output type refused
+is left out, unless it was streamed before that. Agents with an ``output_type`` are an exception,
 because their clients parse the content: if any agent of the graph has one, text is held until the end of the
 run, and if the agent that answers has one, the content is its output alone.
 
-Streamed and whole replies are made of the same deltas, so they cannot differ. Tool calls of the server and
-handoffs make no deltas, because a client would try to run them. The extra key ``x_agent`` names the agent
-that writes. Clients ignore an unknown key, but fail on events with an unknown name.
+Streamed and whole replies are made of the same deltas, so they differ in nothing else. Tool calls of the
+server and handoffs make no deltas, because a client would try to run them. The extra key ``x_agent`` names
+the agent that writes. Clients ignore an unknown key, but fail on events with an unknown name.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from routelock.usage import Usage
 if TYPE_CHECKING:
     from routelock.serving.served_run import RunEnd
 
-__all__ = ["ChatReply", "Completion", "Delta", "DeltaWriter", "usage_body"]
+__all__ = ["ChatReply", "Completion", "Delta", "DeltaWriter", "refused_turns", "usage_body"]
 
 
 Delta = dict[str, Any]
@@ -184,7 +185,7 @@ class DeltaWriter:
 
     def replies(self, result: RunResult[Any]) -> Iterator[list[Delta]]:
         """Yield the deltas of each reply of a run that was not streamed, except those of `finish`."""
-        handler = ""
+        handler, refused = "", refused_turns(result)
         for call in result.calls:
             deltas: list[Delta] = []
             if call.agent != self._agent:
@@ -192,7 +193,7 @@ class DeltaWriter:
             elif call.handler != handler:
                 deltas.append({"content": "", "x_agent": {"agent": call.agent, "handler": call.handler}})
             handler = call.handler
-            if call.reply is not None:
+            if call.reply is not None and call.turn not in refused:
                 deltas += self.take(call.reply)
             yield deltas
         if result.last_agent.name != self._agent:  # a limit ended the run before its first call
@@ -208,6 +209,7 @@ class DeltaWriter:
             calls: the calls of the client's own tools, with the ids for the client.
         """
         deltas: list[Delta] = []
+        self._drop_refused(result)
         is_json = self._json_only or result.last_agent.output is not None
         if self._hold and result.stop_reason == "done" and is_json:
             self._held = [json_in(text) for text in self._held[-1:]]
@@ -226,6 +228,14 @@ class DeltaWriter:
         for index, call in enumerate(calls):
             deltas += _call_deltas(index, call)
         return deltas, _finish_reason(result, calls)
+
+    def _drop_refused(self, result: RunResult[Any]) -> None:
+        """Drop the held answers of a stream after which the model was told to answer again."""
+        refused = refused_turns(result)
+        turns = [call.turn for call in result.calls if call.reply is not None]
+        if refused and len(turns) == len(self._held):
+            pairs = zip(turns, self._held, strict=True)
+            self._held = [text for turn, text in pairs if turn not in refused]
 
     def _text_deltas(self, text: str) -> list[Delta]:
         return [] if self._hold else _delta("content", self._text.add(text))
@@ -254,6 +264,11 @@ class DeltaWriter:
         self._has_reasoning = False
         rest = _delta("content", self._text.close())
         return rest + _delta("reasoning_content", self._reasoning.close())
+
+
+def refused_turns(result: RunResult[Any]) -> Collection[int]:
+    """Return the turns whose reply is no answer, because a guardrail or the output type refused it."""
+    return {problem.turn for problem in result.errors if problem.kind == "output"}
 
 
 def _reasoning_of(message: Message) -> str:

@@ -16,7 +16,7 @@ from clients.a2a_cast import parrot, payer
 from scripted_agents import agent, requests, shown
 from served_apps import listening
 
-from routelock import Agent, Request, RunConfig, RunResult, handler
+from routelock import Agent, GuardrailResult, Request, RunConfig, RunResult, handler
 from routelock.history.messages import text_of as text_of_message
 from routelock.serving import A2A, ServedRequest, create_app
 from routelock.testing import ScriptedReply, call, reply
@@ -80,6 +80,22 @@ def test_silence_in_a_stream_is_filled_as_the_app_says() -> None:
     text = asked(app, "/a2a/A", said("Hi"), headers={"a2a-version": "1.0"}, virtual=True).text
     assert ": ping\n\n" in text
     assert "TASK_STATE_COMPLETED" in text
+
+
+def sourced(context: Any, agent: Any, output: Any) -> GuardrailResult:
+    return GuardrailResult(False, answer=None if "source" in output else "Name a source.")
+
+
+def test_artifact_has_no_answer_that_a_guardrail_refused() -> None:
+    """Also in a stream: the whole answer replaces the pieces that were sent before."""
+    careful = agent("A", *["It is.", "It is, by source 1."] * 2, output_guardrails=[sourced])
+    with listening(create_app(careful, SERVED)) as url:
+        assert text_of(task_of(ask(f"{url}/a2a/A"))) == "It is, by source 1."
+        streamed = post(f"{url}/a2a/A", json.dumps(said("Hi")).encode()).text
+    events = [json.loads(line[6:])["result"] for line in streamed.splitlines() if line.startswith("data: ")]
+    whole = [each["artifactUpdate"] for each in events if "artifactUpdate" in each][-1]
+    assert not whole.get("append")
+    assert whole["artifact"]["parts"] == [{"text": "It is, by source 1."}]
 
 
 def test_a_stream_without_a_reader_is_cut_off() -> None:

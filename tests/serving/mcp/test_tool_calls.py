@@ -13,7 +13,7 @@ from mcp_clients import BOTH, Asks, connected, said_in
 from pydantic import BaseModel
 from scripted_agents import agent
 
-from routelock import Agent, Request, RunConfig, RunContext, handler, handoff, tool
+from routelock import Agent, GuardrailResult, Request, RunConfig, RunContext, handler, handoff, tool
 from routelock.context import ToolContext
 from routelock.history.messages import text_of
 from routelock.serving import MCP, ServeConfig, ServedRequest
@@ -42,6 +42,14 @@ async def test_the_answer_is_all_that_the_agents_wrote(mode: str) -> None:
     result = await asked(local_server(team, ServeConfig()), mode, "a")
     assert said_in(result) == "One moment.\n\nHere it is."
     assert not result.is_error
+
+
+async def test_an_answer_that_a_guardrail_refused_is_left_out(mode: str) -> None:
+    def sourced(context: Any, agent: Any, output: Any) -> GuardrailResult:
+        return GuardrailResult(False, answer=None if "source" in output else "Name a source.")
+
+    careful = agent("A", "It is.", "It is, by source 1.", output_guardrails=[sourced])
+    assert said_in(await asked(local_server(careful, ServeConfig()), mode, "a")) == "It is, by source 1."
 
 
 async def test_an_output_type_is_promised_and_given(mode: str) -> None:

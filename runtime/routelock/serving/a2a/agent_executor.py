@@ -23,6 +23,7 @@ from routelock.serving.a2a.tasks import Contexts, OpenContext
 from routelock.serving.a2a.updates import MessageReply, TaskUpdates, TextBatches
 from routelock.serving.bounded_store import bounds_of
 from routelock.serving.catalog import ServedAgent, ServedApp
+from routelock.serving.completions import refused_turns
 from routelock.serving.config import A2A, ServedRequest
 from routelock.serving.errors import Refusal, log_refusal, out_of_time, refusal_for
 from routelock.serving.forms import Misfit
@@ -159,8 +160,12 @@ class TaskExecutor:
                     pieces.add(said[-1])
 
         await pieces.send_during(show)
-        last, finish = writer.finish(stream.result)
-        return stream.result, "".join([*said, delta_text(last)]), finish
+        result = stream.result
+        if refused_turns(result):  # the whole answer replaces the pieces, so it can leave these out
+            writer = self._served.writer()
+            said = [delta_text(deltas) for deltas in writer.replies(result)]
+        last, finish = writer.finish(result)
+        return result, "".join([*said, delta_text(last)]), finish
 
     async def _end(self, turn: _Turn, result: RunResult[Any], text: str, finish: str) -> None:
         task, conversation, updates = turn.asked.task, turn.conversation, turn.updates
