@@ -253,11 +253,17 @@ def checked_context(given: ClientContext | None) -> Mapping[str, Any]:
     return context
 
 
-_HINTS = ("metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier")
+_HINTS = ("client_metadata", "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier")
 """Parameters that change no answer, so that a strict server accepts them."""
 
-_USUAL = {"truncation": ("disabled",), "service_tier": ("auto", "default")}
-"""Values that ask for the usual behaviour of the server."""
+_USUAL: Mapping[str, Collection[Any]] = {
+    "include": (["reasoning.encrypted_content"],),
+    "service_tier": ("auto", "default"),
+    "summary": ("auto",),
+    "truncation": ("disabled",),
+}
+"""Values that ask for the usual behaviour of the server. Encrypted reasoning and summaries are shown if there
+are any, and there are none."""
 
 
 def check_known(said: Mapping[str, Any], known: Collection[str], where: str = "") -> None:

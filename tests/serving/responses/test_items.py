@@ -63,6 +63,31 @@ def test_a_result_may_have_parts() -> None:
     assert message.get("content") == [{"type": "text", "text": "done"}]
 
 
+def test_a_call_of_a_custom_tool_has_its_text_as_an_argument() -> None:
+    items = [
+        {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_a", "name": "patch", "input": "\u00e9"},
+        {"type": "custom_tool_call_output", "call_id": "call_a", "output": "done"},
+    ]
+    function = {"name": "patch", "arguments": '{"input": "\u00e9"}'}
+    assert input_messages(items) == [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call_a", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "call_a", "content": "done"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "item", [called("a"), {"type": "custom_tool_call", "call_id": "call_a", "name": "a", "input": "x"}]
+)
+def test_a_call_of_a_namespace_has_the_name_that_the_model_used(item: dict[str, Any]) -> None:
+    [message] = input_messages([{**item, "namespace": "crm"}])
+    [call] = message.get("tool_calls") or ()
+    assert call["function"]["name"] == "crm__a"
+
+
 def test_reasoning_is_left_out() -> None:
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     assert input_messages([item, {"role": "user", "content": "Hi"}]) == [{"role": "user", "content": "Hi"}]

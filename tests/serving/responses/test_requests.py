@@ -54,10 +54,20 @@ def test_tools_are_in_the_form_of_chat_completions() -> None:
 
 @pytest.mark.parametrize(
     ("choice", "expected"),
-    [("auto", None), ("required", "required"), ({"type": "function", "name": "look"}, "look")],
+    [
+        ("auto", None),
+        ("required", "required"),
+        ({"type": "function", "name": "look"}, "look"),
+        ({"type": "custom", "name": "patch"}, "patch"),
+    ],
 )
 def test_a_choice_of_tools_is_read(choice: Any, expected: str | None) -> None:
-    assert read(tools=[TOOL], tool_choice=choice).tool_choice == expected
+    assert read(tools=[TOOL, {"type": "custom", "name": "patch"}], tool_choice=choice).tool_choice == expected
+
+
+def test_a_response_repeats_tools_as_they_were_sent() -> None:
+    tools = [{"type": "custom", "name": "patch"}, {"type": "namespace", "name": "crm", "tools": [TOOL]}]
+    assert read(tools=tools).echo["tools"] == tools
 
 
 def test_no_tool_is_offered_if_none_is_chosen() -> None:
@@ -88,9 +98,11 @@ def test_settings_have_the_names_of_handlers() -> None:
 def test_values_that_ask_for_nothing_are_no_settings() -> None:
     asked = read(
         background=False,
-        include=[],
+        client_metadata={"turn": "1"},
+        include=["reasoning.encrypted_content"],
         max_tool_calls=None,
         parallel_tool_calls=True,
+        reasoning={"summary": "auto"},
         service_tier="auto",
         stream_options={"include_obfuscation": False},
         text={"format": {"type": "text"}},
@@ -130,10 +142,10 @@ def test_a_strict_app_refuses_settings_by_their_names(body: Any, param: str) -> 
         ({"prompt": {"id": "p"}}, "prompt", "not support"),
         ({"max_tool_calls": 3}, "max_tool_calls", "not support"),
         ({"top_logprobs": 3}, "top_logprobs", "not support"),
-        ({"include": ["reasoning.encrypted_content"]}, "include", "not support"),
+        ({"include": ["message.output_text.logprobs"]}, "include", "not support"),
         ({"service_tier": "flex"}, "service_tier", "not support"),
         ({"new_in_2030": {"a": 1}}, "new_in_2030", "not support"),
-        ({"reasoning": {"summary": "auto"}}, "reasoning.summary", "not support"),
+        ({"reasoning": {"summary": "detailed"}}, "reasoning.summary", "not support"),
         ({"stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation", "not"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "runs no 'web_search'"),
         ({"tools": [{"type": "mcp", "server_url": "x"}]}, "tools[0].type", "runs no 'mcp'"),

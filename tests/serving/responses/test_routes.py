@@ -185,6 +185,59 @@ def test_calls_of_the_clients_tools_are_items() -> None:
     assert "".join(deltas) == '{"n": 1}'
 
 
+PATCH = {"type": "custom", "name": "patch"}
+CRM = {"type": "namespace", "name": "crm", "description": "The customers.", "tools": [DOOR]}
+
+
+def test_a_call_of_a_custom_tool_is_an_item_of_its_own() -> None:
+    with served(agent([call("patch", {"input": "+ a"})])) as url:
+        events = events_of(post(url, tools=[PATCH], stream=True))
+    [made] = events[-1]["response"]["output"]
+    assert (made["type"], made["name"], made["input"]) == ("custom_tool_call", "patch", "+ a")
+    assert [each["type"].removeprefix("response.") for each in events[2:-1]] == [
+        "output_item.added",
+        "custom_tool_call_input.delta",
+        "custom_tool_call_input.done",
+        "output_item.done",
+    ]
+    assert (events[3]["delta"], events[4]["input"]) == ("+ a", "+ a")
+
+
+def test_a_call_of_a_namespace_names_both() -> None:
+    with served(agent([call("crm__open_door", {"n": 1})])) as url:
+        [made] = body_of(post(url, tools=[CRM]))["output"]
+    assert (made["type"], made["namespace"], made["name"]) == ("function_call", "crm", "open_door")
+    assert made["arguments"] == '{"n": 1}'
+
+
+@pytest.mark.parametrize("by_id", [True, False], ids=["by id", "whole"])
+def test_results_of_custom_tools_and_namespaces_continue_the_run(by_id: bool) -> None:
+    calls = [call("patch", {"input": "+ a"}), call("crm__open_door", {})]
+    mine = agent(reply("One moment.", calls=calls), "It is open.")
+    with served(mine) as url:
+        first = body_of(post(url, tools=[PATCH, CRM]))
+        _, patch, door = first["output"]
+        results = [
+            {"type": "custom_tool_call_output", "call_id": patch["call_id"], "output": "patched"},
+            {"type": "function_call_output", "call_id": door["call_id"], "output": "ok"},
+        ]
+        whole = {"input": [{"role": "user", "content": "Hi"}, *first["output"], *results]}
+        more = {"input": results, "previous_response_id": first["id"]} if by_id else whole
+        second = body_of(post(url, tools=[PATCH, CRM], **more))
+    assert texts_of(second) == ["It is open."]
+    assert shown(mine)[1:] == [("assistant", "One moment."), ("tool", "patched"), ("tool", "ok")]
+
+
+def test_a_tool_of_a_namespace_cannot_replace_one_of_the_server() -> None:
+    @function_tool(name_override="crm__open_door")
+    def mine() -> str:
+        return "open"
+
+    with served(agent("Hi.", tools=[mine])) as url:
+        refused = post(url, tools=[CRM])
+    assert "'crm__open_door' has the name of a tool" in refused.json()["error"]["message"]
+
+
 def test_the_servers_own_calls_and_handoffs_are_no_items() -> None:
     b = agent("Done.", name="B")
     mine = agent([call("look_up", {"order": 1})], [call("transfer_to_b")], tools=[look_up], handoffs=[b])

@@ -9,6 +9,7 @@ import pydantic
 
 from routelock.history.messages import Message
 from routelock.serving.requests import MOST_MESSAGES, bad_request, checked_messages, validated
+from routelock.serving.responses.tools import custom_arguments, name_in
 
 __all__ = ["input_messages"]
 
@@ -31,7 +32,15 @@ class _Message(pydantic.BaseModel):
 class _Call(pydantic.BaseModel):
     call_id: str
     name: str
+    namespace: str | None = None
     arguments: str
+
+
+class _CustomCall(pydantic.BaseModel):
+    call_id: str
+    name: str
+    namespace: str | None = None
+    input: str
 
 
 class _Result(pydantic.BaseModel):
@@ -69,8 +78,12 @@ def _add(messages: list[dict[str, Any]], item: object, where: str) -> None:
             content = _text(content, where)
         messages.append({"role": said.role, "content": content})
     elif kind == "function_call":
-        _add_call(messages, validated(_Call, item, where))
-    elif kind == "function_call_output":
+        called = validated(_Call, item, where)
+        _add_call(messages, called, called.arguments)
+    elif kind == "custom_tool_call":
+        custom = validated(_CustomCall, item, where)
+        _add_call(messages, custom, custom_arguments(custom.input))
+    elif kind in ("function_call_output", "custom_tool_call_output"):
         result = validated(_Result, item, where)
         content = _content(result.output, f"{where}.output")
         messages.append({"role": "tool", "tool_call_id": result.call_id, "content": content})
@@ -85,11 +98,11 @@ def _kind(item: object, where: str) -> object:
     return cast("dict[str, object]", item).get("type", "message")
 
 
-def _add_call(messages: list[dict[str, Any]], call: _Call) -> None:
+def _add_call(messages: list[dict[str, Any]], call: _Call | _CustomCall, arguments: str) -> None:
     """Add a call to the assistant's message before it: parallel calls belong to one message."""
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": None})
-    function = {"name": call.name, "arguments": call.arguments}
+    function = {"name": name_in(call.namespace, call.name), "arguments": arguments}
     made = {"id": call.call_id, "type": "function", "function": function}
     messages[-1].setdefault("tool_calls", []).append(made)
 

@@ -10,11 +10,13 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from routelock.history.messages import ToolCall
 from routelock.serving.completions import Delta
 from routelock.serving.errors import Refusal
+from routelock.serving.responses.tools import CallForm
 from routelock.serving.served_run import RunEnd
 from routelock.usage import Usage
 
@@ -61,6 +63,20 @@ _KINDS = {
 """The kinds of content, by the keys of deltas."""
 
 
+@dataclass(frozen=True, slots=True)
+class _CallKind:
+    """A kind of calls: its item, the key of the text in it, and its events."""
+
+    item: str
+    prefix: str
+    key: str
+    event: str
+
+
+_FUNCTION_CALL = _CallKind("function_call", "fc", "arguments", "response.function_call_arguments")
+_CUSTOM_CALL = _CallKind("custom_tool_call", "ctc", "input", "response.custom_tool_call_input")
+
+
 @dataclass(slots=True)
 class _OpenItem:
     kind: _Kind
@@ -88,10 +104,16 @@ class ResponseReply:
         head: the constant parameters of the response, and those that it repeats of its request.
         keep: is given the body of the response when its run has ended, and the end of the run; None keeps
             nothing.
+        forms: the forms of calls of the client's tools, see `ClientTools`.
     """
 
-    def __init__(self, head: Mapping[str, Any], keep: _Keeper | None = None) -> None:
-        self._head, self._keeper = head, keep
+    def __init__(
+        self,
+        head: Mapping[str, Any],
+        keep: _Keeper | None = None,
+        forms: Mapping[str, CallForm] = MappingProxyType({}),
+    ) -> None:
+        self._head, self._keeper, self._forms = head, keep, forms
         self._end: RunEnd | None = None
         self._output: list[dict[str, Any]] = []
         self._open: _OpenItem | None = None
@@ -215,25 +237,27 @@ class ResponseReply:
 
     def _call_events(self, call: ToolCall) -> list[_Event]:
         function = call["function"]
-        arguments = function.get("arguments") or "{}"
+        form = self._forms.get(function["name"]) or CallForm(name=function["name"])
+        kind = _CUSTOM_CALL if form.custom else _FUNCTION_CALL
+        text = form.text(function.get("arguments") or "{}")
         item = {
-            "type": "function_call",
-            "id": f"fc_{os.urandom(16).hex()}",
+            "type": kind.item,
+            "id": f"{kind.prefix}_{os.urandom(16).hex()}",
             "call_id": call["id"],
-            "name": function["name"],
-            "arguments": arguments,
+            "name": form.name,
+            **({"namespace": form.namespace} if form.namespace else {}),
+            kind.key: text,
             "status": "completed",
             **self._by(),
         }
         place = {"output_index": len(self._output)}
         part = {"item_id": item["id"], **place}
-        begun = {**item, "arguments": "", "status": "in_progress"}
-        event = "response.function_call_arguments"
+        begun = {**item, kind.key: "", "status": "in_progress"}
         events = [
             *self._opening(),
             self._event("response.output_item.added", {"item": begun, **place}),
-            self._event(f"{event}.delta", {"delta": arguments, **part}),
-            self._event(f"{event}.done", {"arguments": arguments, "name": item["name"], **part}),
+            self._event(f"{kind.event}.delta", {"delta": text, **part}),
+            self._event(f"{kind.event}.done", {kind.key: text, "name": form.name, **part}),
             self._event("response.output_item.done", {"item": {**item}, **place}),
         ]
         self._output.append(item)

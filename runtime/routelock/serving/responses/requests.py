@@ -13,7 +13,6 @@ from routelock.serving.requests import (
     MOST_TOOLS,
     ClientContext,
     ClientRequest,
-    ToolFunction,
     ToolName,
     bad_request,
     check_known,
@@ -21,10 +20,10 @@ from routelock.serving.requests import (
     read_json,
     refuse_settings,
     tool_choice,
-    tool_specs,
     validated,
 )
 from routelock.serving.responses.items import input_messages
+from routelock.serving.responses.tools import CallForm, name_in, read_tools
 
 __all__ = ["ResponseRequest", "parse_response_request"]
 
@@ -40,14 +39,10 @@ _SETTINGS = {
 """The parameters of settings that have another name here."""
 
 
-class _Tool(ToolFunction):
-    type: Literal["function"]
-    strict: bool | None = None
-
-
 class _NamedTool(pydantic.BaseModel):
-    type: Literal["function"]
+    type: Literal["function", "custom"]
     name: str
+    namespace: str | None = None
 
 
 class _Format(pydantic.BaseModel):
@@ -105,6 +100,8 @@ class ResponseRequest(ClientRequest):
     """The id of the response that this one continues."""
     store: bool
     """Whether a later request may continue this response."""
+    call_forms: Mapping[str, CallForm]
+    """The forms of calls of the client's tools, see `ClientTools`."""
     echo: Mapping[str, Any]
     """The parameters of the request that the response repeats."""
 
@@ -124,9 +121,7 @@ def parse_response_request(body: bytes, client_settings: ClientSettings | None =
     _check_supported(cast("Mapping[str, Any]", said))
     if not read.input and not read.previous_response_id:
         raise bad_request("input: Field required.", "input")
-    tools = tool_specs(
-        [validated(_Tool, tool, f"tools[{place}]") for place, tool in enumerate(read.tools or ())]
-    )
+    tools = read_tools(read.tools or ())
     settings = _settings(read)
     if client_settings == "refuse":
         refuse_settings([_SETTINGS.get(name, name) for name in settings])
@@ -134,8 +129,8 @@ def parse_response_request(body: bytes, client_settings: ClientSettings | None =
         messages=input_messages(read.input or []),
         model=read.model or "",
         stream=bool(read.stream),
-        tools=() if read.tool_choice == "none" else tools,
-        tool_choice=tool_choice(read.tool_choice, _chosen(read.tool_choice), tools),
+        tools=() if read.tool_choice == "none" else tools.specs,
+        tool_choice=tool_choice(read.tool_choice, _chosen(read.tool_choice), tools.specs),
         user=read.user or read.safety_identifier,
         handoff_context=checked_context(read.handoff_context),
         settings=settings,
@@ -143,6 +138,7 @@ def parse_response_request(body: bytes, client_settings: ClientSettings | None =
         instructions=read.instructions or None,
         previous=read.previous_response_id or None,
         store=read.store is not False,
+        call_forms=tools.forms,
         echo=_echo(read, cast("Mapping[str, Any]", said)),
     )
 
@@ -159,19 +155,14 @@ def _check_supported(said: Mapping[str, Any]) -> None:
     check_known(said, _Body.model_fields)
     for name, known in _INSIDE.items():
         check_known(said.get(name) or {}, known, f"{name}.")
-    for place, tool in enumerate(said.get("tools") or ()):
-        if (kind := tool.get("type")) != "function":
-            path = f"tools[{place}].type"
-            why = f"{path}: this server runs no {kind!r:.80} for its clients. Send tools of type 'function'."
-            raise bad_request(why, path)
-        check_known(tool, _Tool.model_fields, f"tools[{place}].")
 
 
 def _chosen(choice: object) -> str | None:
     """Return the name of the tool that a client chose, if it chose one."""
     if choice in (None, "auto", "none", "required"):
         return None
-    return validated(_NamedTool, choice, "tool_choice").name
+    chosen = validated(_NamedTool, choice, "tool_choice")
+    return name_in(chosen.namespace, chosen.name)
 
 
 def _settings(read: _Body) -> Mapping[str, Any]:
@@ -218,7 +209,13 @@ def _echo(read: _Body, said: Mapping[str, Any]) -> Mapping[str, Any]:
         "temperature": 1.0 if read.temperature is None else read.temperature,
         "text": {**text, "format": text.get("format") or {"type": "text"}},
         "tool_choice": read.tool_choice or "auto",
-        "tools": [{**dict.fromkeys(("strict", "description", "parameters")), **tool} for tool in tools],
+        "tools": [_echoed(tool) for tool in tools],
         "top_p": 1.0 if read.top_p is None else read.top_p,
         "user": read.user,
     }
+
+
+def _echoed(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    if tool["type"] != "function":
+        return tool
+    return {**dict.fromkeys(("strict", "description", "parameters")), **tool}

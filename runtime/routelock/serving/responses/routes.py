@@ -76,7 +76,7 @@ class ResponsesRoutes:
             own.append({"role": "system", "content": asked.instructions})
         run = served_run(served, asked, about, self._config, self._pending, found, own)
         keep = partial(self._keep, run) if asked.store else None
-        return run.reply(ResponseReply(_head(asked, about), keep))
+        return run.reply(ResponseReply(_head(asked, about), keep, asked.call_forms))
 
     async def _keep(self, run: ServedRun, body: Mapping[str, Any], end: RunEnd) -> None:
         await self._kept.keep(run.about.principal, body, end.waiting or _ended(run, end))
