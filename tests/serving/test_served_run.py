@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from served_apps import ask, post, served
 
 from routelock import Agent, RunConfig, handoff
@@ -132,3 +132,34 @@ def test_the_agents_own_output_type_may_be_asked_for() -> None:
     form = {"type": "json_schema", "json_schema": {"name": "Order", "schema": schema, "strict": True}}
     mine = agent('{"number": 7}', output_type=Order)
     assert settings_of(mine, USE, response_format=form) == {}
+
+
+class Note(BaseModel):
+    """What the agent answers with."""
+
+    description: str = Field(description="A sentence.")
+
+
+def note_form(*names: str) -> dict[str, Any]:
+    """The format of a note as a client sends it whose class has no docstring."""
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": [*names],
+        "additionalProperties": False,
+    }
+    return {"type": "json_schema", "json_schema": {"name": "Note", "schema": schema, "strict": True}}
+
+
+def test_descriptions_make_no_other_schema() -> None:
+    mine = agent('{"description": "x"}', output_type=Note)
+    assert settings_of(mine, USE, response_format=note_form("description")) == {}
+
+
+def test_a_property_named_description_is_part_of_the_schema() -> None:
+    assert refused_at(agent(output_type=Note), USE, response_format=note_form("text")) == "response_format"
+
+
+def test_an_agent_with_an_output_type_answers_with_json_anyway() -> None:
+    mine = agent('{"number": 7}', output_type=Order)
+    assert settings_of(mine, USE, response_format={"type": "json_object"}) == {}

@@ -339,21 +339,26 @@ def _without_own_format(served: ServedAgent, asked: ClientRequest) -> Mapping[st
     outputs = [agent.output for agent in served.graph.values() if agent.output is not None]
     if form is None or not outputs:
         return asked.settings
-    given = _untitled(form.get("json_schema", {}).get("schema"))
-    if any(given != _untitled(output.schema) for output in outputs):
+    given = _bare(form.get("json_schema", {}).get("schema"))
+    # an output is a JSON object, whatever its type
+    if form["type"] != "json_object" and any(given != _bare(output.schema) for output in outputs):
         param = asked.setting_names.get("response_format", "response_format")
         why = f"{param}: this agent has an output type of its own. Leave it out, or send its schema."
         raise bad_request(why, param)
     return {name: value for name, value in asked.settings.items() if name != "response_format"}
 
 
-def _untitled(schema: object) -> object:
-    """Return a JSON schema without the titles, which say nothing and which some clients leave out."""
+def _bare(schema: object) -> object:
+    """Return a JSON schema without titles and descriptions, which the same class may have or not."""
     if isinstance(schema, list):
-        return [_untitled(each) for each in cast("list[object]", schema)]
+        return [_bare(each) for each in cast("list[object]", schema)]
     if not isinstance(schema, dict):
         return schema
     known = cast("dict[str, object]", schema)
     # a property may be called "title": its value is a schema
-    kept = {key: value for key, value in known.items() if key != "title" or not isinstance(value, str)}
-    return {key: _untitled(value) for key, value in kept.items()}
+    kept = {
+        key: value
+        for key, value in known.items()
+        if key not in ("title", "description") or not isinstance(value, str)
+    }
+    return {key: _bare(value) for key, value in kept.items()}
