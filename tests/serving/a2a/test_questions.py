@@ -145,6 +145,33 @@ def test_a_text_fills_the_only_field_if_it_is_a_text(fields: dict[str, Any], tex
     assert answers_of_text([asks(fields)], text) == [Answer(True, content={field: text})]
 
 
+@pytest.mark.parametrize("text", ['{"approve": true}', ' {"approve": true}\n'])
+def test_data_may_be_a_text(text: str) -> None:
+    """Google's ADK sends the data of an answer as its text."""
+    assert answers_of_text([PAY], text) == [Answer(True)]
+
+
+def test_data_in_a_text_fills_a_form() -> None:
+    fields = {"branch": {"type": "string"}, "days": {"type": "integer"}}
+    given = answers_of_text([asks(fields)], '{"branch": "north", "days": 7}')
+    assert given == [Answer(True, content={"branch": "north", "days": 7})]
+
+
+def test_data_in_a_text_fills_the_only_field_by_its_name() -> None:
+    assert answers_of_text([asks(NAME)], '{"name": "Ann"}') == [Answer(True, content={"name": "Ann"})]
+
+
+def test_other_json_is_the_text_of_the_only_field() -> None:
+    text = '{"first": "Ann"}'
+    assert answers_of_text([asks(NAME)], text) == [Answer(True, content={"name": text})]
+
+
+@pytest.mark.parametrize("text", ["[true]", "true", '{"approve": tr', '{"approve": NaN}'])
+def test_a_text_that_is_no_object_is_no_answer(text: str) -> None:
+    with pytest.raises(Misfit):
+        answers_of_text([PAY], text)
+
+
 @pytest.mark.parametrize(
     "schema",
     [{"enum": ["a"]}, {"oneOf": [{"const": "a", "title": "A"}]}],

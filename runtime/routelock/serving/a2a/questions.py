@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from pydantic_core import from_json
+
 from routelock._copies import detached
 from routelock._sendable import integral
 from routelock.serving.forms import Answer, Misfit, asked_fields, question_text, read_answer
@@ -19,6 +21,9 @@ __all__ = ["question_parts", "read_answers"]
 
 _KEY = "approve"
 """The name of a verdict in an answer."""
+
+_ANSWERS = "answers"
+"""The name of the answers by id."""
 
 _YES_OR_NO = 'May these calls be made? Answer yes or no, or with the data {"approve": true}.'
 
@@ -101,13 +106,29 @@ def read_answers(said: Mapping[str, Any], calls: Sequence[Interruption]) -> Sequ
         # the protocol's numbers are floats
         return _of_data(cast("dict[str, Any]", integral(given)), calls)
     text = " ".join(part["text"] for part in parts if "text" in part).strip()
-    return _of_text(text, calls)
+    data = _data_in(text, calls)
+    return _of_text(text, calls) if data is None else _of_data(data, calls)
+
+
+def _data_in(text: str, calls: Sequence[Interruption]) -> Mapping[str, Any] | None:
+    """Return the JSON object that a text is, unless the text may be the answer to a question for one.
+
+    Google's ADK sends the response of a function, with which its users answer, as such a text.
+    """
+    try:
+        said: object = from_json(text, allow_inf_nan=False) if text.startswith("{") else None
+    except ValueError:
+        return None
+    if not isinstance(said, dict):
+        return None
+    given, field = cast("dict[str, Any]", said), _text_field(calls)
+    return given if field is None or {field, _KEY, _ANSWERS} & given.keys() else None
 
 
 def _of_data(given: Mapping[str, Any], calls: Sequence[Interruption]) -> Sequence[Answer]:
     alone = calls[0] if len(calls) == 1 else None
-    if "answers" in given and (alone is None or "answers" not in asked_fields(alone)):
-        return _by_id(given["answers"], calls)
+    if _ANSWERS in given and (alone is None or _ANSWERS not in asked_fields(alone)):
+        return _by_id(given[_ANSWERS], calls)
     if alone is not None:
         return [read_answer(alone, given, key=_KEY)]
     verdict = read_answer(replace(calls[0], question=None), given, key=_KEY)
