@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 
 Events = Callable[[Run], AsyncGenerator[RunEvent]]
-"""Type of `routelock.run.loop.run_events`, which the loop passes down to this module."""
+"""Carries out a run and yields its events: `loop.run_events`, which this module cannot import."""
 
 _DEEPEST = 20
 """Sub-runs may be nested to this depth; each level takes several frames of Python's stack."""

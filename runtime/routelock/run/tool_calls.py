@@ -70,7 +70,7 @@ async def answer_calls(run: Run, routed: RoutedCalls, events: Events) -> AsyncGe
     Args:
         run: the run.
         routed: the calls of the reply; their results are filled in.
-        events: runs the agents that are called as tools.
+        events: carries out the runs of agents that are called as tools.
 
     Raises:
         HandoffFilterError: an input filter or a history mapper failed.
