@@ -149,6 +149,6 @@ def test_control_sequences_of_a_trace_are_escaped(
 def test_a_wrong_trace_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     assert main(["trace", str(tmp_path / "empty.jsonl")]) == 2
-    assert "There is no run" in capsys.readouterr().err
+    assert "empty.jsonl has no run" in capsys.readouterr().err
     assert main(["trace", str(tmp_path / "none.jsonl")]) == 1
     assert capsys.readouterr().err.count("\n") == 1

@@ -253,7 +253,7 @@ def test_metadata_must_be_json(metadata: Any) -> None:
 
 @pytest.mark.parametrize("step", ["status", *LEADS_TO])
 def test_unknown_id_is_an_error(step: str) -> None:
-    with pytest.raises(HandoffStateError, match=r"^Handoff h-9 not found$"):
+    with pytest.raises(HandoffStateError, match=r"^Handoff h-9 not found: it was deleted, or never in"):
         move(InMemoryHandoffStore(), step, "h-9")
 
 
