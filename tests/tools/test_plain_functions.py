@@ -158,8 +158,8 @@ async def test_function_that_returns_an_agent_is_no_handoff() -> None:
     agent = Agent("a", model=model("transfer_to_refunds", {}), tools=[transfer_to_refunds])
     (problem,) = (await Runner.run(agent, "Hi")).errors
     assert problem.message == (
-        "Tool 'transfer_to_refunds' ran, but its result cannot be shown: an agent is no tool result: put it "
-        "into handoffs, or return HandoffRequest('refunds')."
+        "Tool 'transfer_to_refunds' ran, but its result cannot be shown: an agent is no tool result: use "
+        "handoffs, or return HandoffRequest('refunds')."
     )
 
 

@@ -165,9 +165,7 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
         )
     if hasattr(type(content), "handoff_description"):  # an agent: its instructions are not for this model
         name = getattr(content, "name", "")
-        raise NoTextError(
-            "an agent is no tool result", f"put it into handoffs, or return HandoffRequest({name!r})"
-        )
+        raise NoTextError("an agent is no tool result", f"use handoffs, or return HandoffRequest({name!r})")
     media = _media(value.media) if isinstance(value, ToolResult) and value.media else ()
     return ToolOutcome(output=to_text(content, most), usage=usage, value=value, media=media)
 
