@@ -299,7 +299,8 @@ def _missing_requirement(case: _Case) -> ProviderError | None:
                 "Install it, or a version of the library that works without it.",
             )
         if _MISSING_KEY.search(text):
-            return _without_key(case, text)
+            first = next(each for each in reversed(case.chain) if _MISSING_KEY.search(str(each)))
+            return _without_key(case, str(first))  # litellm's own exception repeats it with more around it
     return None
 
 

@@ -61,12 +61,16 @@ def nothing_set(home: Path) -> dict[str, str]:
 
 
 def outcome(program: str, environment: Mapping[str, str]) -> Any:
-    """Run a program on a machine without any key, and return what it prints as JSON."""
+    """Run a program on a machine without any key, and return what it prints as JSON.
+
+    No library may print a traceback of its own beside the error.
+    """
     paths = os.pathsep.join([str(SUPPORT), *sys.path])
     env = {**environment, "PYTHONPATH": paths}
     command = [sys.executable, "-c", _HEAD + program]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
     return json.loads(done.stdout)
 
 
@@ -158,6 +162,7 @@ def test_gemini_without_a_provider_is_told_of_the_other_key(by_way: Any) -> None
     error = by_way["none of Vertex AI"]
     assert error["error"] == "AuthenticationFailed"
     assert "With a GEMINI_API_KEY, write 'gemini/gemini-2.5-pro'." in error["text"]
+    assert "(Your default credentials were not found. To set up" in error["text"]
 
 
 _INTERRUPTED = """

@@ -47,6 +47,9 @@ _CALLBACKS = ("callbacks", "success_callback", "_async_success_callback")
 _QUEUE_CHANGE = "LoggingWorker: event loop changed"
 """How litellm's warning begins that its log queue goes to another event loop."""
 
+_NO_CREDENTIALS = "Failed to load vertex credentials"
+"""How litellm's report begins of Google's credentials that are missing; a traceback of 20 lines follows."""
+
 _STOP_SECONDS = 1.0
 
 _SETTLER: RunVar[AsyncGenerator[None] | None] = RunVar("routelock_litellm_settler", None)
@@ -64,18 +67,19 @@ def load_litellm() -> Any:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     litellm = _imported()
-    logging.getLogger("LiteLLM").addFilter(_is_no_queue_change)
+    logging.getLogger("LiteLLM").addFilter(_is_news)
     for name in _SETTINGS:
         setattr(litellm, name, True)
     return litellm
 
 
-def _is_no_queue_change(record: logging.LogRecord) -> bool:
-    """Return False for litellm's warning that another event loop goes on with its log queue.
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return False for records of litellm that tell an app nothing.
 
-    Where runs are in several threads this happens all the time, and nothing is lost.
+    One is its warning that another event loop goes on with its log queue: where runs are in several threads
+    this happens all the time, and nothing is lost. Another is of an exception that it raises as well.
     """
-    return not str(record.msg).startswith(_QUEUE_CHANGE)
+    return not str(record.msg).startswith((_QUEUE_CHANGE, _NO_CREDENTIALS))
 
 
 def is_loaded() -> bool:
