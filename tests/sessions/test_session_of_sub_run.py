@@ -108,14 +108,14 @@ async def test_session_function_that_fails_is_a_failure_of_the_call(gives: str) 
             raise LookupError("no such customer")
         return "research"
 
-    (answer,) = answers_of(await play(manager(ask("A", "c1"), session=broken)))
+    (problem,) = (await play(manager(ask("A", "c1"), session=broken))).errors
     expected = {"raises": "LookupError: no such", "text": "must return a Session or None, not 'research'"}
-    assert expected[gives] in answer
+    assert expected[gives] in problem.message
 
 
 async def test_session_of_the_outer_run_is_refused(session: Session) -> None:
     result = await Runner.run(manager(ask("A", "c1"), session=session), "Hi", session=session)
-    assert "Give the agent another session" in answers_of(result)[0]
+    assert "Give the agent another session" in result.errors[0].message
     assert result.final_output == "Done."
 
 
@@ -204,8 +204,8 @@ async def test_conflict_with_another_run_is_told_when_a_state_is_resumed(session
     made = manager(ask("A", "c1"), helper=careful(), session=session)
     waiting = await play(made)
     await play(manager(ask("Z", "c1"), session=session))
-    (answer,) = answers_of(await resumed(made, waiting, stream=False))
-    assert "another run has used the session since" in answer
+    (problem,) = (await resumed(made, waiting, stream=False)).errors
+    assert "another run has used the session since" in problem.message
 
 
 # -- runs that end early --
@@ -334,5 +334,5 @@ async def test_repeated_run_that_differs_is_stopped_where_it_does(session: Sessi
 async def test_repeated_run_that_others_followed_stores_nothing_new(session: Session) -> None:
     await play(manager(ask("A", "c1"), ask("B", "c2"), session=session), run_id="r")
     result = await play(manager(ask("X", "c1"), session=session), run_id="r")
-    assert "it is repeated and differs from what is stored" in answers_of(result)[0]
+    assert "it is repeated and differs from what is stored" in result.errors[0].message
     assert await stored(session) == ["A", "1: A", "B", "2: B"]

@@ -169,8 +169,7 @@ class Chat:
                 done = self._completion(answer.whole, collector)
             if collector is not None:
                 done = replace(done, message=noted(done.message, [collector]))
-            usage = completed_usage(done.usage, messages, plan.tools, done.message)
-            if usage is not done.usage:
+            if (usage := completed_usage(done.usage, messages, plan.tools, done.message)) is not done.usage:
                 done = replace(done, usage=usage)
             if cached is not None and calls_of(done.message):
                 self._messages.put_back(run_id, cached)

@@ -107,6 +107,8 @@ class Entry:
     """Name of the agent that answers the next message; None lets the next run decide."""
     claims: _Count = 0
     """How many times a saved state of the run was resumed, this time included; 0 if this is no resumption."""
+    resumes: Annotated[str, OrDefault("")] = ""
+    """A digest of that state if an engine resumed it, which may do so again; empty otherwise."""
     summary: Annotated[StoredSummary | None, OrDefault(None)] = None
     """Summary of a compaction that was written in this turn."""
     writer: Annotated[str, OrDefault("")] = ""
@@ -229,6 +231,8 @@ class Part:
     agent: str | None = None
     claimed: int = 0
     """How many times a saved state of the run was resumed."""
+    resumes: str = ""
+    """See `Entry`; that of the newest time."""
     summary: StoredSummary | None = None
     """The newest summary that the run has written."""
 
@@ -242,7 +246,8 @@ class Part:
         self.summary = entry.summary or self.summary
         self.items += entry.items
         self.history, self.agent = entry.history, entry.agent
-        self.claimed = max(self.claimed, entry.claims)
+        if entry.claims > self.claimed:
+            self.claimed, self.resumes = entry.claims, entry.resumes
 
 
 def parts_of(entries: Iterable[Entry]) -> list[Part]:

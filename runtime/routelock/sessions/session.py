@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -70,6 +71,7 @@ class SessionRunStore:
         "_number",
         "_on",
         "_passed",
+        "_resumes",
         "_state",
         "_stored",
         "_summary",
@@ -87,6 +89,8 @@ class SessionRunStore:
         self._name = os.urandom(8).hex()
         self._claimed = 0
         """How many times a saved state of this run was resumed."""
+        self._resumes = ""
+        """A digest of the state, if an engine resumes it: after a crash it does the same again."""
         self._on = False
         self._number = 0
         """The number of the newest record."""
@@ -112,6 +116,9 @@ class SessionRunStore:
         if self._state is not None:
             self._history = _history_of(run, found, self._log.name, is_replayed=self._is_replayed)
             document = self._state.document
+            if run.config.executor is not None and not self._is_replayed:
+                self._resumes = _digest(self._state)
+                self._is_replayed = _is_repeated(run, found.own, self._resumes)
             if self._is_replayed:
                 run.open_calls.claims = self._claimed
             if run.open_calls.claims < self._claimed and _is_begun(document, document.open_calls):
@@ -231,6 +238,7 @@ class SessionRunStore:
             first=self._stored,
             agent=run.next_agent().name if run.config.next_agent == "sticky" else None,
             claims=claims,
+            resumes=self._resumes if claims else "",
             summary=self._new_summary(run),
             writer=self._name,
         )
@@ -298,6 +306,16 @@ def _history_of(run: Run, found: Loaded, session: str, *, is_replayed: bool) -> 
         "the session since, or this run was started without it. Resume it without the session, or start a "
         "new run."
     )
+
+
+def _digest(state: RunState) -> str:
+    """Return a text that stands for a state with its decisions."""
+    return hashlib.blake2b(state.to_json().encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _is_repeated(run: Run, own: Part | None, state: str) -> bool:
+    """Whether the newest resumption of the run in its session was that of this state, by an engine."""
+    return own is not None and own.resumes == state and run.calls.claims + 1 == own.claimed
 
 
 def _is_begun(document: RunDocument, calls: Sequence[ToolCall]) -> bool:

@@ -27,6 +27,7 @@ from routelock.errors import (
     RunNotDone,
     RunTimeout,
     ServerFailed,
+    SessionConflict,
     SessionError,
     UnreadableResponse,
 )
@@ -58,6 +59,7 @@ _BY_CLASS: Mapping[type[BaseException], str] = {
     BudgetExceeded: f"its budget is used up. {_SMALLER}",
     RunNotDone: f"it ended before it had an answer. {_WITHOUT}",
     ConfigError: f"it is not set up correctly, which you cannot change. {_WITHOUT}",
+    SessionConflict: f"another run changed its conversation meanwhile. {_CHECK}",
     SessionError: f"its conversation could not be loaded or stored. {_CHECK}",
     JournalError: f"its steps could not be recorded. {_CHECK}",
     ContextTooLong: f"its conversation is too long for its model. {_SMALLER}",
