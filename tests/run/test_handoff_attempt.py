@@ -116,4 +116,4 @@ def test_refusals_of_all_candidates_are_told_to_the_model() -> None:
     attempt.pass_over(Agent("B"), "not today")
     attempt.pass_over("C", "unknown")
     attempt.fail(HandoffRefused("All are busy"))
-    assert attempt.answer == "The transfer to 'B' was not made: All are busy (B: not today; C: unknown)"
+    assert attempt.result_text == "The transfer to 'B' was not made: All are busy (B: not today; C: unknown)"

@@ -59,7 +59,9 @@ async def test_each_call_has_the_kind_of_what_it_leads_to() -> None:
 async def test_first_handoff_of_a_reply_is_taken() -> None:
     routed = await _routed(["transfer_to_c", "transfer_to_b", "transfer_to_c"])
     assert chosen(routed).attempt.handoff.agent_name == "C"
-    assert [(call.id, call.attempt.handoff.agent_name, call.attempt.answer) for call in routed.skipped] == [
+    assert [
+        (call.id, call.attempt.handoff.agent_name, call.attempt.result_text) for call in routed.skipped
+    ] == [
         ("call_1", "B", NOT_TAKEN),
         ("call_2", "C", NOT_TAKEN),
     ]
@@ -69,7 +71,7 @@ async def test_several_transfers_can_all_be_refused() -> None:
     routed = await _routed(["transfer_to_c", "one", "transfer_to_b"], "reject")
     assert routed.handoff_call is None
     assert [call.id for call in routed.skipped] == ["call_0", "call_2"]
-    assert "Ask for exactly one" in routed.skipped[0].attempt.answer
+    assert "Ask for exactly one" in routed.skipped[0].attempt.result_text
     assert len(routed.tools) == 1
 
 

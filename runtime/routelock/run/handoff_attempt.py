@@ -43,7 +43,6 @@ class HandoffAttempt:
     """
 
     __slots__ = (
-        "answer",
         "by_tool",
         "call",
         "error",
@@ -60,6 +59,7 @@ class HandoffAttempt:
         "refused_by",
         "request",
         "response",
+        "result_text",
         "returns",
         "slot",
         "source",
@@ -104,7 +104,8 @@ class HandoffAttempt:
         self.status: HandoffStatus = HandoffStatus.PENDING
         self.tried: bool = True
         """False if the checks were not run."""
-        self.answer: str = ""
+        self.result_text: str = ""
+        """The result of the call: what the model of the source reads."""
         self.error: str | None = None
         """Why the handoff is not made."""
         self.refused_by: RefusedBy | None = None
@@ -161,7 +162,7 @@ class HandoffAttempt:
     def skip(self, why: str, status: HandoffStatus = HandoffStatus.REJECTED) -> None:
         """Note that the handoff is not even tried."""
         self.tried, self.status = False, status
-        self.answer = self.error = why
+        self.result_text = self.error = why
 
     def pass_over(self, candidate: object, why: str) -> None:
         """Note that a candidate was refused, and give back what was kept for it."""
@@ -169,7 +170,7 @@ class HandoffAttempt:
         self.response = None
         self.passed_over.append((str(getattr(candidate, "name", candidate)), why))
 
-    def accept(self, target: Target, handler: Handler, answer: str) -> None:
+    def accept(self, target: Target, handler: Handler, result_text: str) -> None:
         """Note that the target has accepted.
 
         Raises:
@@ -177,7 +178,7 @@ class HandoffAttempt:
         """
         self.request = self.request_to(target.name)
         self.status = self.status.to(HandoffStatus.ACCEPTED, self.id)
-        self.target, self.handler, self.answer = target, handler, answer
+        self.target, self.handler, self.result_text = target, handler, result_text
         self.returns, seconds = self.handoff.return_to_caller, self.handoff.run_timeout
         self.keeps_source = self.returns or (seconds is not None and seconds < math.inf)
 
@@ -198,7 +199,7 @@ class HandoffAttempt:
         others = "; ".join(f"{name}: {reason}" for name, reason in self.passed_over)
         all_reasons = clip(f"{told} ({others})", LONGEST_REASON) if others else told
         self.error = why
-        self.answer = f"The transfer to {self.handoff.agent_name!r} was not made: {all_reasons}"
+        self.result_text = f"The transfer to {self.handoff.agent_name!r} was not made: {all_reasons}"
         self.status = self.status.to(status, self.id)
 
     def release_slot(self) -> None:

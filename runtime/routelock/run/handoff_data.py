@@ -125,7 +125,7 @@ async def target_view(
         HandoffFilterError: the filter failed.
     """
     if attempt.returns:
-        answer = answer_item(run, attempt.call, attempt.answer, place=len(run.transcript.items) - 1)
+        answer = answer_item(run, attempt.call, attempt.result_text, place=len(run.transcript.items) - 1)
         source_items = [*source_items, answer]
     if view_filter is None:
         return source_items

@@ -172,7 +172,7 @@ async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
             if call.check is not None:
                 for held in await _read_beside(run, arriving, call.check):
                     yield held
-            async for event in arriving:
+            async for event in arriving:  # none, if an error beside the check is kept for `take_reply`
                 if note_event(run, event) and run.is_streamed:
                     yield event
         finally:

@@ -107,12 +107,12 @@ def last_mistake(run: Run) -> str:
 def check_failed_handoff(run: Run, attempt: HandoffAttempt) -> None:
     """End the run if ``raise_on`` says so, or if the model repeats a request that was refused."""
     if attempt.refused_by == "arguments" and "bad_arguments" in run.config.raise_on:
-        raise mistake_error(run, attempt.answer)
+        raise mistake_error(run, attempt.result_text)
     if "failed_handoff" in run.config.raise_on:
         raise failed_handoff(run, attempt)
     again = (
         f"Agent {run.frame.agent.name!r} requested the handoff again in turn {run.turn}, after it was told: "
-        f"{attempt.answer}."
+        f"{attempt.result_text}."
     )
     if attempt.refused_by == "limit":
         run.progress.over_limit += 1
@@ -133,6 +133,6 @@ def mistake_error(run: Run, mistake: str) -> ModelBehaviorError:
 
 def failed_handoff(run: Run, attempt: HandoffAttempt) -> HandoffError:
     """Return the error that ends a run with a handoff that was not made, see ``RunConfig.raise_on``."""
-    error = HandoffError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {attempt.answer}")
+    error = HandoffError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {attempt.result_text}")
     error.__cause__ = attempt.exception
     return error

@@ -210,7 +210,7 @@ async def _choose_handoff(run: Run, routed: RoutedCalls) -> None:
     if not is_always_open or run.open_calls.decisions is not NO_APPROVALS:
         await gate_handoff(run, routed, chosen)
     if routed.refused and not routed.tools and run.config.detect_loops:  # the turn brings nothing else
-        refused = chosen.attempt.handoff.tool_name, chosen.arguments, chosen.attempt.answer
+        refused = chosen.attempt.handoff.tool_name, chosen.arguments, chosen.attempt.result_text
         run.progress.tool_results([refused])
 
 
@@ -239,7 +239,7 @@ async def _check_and_answer(run: Run, call: RoutedCall) -> None:
     if attempt.returns:
         call.result = None  # the target's output will answer it
         return
-    call.result = Result(attempt.answer, attempt.error, exception=attempt.exception)
+    call.result = Result(attempt.result_text, attempt.error, exception=attempt.exception)
     if attempt.error is not None:
         call.result.is_mistake, call.result.problem = not attempt.by_tool, "handoff"
 
@@ -248,7 +248,7 @@ def _answer_skipped(run: Run, routed: RoutedCalls) -> None:
     """Answer, and put on record, the handoffs that are not tried."""
     for call in routed.skipped:
         is_mistake = routed.handoff_call is None and call.kind == "handoff"
-        call.result = Result(call.attempt.answer, call.attempt.error, is_mistake)
+        call.result = Result(call.attempt.result_text, call.attempt.error, is_mistake)
     for call in (*routed.skipped, *routed.refused):
         begin_handoff(run, call.attempt)
         call.attempt.put_on_record(run)

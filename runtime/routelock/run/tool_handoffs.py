@@ -63,7 +63,7 @@ def refuse_unknown_targets(run: Run, routed: RoutedCalls) -> None:
     for call in routed.unknown_targets:
         begin_handoff(run, call.attempt)
         stop = failed_handoff(run, call.attempt) if "failed_handoff" in run.config.raise_on else None
-        call.result = Result(call.attempt.answer, "handoff", problem="handoff", stop=stop)
+        call.result = Result(call.attempt.result_text, "handoff", problem="handoff", stop=stop)
         call.attempt.put_on_record(run)
 
 

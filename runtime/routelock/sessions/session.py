@@ -315,7 +315,7 @@ def _digest(state: RunState) -> str:
 
 def _is_repeated(run: Run, own: Part | None, state: str) -> bool:
     """Whether the newest resumption of the run in its session was that of this state, by an engine."""
-    return own is not None and own.resumes == state and run.calls.claims + 1 == own.claimed
+    return own is not None and own.resumes == state and run.open_calls.claims + 1 == own.claimed
 
 
 def _is_begun(document: RunDocument, calls: Sequence[ToolCall]) -> bool:

@@ -222,7 +222,7 @@ def test_results_of_custom_tools_and_namespaces_continue_the_run(by_id: bool) ->
             {"type": "function_call_output", "call_id": door["call_id"], "output": "ok"},
         ]
         whole = {"input": [{"role": "user", "content": "Hi"}, *first["output"], *results]}
-        more = {"input": results, "previous_response_id": first["id"]} if by_id else whole
+        more: dict[str, Any] = {"input": results, "previous_response_id": first["id"]} if by_id else whole
         second = body_of(post(url, tools=[PATCH, CRM], **more))
     assert texts_of(second) == ["It is open."]
     assert shown(mine)[1:] == [("assistant", "One moment."), ("tool", "patched"), ("tool", "ok")]
