@@ -84,7 +84,7 @@ def test_a_call_of_a_custom_tool_has_its_text_as_an_argument() -> None:
 )
 def test_a_call_of_a_namespace_has_the_name_that_the_model_used(item: dict[str, Any]) -> None:
     [message] = input_messages([{**item, "namespace": "crm"}])
-    [call] = message.get("tool_calls") or ()
+    [call] = message.get("tool_calls") or []
     assert call["function"]["name"] == "crm__a"
 
 
