@@ -44,7 +44,7 @@ def test_run_without_a_turn_left_differs_from_one_that_used_its_turns() -> None:
 
 def test_app_reads_the_text_of_the_error() -> None:
     error = ConfigError("Pass model=.")
-    told = failure_text("helper", error)
+    told = failure_text("helper", error, of_agent=True)
     assert "Pass model=." not in told
     assert text_for_app(f"{told}\nMore.", error) == "Tool 'helper' failed: ConfigError: Pass model=.\nMore."
 
@@ -52,4 +52,26 @@ def test_app_reads_the_text_of_the_error() -> None:
 def test_tool_error_does_not_repeat_the_advice_of_its_cause() -> None:
     error = ToolError("Tool 'ask' failed: RateLimited: raise your quota at example.com")
     error.__cause__ = RateLimited("raise your quota at example.com")
-    assert "quota" not in reason_for_model(error)
+    assert reason_for_model(error) == (
+        "ToolError: Tool 'ask' failed: RateLimited: its model gave no reply this time. Try it once more, or "
+        "go on without it."
+    )
+
+
+def test_own_text_of_a_tool_is_shown_whatever_its_cause() -> None:
+    error = ToolError("This address is not one. Nothing was sent.")
+    error.__cause__ = ConfigError("Pass url=.")
+    assert (
+        failure_text("go", error) == "Tool 'go' failed: ToolError: This address is not one. Nothing was sent."
+    )
+
+
+def test_error_that_a_tool_raises_itself_is_shown() -> None:
+    """Its text may be about an argument of the model."""
+    assert failure_text("go", ConfigError("5 is not in range.")).endswith("ConfigError: 5 is not in range.")
+
+
+def test_error_that_ended_a_run_inside_of_a_tool_has_advice() -> None:
+    error = RateLimited("raise your quota at example.com")
+    error.result = object()
+    assert "quota" not in failure_text("go", error)

@@ -303,7 +303,7 @@ class SubRun:
         if isinstance(error, ToolTimeout) and self.inner is not None:
             error.result = self.inner.result()
         tool = self.call.tool
-        outcome = await failed(tool, context, error)
+        outcome = await failed(tool, context, error, of_agent=True)
         if tool.on_error != "report" or self.inner is None or isinstance(error, InputGuardrailTripped):
             return outcome
         if isinstance(error, GuardrailTripped):  # that of an output may quote what it stopped

@@ -13,6 +13,7 @@ from routelock.errors import (
     HandlerError,
     InputGuardrailTripped,
     ModelBehaviorError,
+    RoutelockError,
     ToolError,
     ToolTimeout,
 )
@@ -31,13 +32,21 @@ _REDACTED_LENGTH = 100_000
 """How many characters of an exception's text are searched for secrets; the rest is dropped."""
 
 
-async def failed(tool: Tool, context: ToolContext[Any], error: Exception) -> ToolOutcome:
+async def failed(
+    tool: Tool, context: ToolContext[Any], error: Exception, *, of_agent: bool = False
+) -> ToolOutcome:
     """Return the outcome of a call that failed with ``error``, or raise, as ``on_error`` demands.
+
+    Args:
+        tool: the tool.
+        context: the context of the call.
+        error: why it failed.
+        of_agent: whether an agent failed that was called as a tool, see `failure_text`.
 
     Raises:
         ToolError: ``on_error`` is ``"raise"``, or its function raised; a `ToolTimeout` stays one.
     """
-    text, kind = failure_text(tool.name, error), _kind(error)
+    text, kind = failure_text(tool.name, error, of_agent=of_agent), _kind(error)
     if tool.on_error == "raise":
         if kind == "timeout":
             raise error
@@ -65,14 +74,19 @@ def refusal_text(name: str, error: ModelBehaviorError) -> str:
     return clip(f"Tool {name!r} was not run.\n{error}", _LONGEST_REPORT)
 
 
-def failure_text(name: str, error: Exception) -> str:
-    """Return the report to the model about a failed call; it says whether the tool ran."""
+def failure_text(name: str, error: Exception, *, of_agent: bool = False) -> str:
+    """Return the report to the model about a failed call; it says whether the tool ran.
+
+    What a function of the app raises is shown as it is, and what ends a run, as `reason_for_model` says.
+    """
     if isinstance(error, ToolTimeout):
         return _redacted(error)
     if isinstance(error, NoTextError):
         why = reason_for_model(error)
         return clip(f"Tool {name!r} ran, but its result cannot be shown: {why}.", _LONGEST_REPORT)
-    return clip(f"Tool {name!r} failed: {reason_for_model(error)}", _LONGEST_REPORT)
+    ended_run = of_agent or (isinstance(error, RoutelockError) and error.result is not None)
+    why = reason_for_model(error) if ended_run else reason_of(error)
+    return clip(f"Tool {name!r} failed: {why}", _LONGEST_REPORT)
 
 
 def text_for_app(text: str, error: BaseException | None) -> str:
@@ -86,11 +100,12 @@ def reason_for_model(error: BaseException) -> str:
 
     if isinstance(error, NoTextError):
         return clip(redact_text(error.fact), 500)
+    if advice := advice_of(error):
+        return f"{type(error).__name__}: {advice}"
     cause = error.__cause__
-    if isinstance(error, ToolError) and cause is not None and advice_of(cause):
-        return reason_for_model(cause)  # the text of the tool's error has that of its cause
-    advice = advice_of(error)
-    return f"{type(error).__name__}: {advice}" if advice else reason_of(error)
+    if not isinstance(error, ToolError) or cause is None:
+        return reason_of(error)
+    return reason_of(error).replace(reason_of(cause), reason_for_model(cause), 1)  # see `failed`
 
 
 def reason_of(error: BaseException) -> str:
