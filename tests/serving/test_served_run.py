@@ -160,6 +160,20 @@ def test_a_property_named_description_is_part_of_the_schema() -> None:
     assert refused_at(agent(output_type=Note), USE, response_format=note_form("text")) == "response_format"
 
 
+def test_the_schema_of_zod_is_that_of_the_same_class() -> None:
+    """It names its dialect, and its whole numbers are those that JavaScript can count."""
+    most = 2**53 - 1
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"number": {"type": "integer", "minimum": -most, "maximum": most}},
+        "required": ["number"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "order", "schema": schema, "strict": True}}
+    assert settings_of(agent('{"number": 7}', output_type=Order), USE, response_format=form) == {}
+
+
 def test_an_agent_with_an_output_type_answers_with_json_anyway() -> None:
     mine = agent('{"number": 7}', output_type=Order)
     assert settings_of(mine, USE, response_format={"type": "json_object"}) == {}

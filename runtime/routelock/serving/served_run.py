@@ -348,17 +348,22 @@ def _without_own_format(served: ServedAgent, asked: ClientRequest) -> Mapping[st
     return {name: value for name, value in asked.settings.items() if name != "response_format"}
 
 
+_NOTES = ("title", "description", "$schema")
+"""Keys of a schema that say nothing about its values, and that the same class may have or not."""
+
+_OF_ZOD = (("minimum", -(2**53) + 1), ("maximum", 2**53 - 1))
+"""The bounds that zod gives each whole number, since JavaScript counts no further."""
+
+
 def _bare(schema: object) -> object:
-    """Return a JSON schema without titles and descriptions, which the same class may have or not."""
+    """Return what a JSON schema says about its values."""
     if isinstance(schema, list):
         return [_bare(each) for each in cast("list[object]", schema)]
     if not isinstance(schema, dict):
         return schema
-    known = cast("dict[str, object]", schema)
     # a property may be called "title": its value is a schema
-    kept = {
-        key: value
-        for key, value in known.items()
-        if key not in ("title", "description") or not isinstance(value, str)
+    return {
+        key: _bare(value)
+        for key, value in cast("dict[str, object]", schema).items()
+        if not (isinstance(value, str) and key in _NOTES) and (key, value) not in _OF_ZOD
     }
-    return {key: _bare(value) for key, value in kept.items()}
