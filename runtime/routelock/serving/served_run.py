@@ -36,6 +36,7 @@ __all__ = [
     "ServedReply",
     "ServedRun",
     "needs_approval",
+    "run_result",
     "run_settings",
     "run_stream",
     "served_run",
@@ -132,14 +133,7 @@ class ServedRun:
 
     async def whole(self, reply: ReplyForm) -> Mapping[str, Any]:
         """Run, and return the body of the response."""
-        result = await Runner.run(
-            self.agent,
-            self.messages,
-            context=await _context_for(self.config, self.about),
-            max_turns=self.config.max_turns,
-            hooks=self.config.hooks,
-            run_config=self.run_config,
-        )
+        result = await run_result(self.config, self.about, self.agent, self.messages, self.run_config)
         writer = self.served.writer(json_only=self.json_only)
         replies = list(writer.replies(result))
         body = reply.whole(replies, self._end(writer, result))
@@ -212,16 +206,38 @@ async def run_stream(
         settings: the settings of the run.
         session: the conversation, if it is stored.
     """
-    earlier = given.turn if isinstance(given, RunState) else 0
     return Runner.run_streamed(
         agent,
         given,
         context=await _context_for(config, about),
-        max_turns=None if config.max_turns is None else config.max_turns + earlier,
+        max_turns=_max_turns(config, given),
         hooks=config.hooks,
         run_config=settings,
         session=session,
     )
+
+
+async def run_result(
+    config: ServeConfig,
+    about: ServedRequest,
+    agent: Agent[Any],
+    given: RunInput | RunState,
+    settings: RunConfig,
+) -> RunResult[Any]:
+    """Make the run of a request without its events, and return the result; see `run_stream`."""
+    return await Runner.run(
+        agent,
+        given,
+        context=await _context_for(config, about),
+        max_turns=_max_turns(config, given),
+        hooks=config.hooks,
+        run_config=settings,
+    )
+
+
+def _max_turns(config: ServeConfig, given: RunInput | RunState) -> int | None:
+    earlier = given.turn if isinstance(given, RunState) else 0
+    return None if config.max_turns is None else config.max_turns + earlier
 
 
 async def _context_for(config: ServeConfig, about: ServedRequest) -> Any:

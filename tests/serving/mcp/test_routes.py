@@ -204,6 +204,24 @@ async def _call(client: Any, tell: Any) -> None:
     await client.call_tool("endless", {"input": "Hi"}, progress_callback=tell)
 
 
+@pytest.mark.asyncio_only
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", BOTH)
+async def test_a_model_streams_only_for_a_client_that_asks_for_progress(mode: str) -> None:
+    model = ScriptedHandler(["Hi.", "Hi."])
+    told: list[str | None] = []
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    with listening(create_app(Agent("A", model=model), SERVED)) as url:
+        async with http_client(f"{url}/mcp", mode) as client:
+            await client.call_tool("a", {"input": "Hi"})
+            await client.call_tool("a", {"input": "Hi"}, progress_callback=tell)
+    assert [request.stream for request in model.requests] == [False, True]
+    assert told == ["A is active", "the model has replied"]
+
+
 def test_a_connection_that_breaks_ends_its_run() -> None:
     """Nothing keeps the answer for a client of the older form that has lost its connection."""
     log = Log()

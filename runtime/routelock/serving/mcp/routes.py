@@ -62,6 +62,8 @@ class MCPRoutes:
         self._app, self._config, self._access = app, app.config, app.access
         self._calls = ToolCalls(app, settings)
         self._sessions: _Sessions | None = None
+        self._users: dict[str, Any] = {}
+        """The callers as the SDK knows them; as many as there are keys."""
         self._open: set[tuple[str, str, str]] = set()
         """The requests that are not answered yet, each by its caller, its session and its id."""
 
@@ -89,7 +91,12 @@ class MCPRoutes:
         headers = request.scope["headers"]
         if request.method == "GET":  # nothing is kept to resume a stream from, and the SDK would not answer
             headers = [(name, value) for name, value in headers if name != b"last-event-id"]
-        scope = {**request.scope, "headers": headers, CALLER: caller, "user": _user(incoming.principal.name)}
+        scope = {
+            **request.scope,
+            "headers": headers,
+            CALLER: caller,
+            "user": self._user(incoming.principal.name),
+        }
         last = partial(_last_events, call_id, incoming.id)
         with self._own_id(incoming, call_id):
             try:
@@ -97,6 +104,11 @@ class MCPRoutes:
             finally:
                 # unread answers are not kept, so a run whose client has left is of no use
                 caller.while_connected.cancel()
+
+    def _user(self, caller: str) -> Any:
+        if caller not in self._users:
+            self._users[caller] = _user(caller)
+        return self._users[caller]
 
     @contextmanager
     def _own_id(self, incoming: Incoming, call_id: str | int | None) -> Generator[None]:

@@ -8,7 +8,6 @@ the run is kept in memory.
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import logging
@@ -31,13 +30,13 @@ from routelock.serving.forms import Misfit, asked_fields, read_answer
 from routelock.serving.json_rpc import INVALID_PARAMS
 from routelock.serving.mcp.tools import ServedTool, error_body, progress_text, question, served_tools
 from routelock.serving.run_data import delta_text
-from routelock.serving.served_run import needs_approval, run_stream
+from routelock.serving.served_run import needs_approval, run_result, run_stream
 from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
-    from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, ListToolsResult
+    from mcp_types import CallToolRequestParams, ListToolsResult
 
 __all__ = ["CALLER", "Caller", "ToolCalls"]
 
@@ -130,6 +129,11 @@ class _Asked:
         return json.dumps([self.params.name, self.params.arguments], sort_keys=True)
 
     @property
+    def wants_progress(self) -> bool:
+        """Whether the client may have asked for progress. One without HTTP need not send a token for it."""
+        return self.context.request is None or "progress_token" in (self.context.meta or {})
+
+    @property
     def can_ask(self) -> bool:
         """Whether the client can show its user a form."""
         capabilities = self.context.session.client_capabilities
@@ -164,26 +168,34 @@ class ToolCalls:
     def __init__(self, app: ServedApp, settings: MCP, local: Callable[[], Caller] | None = None) -> None:
         self._settings, self._config, self._access, self._local = settings, app.config, app.access, local
         self._tools = served_tools(app.catalog, settings)
+        self._run_config = replace(app.config.run_config, run_id=None, executor=None)
         self._waiting = BoundedStore[tuple[str, str, str], _Waiting](bounds_of(app.config))
         self.server: Server[Any] = self._server(settings.name or app.catalog.names[0])
         """The SDK's server."""
 
     def _server(self, name: str) -> Server[Any]:
         try:
-            importlib.import_module("mcp_types")  # version 1 has a server of another kind, and lacks this
             from mcp.server.lowlevel import Server  # noqa: PLC0415 - an extra
+            from mcp_types import CallToolRequestParams  # noqa: PLC0415 - version 1 lacks it, and our server
         except ImportError as error:
             raise MissingExtra(
                 "Serving by MCP needs version 2 of the mcp package, which is not installed: "
                 "pip install 'mcp>=2' 'routelock[mcp]'."
             ) from error
-        return Server[Any](
+        server = Server[Any](
             name,
             version=self._settings.version,
             instructions=self._settings.instructions,
             on_list_tools=self._list,
-            on_call_tool=self._call,
         )
+        server.add_request_handler("tools/call", CallToolRequestParams, self._call)
+        # without it, the SDK from 2.3 lists all tools for each call that comes by HTTP; older ones ignore it
+        server.get_tool_input_schema = self._input_schema
+        return server
+
+    def _input_schema(self, name: str) -> Mapping[str, Any] | None:
+        tool = self._tools.get(name)
+        return None if tool is None else tool.call.takes.schema
 
     async def _list(self, context: object, params: object) -> ListToolsResult:
         from mcp_types import ListToolsResult  # noqa: PLC0415 - an extra
@@ -192,12 +204,9 @@ class ToolCalls:
 
     async def _call(
         self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
-        from mcp_types import CallToolResult, InputRequiredResult  # noqa: PLC0415 - an extra
-
-        body = await self._called(context, params)
-        form = InputRequiredResult if "requestState" in body else CallToolResult
-        return form.model_validate(body)
+    ) -> dict[str, Any]:
+        # as JSON: the SDK checks it against the client's version, a model of ours would be one check more
+        return {"resultType": "complete", **await self._called(context, params)}
 
     async def _called(
         self, context: ServerRequestContext[Any, Any], params: CallToolRequestParams
@@ -282,14 +291,19 @@ class ToolCalls:
     ) -> tuple[RunResult[Any], str, str]:
         """Run for at most ``seconds``; return the result, the text of the agents, and the finish reason."""
         config, served = self._config, asked.tool.served
-        settings = replace(config.run_config, run_id=None, executor=None, scopes=asked.about.scopes)
+        settings = self._run_config
+        if asked.about.scopes != settings.scopes:  # to check the settings anew takes long
+            settings = replace(settings, scopes=asked.about.scopes)
+        how = (config, asked.about, served.agent, given, settings)
         with anyio.move_on_after(seconds):
-            stream = await run_stream(config, asked.about, served.agent, given, settings)
-            async with stream:
-                async for event in stream:
-                    if step := progress_text(event):  # most events have none
-                        await asked.context.session.report_progress(next(steps), message=step)
-            result = stream.result
+            if asked.wants_progress:
+                async with await run_stream(*how) as stream:
+                    async for event in stream:
+                        if step := progress_text(event):  # most events have none
+                            await asked.context.session.report_progress(next(steps), message=step)
+                result = stream.result
+            else:
+                result = await run_result(*how)
             writer = served.writer()
             deltas = [delta for reply in writer.replies(result) for delta in reply]
             last, finish = writer.finish(result)
@@ -343,7 +357,8 @@ class ToolCalls:
 
 
 def _input_required(waiting: _Waiting, token: str) -> dict[str, Any]:
-    return {"inputRequests": waiting.questions, "requestState": token}
+    asked = {"inputRequests": waiting.questions, "requestState": token}
+    return {"resultType": "input_required", **asked}
 
 
 def _joined(*texts: str) -> str:
