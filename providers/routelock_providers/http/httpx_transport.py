@@ -1,4 +1,4 @@
-"""A transport of httpx that sends requests with aiohttp.
+"""A client and a transport of httpx that send requests with aiohttp.
 
 The pool of httpx visits all of its connections for each request. With hundreds of connections this takes
 longer than the rest of a call.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from http.cookiejar import CookieJar
 
 import aiohttp
 import httpx
@@ -16,7 +17,7 @@ from yarl import URL
 
 from routelock_providers.http.client import HttpResponse, Pool, proxy_for, request_options
 
-__all__ = ["AiohttpTransport", "Sent"]
+__all__ = ["AiohttpTransport", "HttpxClient", "Sent"]
 
 
 _BODY_HEADERS = frozenset(("content-length", "transfer-encoding"))
@@ -38,6 +39,36 @@ _HTTPX_ERRORS: tuple[
     ),
     ((aiohttp.ClientError, OSError), httpx.NetworkError),
 )
+
+
+class _Cookies(httpx.Cookies):
+    """Cookies that are looked for only in answers that set some.
+
+    httpx turns each answer and its request into those of urllib to look for cookies. This takes about as long
+    as to send the request.
+    """
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        """Add the cookies of an answer."""
+        if "set-cookie" in response.headers:
+            super().extract_cookies(response)
+
+
+class HttpxClient(httpx.AsyncClient):
+    """A client of httpx that looks for cookies only in answers that set some."""
+
+    _kept: httpx.Cookies | None = None
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        """The cookies of the client."""
+        if self._kept is None:
+            self._kept = _Cookies(super().cookies.jar)
+        return self._kept
+
+    @cookies.setter
+    def cookies(self, cookies: httpx.Cookies | CookieJar | dict[str, str] | list[tuple[str, str]]) -> None:
+        self._kept = _Cookies(cookies)
 
 
 class Sent(httpx.AsyncByteStream):

@@ -30,7 +30,7 @@ from litellm.llms.openai_like import json_loader
 
 from routelock.errors import ProviderError
 from routelock_providers.http.body import ACCEPTED, BodyReader, read_error_body
-from routelock_providers.http.httpx_transport import AiohttpTransport, Sent
+from routelock_providers.http.httpx_transport import AiohttpTransport, HttpxClient, Sent
 from routelock_providers.litellm.request import first_variable
 from routelock_providers.litellm.response_filter import ResponseFilter
 from routelock_providers.litellm.wire import WireChanges
@@ -263,7 +263,7 @@ class _FilteredHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,mis
 
     def create_client(self, *args: Any, **kwargs: Any) -> httpx.AsyncClient:
         headers = {"accept-encoding": ACCEPTED}
-        return httpx.AsyncClient(transport=_FilteredTransport(), headers=headers, timeout=None)
+        return HttpxClient(transport=_FilteredTransport(), headers=headers, timeout=None)
 
 
 class _OneAttempt(openai.AsyncOpenAI):

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
@@ -19,14 +20,14 @@ from waiting import PATIENCE
 
 from routelock import Agent, Runner
 from routelock_providers import LiteLLM
-from routelock_providers.http.httpx_transport import AiohttpTransport
+from routelock_providers.http.httpx_transport import AiohttpTransport, HttpxClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 
 @asynccontextmanager
 async def client(**options: Any) -> AsyncGenerator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(transport=AiohttpTransport(ssl.create_default_context()), **options) as one:
+    async with HttpxClient(transport=AiohttpTransport(ssl.create_default_context()), **options) as one:
         yield one
 
 
@@ -59,6 +60,32 @@ async def test_redirects_are_left_to_httpx() -> None:
             assert (await one.get(server.url)).status_code == 307
         async with client(follow_redirects=True) as one:
             assert (await one.get(server.url)).text == "here"
+
+
+async def test_a_cookie_is_sent_back() -> None:
+    with Server(Reply((b"{}",), headers={"set-cookie": "a=b"}), Reply((b"{}",))) as server:
+        async with client() as one:
+            for _ in range(3):
+                await one.get(server.url)
+    assert [each.headers.get("cookie") for each in server.requests] == [None, "a=b", "a=b"]
+
+
+async def test_policy_of_cookies_is_kept() -> None:
+    cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+    with Server(Reply((b"{}",), headers={"set-cookie": "a=b"})) as server:
+        async with client(cookies=cookies) as one:
+            for _ in range(2):
+                await one.get(server.url)
+    assert "cookie" not in server.requests[1].headers
+
+
+async def test_cookies_of_a_client_can_be_set() -> None:
+    with Server(Reply((b"{}",))) as server:
+        async with client(cookies={"a": "b"}) as one:
+            await one.get(server.url)
+            one.cookies = {"c": "d"}
+            await one.get(server.url)
+    assert [each.headers.get("cookie") for each in server.requests] == ["a=b", "c=d"]
 
 
 async def test_refused_connection_is_a_connect_error() -> None:
