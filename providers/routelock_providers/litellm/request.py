@@ -60,6 +60,9 @@ _TAKE_SCHEMAS = frozenset(("azure", "ollama", "ollama_chat", "openai"))
 """Providers all of whose models take schemas. For Ollama, litellm would ask the server and block the event
 loop."""
 
+_READ_ANOTHER_WAY = frozenset(("openrouter",))
+"""Providers whose model names litellm reads in another way if the provider is passed too."""
+
 OWN_CONNECTION = frozenset(("client", "shared_session", "ssl_verify"))
 """Settings with a connection of the app: such calls are neither changed nor filtered."""
 
@@ -76,7 +79,8 @@ class Target:
     api_base: str | None
     api_key: str | None
     given: Mapping[str, str]
-    """``api_base`` and ``api_key``, if they must be passed to litellm, which would not find them itself."""
+    """Arguments of the call: ``api_base`` and ``api_key`` if litellm would not find them itself, and the
+    provider if the model string names it, which saves litellm one of its searches."""
     responses: bool
     """Whether the call goes to the Responses API: only if the model string says so, or if the model exists
     there only."""
@@ -119,7 +123,12 @@ def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | N
             key = api_key = "none"  # a local server needs no key; any other answers 401
     if (key := key or api_key) and key != key.strip():
         key = api_key = key.strip()  # a key that was read from a file may end with a newline
-    given = {"api_base": api_base, "api_key": api_key}
+    is_named = model.startswith(f"{provider}/") and provider not in _READ_ANOTHER_WAY
+    given = {
+        "api_base": api_base,
+        "api_key": api_key,
+        "custom_llm_provider": provider if is_named else None,
+    }
     return Target(
         provider=provider,
         name=name,

@@ -36,6 +36,28 @@ def test_local_server_needs_no_key() -> None:
     assert target.api_base == "http://127.0.0.1:9/v1"
 
 
+def test_litellm_gets_the_provider_that_the_model_string_names() -> None:
+    litellm = load_litellm()
+    assert find_target(litellm, "openai/m", None, "k").given["custom_llm_provider"] == "openai"
+    assert "custom_llm_provider" not in find_target(litellm, "openrouter/m", None, "k").given
+
+
+@pytest.mark.parametrize("name", ["m", "openai/m"])
+def test_litellm_finds_the_same_if_it_gets_the_provider(name: str) -> None:
+    litellm = load_litellm()
+    log_in = {"chatgpt", "github_copilot"}  # litellm asks a server for these
+    providers = {getattr(each, "value", each) for each in litellm.provider_list} - log_in
+    where = {"api_base": "http://127.0.0.1:9/v1", "api_key": "k"}
+    for provider in sorted(providers):
+        try:
+            target = find_target(litellm, f"{provider}/{name}", *where.values())
+        except litellm.BadRequestError:
+            continue
+        if passed := target.given.get("custom_llm_provider"):
+            alone = litellm.get_llm_provider(f"{provider}/{name}", **where)
+            assert alone == litellm.get_llm_provider(f"{provider}/{name}", passed, **where)
+
+
 def test_litellm_never_retries_and_drops_unknown_settings() -> None:
     made = arguments()
     assert (made["num_retries"], made["max_retries"], made["drop_params"]) == (0, 0, True)
