@@ -22,12 +22,14 @@ from routelock import (
     Runner,
     RunResult,
     Skill,
+    Tool,
     function_handler,
     function_tool,
     handler,
     handoff,
     tool,
 )
+from routelock._peer_imports import NAMES
 from routelock._peer_names import (
     AGENT,
     AGENT_KEYWORDS,
@@ -41,13 +43,13 @@ from routelock._peer_names import (
     HOOKS,
     LIMIT_KEYWORDS,
     LIST,
-    NAMES,
     REGISTRY,
     RESULT,
     RUN_KEYWORDS,
     SESSION,
     SKILL,
     STREAM,
+    TOOL_FIELDS,
     TOOL_KEYWORDS,
 )
 from routelock.agents import hook
@@ -104,6 +106,10 @@ def notes_of(call: Callable[..., Any], **keywords: Any) -> list[str]:
         ("mcp_servers", "MCPClient"),
         ("retries", "max_mistakes="),
         ("temperature", "model_settings="),
+        ("max_tool_iterations", "max_turns="),
+        ("model_client_stream", "Runner.run_streamed(agent, text)"),
+        ("guardrail", "output_guardrails="),
+        ("knowledge_sources", "a function that searches"),
     ],
 )
 def test_keyword_of_an_agent_is_named(keyword: str, ours: str) -> None:
@@ -156,6 +162,7 @@ def test_keyword_of_the_limits_is_named() -> None:
         (function_tool, "name", "name_override="),
         (function_tool, "input_guardrails", "tool_input_guardrails="),
         (tool, "requires_approval", "needs_approval="),
+        (Tool, "func", "function_tool(function)"),
     ],
 )
 def test_keyword_of_a_tool_is_named(decorator: Callable[..., Any], keyword: str, ours: str) -> None:
@@ -179,6 +186,14 @@ def test_misspelt_keyword_is_named(function: Callable[..., Any], keyword: str, o
         function(**{keyword: 1})
     said = [str(raised.value), *getattr(raised.value, "__notes__", [])]  # Python 3.13 says it itself
     assert [each for each in said if "Did you mean" in each and ours.rstrip("=") in each]
+
+
+def test_tool_of_a_function_is_named() -> None:
+    """`Tool(function)` makes a tool in other libraries."""
+    made: Any = Tool
+    with pytest.raises(TypeError, match="takes 1 positional argument") as raised:
+        made(len, description="Count.")
+    assert raised.value.__notes__ == [f"Write {TOOL_FIELDS['']}."]
 
 
 def test_misspelt_keyword_of_another_library_is_named() -> None:
@@ -212,6 +227,7 @@ def test_unknown_keyword_has_no_note() -> None:
         (handoff, HANDOFF_KEYWORDS),
         (Handoff, HANDOFF_FIELDS),
         (Limits, LIMIT_KEYWORDS),
+        (Tool, TOOL_FIELDS),
         (tool, TOOL_KEYWORDS),
         (Runner.run, RUN_KEYWORDS),
         (Runner.run_sync, RUN_KEYWORDS),
@@ -237,7 +253,12 @@ def test_run_is_still_a_coroutine_function() -> None:
 
 @pytest.mark.parametrize(
     ("name", "ours"),
-    [("output", "final_output"), ("data", "final_output"), ("agent", "last_agent"), ("to_state", "state()")],
+    [
+        ("output", "final_output"),
+        ("data", "final_output"),
+        ("agent", "last_agent"),
+        ("chat_message", "final_output"),
+    ],
 )
 def test_attribute_of_a_result_is_named(name: str, ours: str) -> None:
     with pytest.raises(AttributeError) as raised:
@@ -254,6 +275,8 @@ def test_attribute_of_an_agent_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("made", "name", "ours"),
     [
+        (agent, "kickoff_async", "Runner.run(agent, text)"),
+        (agent, "save_state", "result.state().to_json(), or Session(name, store)"),
         (agent, "run_streaming", "Runner.run_streamed(agent, messages)"),
         (agent, "add_skill", "dataclasses.replace(agent, skills=[...])"),
         (agent, "list_available_handoffs", "agent.registered.handlers"),
@@ -262,7 +285,7 @@ def test_attribute_of_an_agent_is_named(name: str) -> None:
         (registry, "register_tool", "registry.add_tool(...)"),
     ],
 )
-def test_attribute_of_webagents_is_named(made: Callable[[], object], name: str, ours: str) -> None:
+def test_attribute_of_another_library_is_named(made: Callable[[], object], name: str, ours: str) -> None:
     with pytest.raises(AttributeError, match=rf"has no attribute '{name}': write .*{re.escape(ours)}"):
         getattr(made(), name)
 
@@ -370,6 +393,9 @@ def test_hook_that_is_named_exists() -> None:
         ("hook", "from routelock.agents import hook"),
         ("AssistantAgent", "from routelock import Agent"),
         ("CrewOutput", "from routelock import RunResult"),
+        ("FunctionTool", "from routelock import Tool, or function_tool to make one of a function"),
+        ("ToolCallRequestEvent", "from routelock.run import ToolCalled"),
+        ("BaseEventListener", "from routelock import RunHooks, and Runner.run(agent, text, hooks=...)"),
     ],
 )
 def test_import_of_another_library_is_named(name: str, ours: str) -> None:

@@ -11,7 +11,7 @@ Importing routelock loads neither litellm nor openai; they are loaded when a mod
 from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
-from routelock._peer_names import NAMES
+from routelock._peer_imports import NAMES
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.skill import Skill

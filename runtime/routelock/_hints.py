@@ -24,7 +24,8 @@ def hint_keywords(names: Mapping[str, str]) -> Callable[[Named], Named]:
     stay those of Python. For a class, the decorator wraps ``__init__``.
 
     Args:
-        names: the keywords of other libraries, each with what to write in its place.
+        names: the keywords of other libraries, each with what to write in its place. The empty name says what
+            to write in place of positional arguments, where the function takes none.
     """
 
     def decorate(named: Named) -> Named:
@@ -95,6 +96,8 @@ def _add_note(
     if traceback is None or traceback.tb_next is not None:  # the function has begun
         return
     ours = inspect.signature(function).parameters
+    if "" in names and "positional argument" in str(error):
+        error.add_note(f"Write {names['']}.")
     for name in given:
         if name in names:
             error.add_note(_advice(name, names))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from routelock import Skill, handler, tool
 from routelock._lazy import load_late
-from routelock._peer_names import NAMES
+from routelock._peer_imports import NAMES
 from routelock.agents.skill import hook, prompt
 from routelock_skills.handoffs import Handoff, handoff
 from routelock_skills.litellm import LiteLLMSkill

@@ -256,7 +256,10 @@ def test_an_agent_needs_a_name(name: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
-        ({"tools": [int]}, "is not a Tool; wrap functions with @function_tool"),
+        (
+            {"tools": [int]},
+            "is not a Tool; pass a function, a method, or an object",
+        ),
         ({"tools": [look_up, "x"]}, "'x' is not a Tool"),
         ({"tools": [B]}, r"agent '.*' is not a Tool; pass its \.as_tool\(\), or put it into handoffs"),
         ({"tools": [handoff(B)]}, "a handoff to '.*' is not a Tool; put it into handoffs"),

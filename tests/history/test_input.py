@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
+from pydantic import BaseModel
 
 from routelock.errors import ConfigError
 from routelock.history.input import to_messages
@@ -83,7 +84,13 @@ def test_only_a_nudge_keeps_its_kind() -> None:
     assert to_messages(given) == [{**USER, KIND: "nudge"}, USER, USER]
 
 
-@pytest.mark.parametrize("value", [None, 5, USER, b"Hi", object()])
+class Foreign(BaseModel):
+    """A message as other libraries have it: an object whose fields can be iterated over."""
+
+    content: str = "Hi"
+
+
+@pytest.mark.parametrize("value", [None, 5, USER, b"Hi", object(), Foreign()])
 def test_input_must_be_text_or_a_list(value: Any) -> None:
     with pytest.raises(ConfigError, match="Input must be text or a list of messages, not"):
         to_messages(value)

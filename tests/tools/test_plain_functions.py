@@ -123,7 +123,7 @@ async def answers(request: Any) -> str:
     ("given", "wrong"),
     [
         (lambda a: a, "lambda"),
-        (Tooled(), "is not a Tool; wrap functions with @function_tool"),
+        (Tooled(), "is not a Tool; .* or an object in function_tool"),
         (Shop, "is not a Tool"),
         (answers, "is a handler"),
     ],

@@ -57,7 +57,7 @@ def _tool_problem(given: Any) -> str:
     if isinstance(given, Handoff):
         return f"a handoff to {given.agent_name!r} is not a Tool; put it into handoffs"
     if not is_function(given):
-        return f"{given!r:.80} is not a Tool; wrap functions with @function_tool"
+        return f"{given!r:.80} is not a Tool; pass a function, a method, or an object in function_tool(...)"
     try:
         return f"{tool(given).name!r} is a function, not a Tool"
     except ConfigError as error:

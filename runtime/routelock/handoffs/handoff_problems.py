@@ -34,7 +34,8 @@ def target_name(target: object) -> str:
     is_agent_or_name = isinstance(target, str) or hasattr(target, "handoff_description")
     if not is_agent_or_name and not callable(getattr(target, "stream", None)):
         raise ConfigError(
-            f"The target of a handoff must be an Agent or a Handler; {target!r:.80} has no stream method."
+            "The target of a handoff must be an Agent, a Handler or the name of an agent; "
+            f"{target!r:.80} has no stream method."
         )
     return name
 

@@ -23,7 +23,8 @@ def to_messages(value: RunInput) -> list[Message]:
     """
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
-    if not isinstance(cast(object, value), Iterable) or isinstance(value, Mapping | bytes):
+    is_message = isinstance(value, Mapping | bytes) or hasattr(value, "content")
+    if is_message or not isinstance(cast(object, value), Iterable):
         raise ConfigError(f"Input must be text or a list of messages, not {type(value).__name__}.")
     return [checked_message(index, message) for index, message in enumerate(value)]
 

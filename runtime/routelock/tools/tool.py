@@ -14,6 +14,8 @@ from typing import Any, Generic, Literal, cast
 from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, resolve
+from routelock._hints import hint_keywords
+from routelock._peer_names import TOOL_FIELDS
 from routelock._sendable import sendable
 from routelock._tool_names import odd_tool_name
 from routelock.context import RunContext, ToolContext
@@ -47,6 +49,7 @@ before each call."""
 Context = TypeVar("Context", default=Any, contravariant=True)
 
 
+@hint_keywords(TOOL_FIELDS)
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tool(Generic[Context]):
     """A function that a model may call, with its schema and its settings.
