@@ -29,15 +29,7 @@ def sendable(value: T) -> T:
 
 
 def _has_halves(value: object) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    try:
-        # the repr shows each half as an escape; the loop below finds out whether the letters are one
-        if r"\ud" not in repr(cast(object, value)):
-            return False
-    except Exception:  # nested too deep, or an object that cannot be shown
-        pass
-    waiting: list[object] = [cast(object, value)]
+    waiting: list[object] = [value]
     seen = set[int]()
     while waiting:
         node: Any = waiting.pop()

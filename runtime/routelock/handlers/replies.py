@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any, cast
@@ -19,6 +20,8 @@ __all__ = ["is_empty", "reply_problem", "storable_reply"]
 
 
 _REASONING_TYPES = ("thinking", "redacted_thinking", "reasoning")
+
+_CONTAINERS: tuple[type[Any], ...] = (dict, list)
 
 _HALF_REPLACED = "replaced half a character in the reply"
 
@@ -89,7 +92,7 @@ def storable_reply(reply: MessageDone, turn: int, used: set[str]) -> tuple[Messa
             whole = [_completed(call, index, turn, used, repairs) for index, call in enumerate(calls)]
             if not all(map(operator.is_, whole, calls)):
                 message = cast(Message, {**message, "tool_calls": whole})
-        if _may_need_repair(message):
+        if not _is_sendable(message):
             message = finite(message)
             if (valid := sendable(message)) is not message:
                 message = valid
@@ -99,17 +102,21 @@ def storable_reply(reply: MessageDone, turn: int, used: set[str]) -> tuple[Messa
     return reply if message is reply.message else dataclasses.replace(reply, message=message), repairs
 
 
-def _may_need_repair(value: object) -> bool:
-    """Whether JSON data may hold what `finite` or `sendable` replaces: NaN, infinity, half a surrogate pair.
-
-    The check looks for certain letters in the ``repr`` of the data. That is faster than a visit to each
-    value, because C code makes it. Few other texts have these letters.
-    """
-    try:
-        shown = repr(value)
-    except Exception:  # nested too deep, or an object that cannot be shown
-        return True
-    return "nan" in shown or "inf" in shown or r"\ud" in shown
+def _is_sendable(value: object) -> bool:
+    """Whether data has no NaN, infinity or half a surrogate pair: `finite` and `sendable` replace those."""
+    parts: list[Any] = [value]
+    seen: set[int] = set()
+    for part in parts:  # which grows in the loop
+        if isinstance(part, str):
+            if not part.isascii() and not is_utf8(part):
+                return False
+        elif isinstance(part, float):
+            if not math.isfinite(part):
+                return False
+        elif isinstance(part, _CONTAINERS) and id(part) not in seen:
+            seen.add(id(part))
+            parts += [*part, *part.values()] if isinstance(part, dict) else part
+    return True
 
 
 def _completed(call: ToolCall, index: int, turn: int, used: set[str], repairs: list[str]) -> ToolCall:
