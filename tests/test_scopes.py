@@ -300,7 +300,8 @@ async def test_an_agent_whose_handlers_are_out_of_scope_cannot_be_handed_over_to
 
     played = await both(make)
     assert played.statuses == [("A", "B", "failed")]
-    assert "no handler that the scopes" in played.answers[0]
+    assert "Go on without it." in played.answers[0]
+    assert "no handler that the scopes" in played.result.errors[0].message
 
 
 async def test_a_run_cannot_be_started_at_a_handler_out_of_scope() -> None:
