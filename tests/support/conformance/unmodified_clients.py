@@ -79,6 +79,7 @@ CLIENTS = {
         files=["test_open_responses.py"],
     ),
     "ai-sdk": Client(name="AI SDK", version=partial(_node, "ai"), files=["test_ai_sdk.py"]),
+    "codex": Client(name="Codex", version=partial(_node, "@openai/codex", "codex"), files=["test_codex.py"]),
     "litellm": Client(
         name="LiteLLM as a client", version=partial(version, "litellm"), files=["test_litellm_caller.py"]
     ),
