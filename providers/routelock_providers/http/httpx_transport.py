@@ -136,9 +136,10 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         url, body = request.url, await request.aread()
         proxy = self._proxy_for(url.scheme, url.host)
         headers = [item for item in request.headers.multi_items() if item[0] not in _BODY_HEADERS]
+        names = {name for name, _ in headers}
         options = request_options(
             headers=headers,
-            without=[name for name in _ADDED if name not in request.headers] or None,
+            without=[name for name in _ADDED if name not in names] or None,
             proxy=proxy,
             timeout=_timeout(**request.extensions.get("timeout", {})),
         )
