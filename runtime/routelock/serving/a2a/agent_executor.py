@@ -78,6 +78,9 @@ class TaskExecutor:
 
     def __init__(self, served: ServedAgent, settings: A2A, app: ServedApp) -> None:
         self._served, self._settings, self._config, self._access = served, settings, app.config, app.access
+        base = app.config.run_config
+        # text that was sent cannot be taken back
+        self._run_config = replace(base, retry=replace(base.retry, mid_stream=False))
         self._contexts = Contexts(served.agent.name, settings.sessions, bounds_of(app.config))
 
     async def execute(self, context: RequestContext, queue: EventQueue) -> None:
@@ -144,7 +147,7 @@ class TaskExecutor:
         """Run, and return the result, the whole text and the finish reason."""
         updates = turn.updates
         config, session = self._config, turn.conversation.session
-        settings = _settings(turn, config.run_config)
+        settings = _settings(turn, self._run_config)
         stream = await run_stream(
             config, turn.asked.about, self._served.agent, given, settings, session=session
         )
@@ -239,7 +242,7 @@ def _decided(asked: _Asked, conversation: OpenContext, state: RunState) -> RunSt
 
 
 def _settings(turn: _Turn, base: RunConfig) -> RunConfig:
-    """Return the settings of the app with those of this run."""
+    """Return the settings of all tasks with those of this run."""
     asked = turn.asked
     return replace(
         base,
@@ -247,5 +250,4 @@ def _settings(turn: _Turn, base: RunConfig) -> RunConfig:
         run_id=asked.task if turn.number < 2 else f"{asked.task}-{turn.number}",
         scopes=asked.about.scopes,
         conversation_id=base.conversation_id or asked.context,
-        retry=replace(base.retry, mid_stream=False),  # text that was sent cannot be taken back
     )

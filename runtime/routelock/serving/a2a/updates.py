@@ -139,6 +139,8 @@ def _part(body: dict[str, Any]) -> Any:
     from a2a.types import Part  # noqa: PLC0415 - an extra
     from google.protobuf.json_format import ParseDict, ParseError  # noqa: PLC0415 - an extra
 
+    if body.keys() == {"text"}:  # nearly all are
+        return Part(text=body["text"])
     try:
         return ParseDict(body, Part(), max_recursion_depth=_DEEPEST)
     except ParseError:
