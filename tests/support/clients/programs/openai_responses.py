@@ -215,7 +215,7 @@ async def errors(client: openai.AsyncOpenAI) -> Facts:
         "truncation": {"truncation": "auto"},
         "tools[0].type": {"tools": [{"type": "web_search"}]},
         "conversation": {"conversation": "c"},
-        "include": {"include": ["reasoning.encrypted_content"]},
+        "include": {"include": ["message.output_text.logprobs"]},
         "input[0].type": {"input": [{"type": "item_reference", "id": "x"}]},
         "temperature": {"temperature": 7},
     }
