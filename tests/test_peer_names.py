@@ -29,7 +29,7 @@ from routelock import (
     handoff,
     tool,
 )
-from routelock._peer_imports import NAMES
+from routelock._lazy import peer_imports
 from routelock._peer_names import (
     AGENT,
     AGENT_KEYWORDS,
@@ -59,6 +59,9 @@ from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
+
+NAMES = peer_imports()
+"""The names that are imported from other libraries, each with what to write instead."""
 
 
 def agent() -> Agent[Any]:

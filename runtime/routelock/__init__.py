@@ -11,7 +11,6 @@ Importing routelock loads neither litellm nor openai; they are loaded when a mod
 from typing import TYPE_CHECKING
 
 from routelock._lazy import load_late
-from routelock._peer_imports import NAMES
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.skill import Skill
@@ -52,7 +51,7 @@ from routelock.usage import Usage
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
 else:  # importing `RunState` takes a fifth of the time of all other imports
-    __getattr__ = load_late(__name__, {"state.run_state": "RunState"}, NAMES)
+    __getattr__ = load_late(__name__, {"state.run_state": "RunState"}, knows_peers=True)
 
 __all__ = [
     "Agent",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Generator, Mapping
@@ -11,9 +12,7 @@ from typing import Any
 from routelock.errors import MissingExtra
 
 
-def load_late(
-    package: str, modules: Mapping[str, str], instead: Mapping[str, str] | None = None
-) -> Callable[[str], Any]:
+def load_late(package: str, modules: Mapping[str, str], *, knows_peers: bool = False) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package, which loads a module when one of its names is used (PEP 562).
 
     Type checkers are given the names by wildcard imports instead.
@@ -21,23 +20,30 @@ def load_late(
     Args:
         package: the name of the package.
         modules: the public names in each of its modules, with spaces in between.
-        instead: names that are not there, each with what to write instead.
+        knows_peers: whether the error about a name of another agent library says what to write instead.
     """
     places = {name: module for module, names in modules.items() for name in names.split()}
-    advice = instead or {}
 
     def load(name: str) -> Any:
-        if name in advice:
-            if _is_asked_by_import():
-                raise ImportError(
-                    f"cannot import name {name!r} from {package!r}: write {advice[name]}.", name=package
-                )
-            raise AttributeError(f"module {package!r} has no attribute {name!r}: write {advice[name]}.")
-        if name not in places:
+        if name in places:
+            return getattr(importlib.import_module(f"{package}.{places[name]}"), name)
+        if not knows_peers or name.startswith("_") or (advice := peer_imports().get(name)) is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{places[name]}"), name)
+        if _is_asked_by_import():
+            raise ImportError(f"cannot import name {name!r} from {package!r}: write {advice}.", name=package)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}: write {advice}.")
 
     return load
+
+
+@functools.cache
+def peer_imports() -> Mapping[str, str]:
+    """Return the names in ``_peer_imports.toml``, each with what to write instead."""
+    import tomllib  # noqa: PLC0415 - a tenth of the time of importing routelock, for both
+    from importlib.resources import files  # noqa: PLC0415
+
+    tables = tomllib.loads(files("routelock").joinpath("_peer_imports.toml").read_text(encoding="utf-8"))
+    return {name: advice for names in tables.values() for name, advice in names.items()}
 
 
 def _is_asked_by_import() -> bool:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from routelock import Skill, handler, tool
 from routelock._lazy import load_late
-from routelock._peer_imports import NAMES
 from routelock.agents.skill import hook, prompt
 from routelock_skills.handoffs import Handoff, handoff
 from routelock_skills.litellm import LiteLLMSkill
@@ -23,7 +22,7 @@ from routelock_skills.remote import AgentHandoffSkill
 from routelock_skills.specialist import SpecialistSkill
 
 if not TYPE_CHECKING:
-    __getattr__ = load_late(__name__, {}, NAMES)
+    __getattr__ = load_late(__name__, {}, knows_peers=True)
 
 __all__ = [
     "AgentHandoffSkill",
