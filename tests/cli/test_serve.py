@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -57,8 +58,8 @@ def make_shop():
     shop["asked"] += 1
     return shop
 
-def kept_objects(request):
-    return gc.get_freeze_count()
+def collection(request):
+    return [gc.get_freeze_count(), *gc.get_threshold()]
 
 def of_request(request):
     return f"{request.model} for {request.user}"
@@ -308,12 +309,14 @@ def test_the_context_is_given_to_each_request(tmp_path: Path, spec: str, context
     assert [reply["choices"][0]["message"]["content"] for reply in replies] == contexts
 
 
-def test_garbage_collections_do_not_visit_what_the_start_has_made(tmp_path: Path) -> None:
+def test_garbage_collections_are_rare_and_do_not_visit_what_the_start_has_made(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
-    with running(tmp_path, "app:told", "--context", "app:kept_objects") as (_, url):
+    with running(tmp_path, "app:told", "--context", "app:collection") as (_, url):
         body = {"messages": [{"role": "user", "content": "Hi"}]}
         reply = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE).json()
-    assert int(reply["choices"][0]["message"]["content"]) > 10_000
+    frozen, *thresholds = json.loads(reply["choices"][0]["message"]["content"])
+    assert frozen > 10_000
+    assert thresholds == [50_000, 20, 100]
 
 
 def test_the_config_is_that_of_every_run(tmp_path: Path) -> None:
