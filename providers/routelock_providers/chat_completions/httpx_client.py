@@ -56,15 +56,15 @@ def httpx_client(check: Callable[[Any], Awaitable[None]]) -> Any:
         check: is called with each answer before its body is read.
     """
     hooks = {"response": [check]}
-    cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no cookie goes from one run to another
     if not _can_use_aiohttp():
+        cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # no cookie goes from one run to another
         return resending_client()(event_hooks=hooks, cookies=cookies, follow_redirects=False)
     # httpx takes longer to import than all of routelock
     from routelock_providers.http.client import tls_context  # noqa: PLC0415 - imports aiohttp
     from routelock_providers.http.httpx_transport import AiohttpTransport, HttpxClient  # noqa: PLC0415
 
     transport = AiohttpTransport(tls_context())
-    return HttpxClient(transport=transport, event_hooks=hooks, cookies=cookies, timeout=None)
+    return HttpxClient(transport=transport, event_hooks=hooks, timeout=None)
 
 
 def encoded(body: Mapping[str, Any]) -> bytes | None:

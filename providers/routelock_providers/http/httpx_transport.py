@@ -41,34 +41,30 @@ _HTTPX_ERRORS: tuple[
 )
 
 
-class _Cookies(httpx.Cookies):
-    """Cookies that are looked for only in answers that set some.
-
-    httpx turns each answer and its request into those of urllib to look for cookies. This takes about as long
-    as to send the request.
-    """
-
+class _NoCookies(httpx.Cookies):
     def extract_cookies(self, response: httpx.Response) -> None:
-        """Add the cookies of an answer."""
-        if "set-cookie" in response.headers:
-            super().extract_cookies(response)
+        """Keep none of the cookies of an answer."""
 
 
 class HttpxClient(httpx.AsyncClient):
-    """A client of httpx that looks for cookies only in answers that set some."""
+    """A client of httpx that keeps no cookies, because its next request may be of another user.
 
-    _kept: httpx.Cookies | None = None
+    To look for cookies, httpx turns each answer and its request into those of urllib, which takes about as long
+    as sending the request.
+    """
+
+    _none: httpx.Cookies | None = None
 
     @property
     def cookies(self) -> httpx.Cookies:
-        """The cookies of the client."""
-        if self._kept is None:
-            self._kept = _Cookies(super().cookies.jar)
-        return self._kept
+        """No cookies."""
+        if self._none is None:
+            self._none = _NoCookies()
+        return self._none
 
     @cookies.setter
     def cookies(self, cookies: httpx.Cookies | CookieJar | dict[str, str] | list[tuple[str, str]]) -> None:
-        self._kept = _Cookies(cookies)
+        raise AttributeError("this client keeps no cookies: pass a header")
 
 
 class Sent(httpx.AsyncByteStream):

@@ -802,6 +802,16 @@ async def test_local_server_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> Non
     assert done.message.get("content") == "Hello"
 
 
+@pytest.mark.parametrize("model", ["openai/gpt-4o-mini", "anthropic/claude-haiku-4-5"])
+async def test_no_cookie_goes_from_one_run_to_another(model: str) -> None:
+    refused = Reply(status=401, headers={"set-cookie": "user=1; Path=/"})
+    async with served(refused, refused) as server:
+        for _ in range(2):
+            with pytest.raises(ProviderError):
+                await reply_of(handler_at(server.url, model), request())
+    assert "cookie" not in server.requests[1].headers
+
+
 # usage and cost
 
 
