@@ -49,8 +49,8 @@ class _NoCookies(httpx.Cookies):
 class HttpxClient(httpx.AsyncClient):
     """A client of httpx that keeps no cookies, because its next request may be of another user.
 
-    To look for cookies, httpx turns each answer and its request into those of urllib, which takes about as long
-    as sending the request.
+    To look for cookies, httpx turns each answer and its request into those of urllib. That takes about as
+    long as to send the request.
     """
 
     _none: httpx.Cookies | None = None
