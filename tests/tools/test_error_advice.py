@@ -69,9 +69,3 @@ def test_own_text_of_a_tool_is_shown_whatever_its_cause() -> None:
 def test_error_that_a_tool_raises_itself_is_shown() -> None:
     """Its text may be about an argument of the model."""
     assert failure_text("go", ConfigError("5 is not in range.")).endswith("ConfigError: 5 is not in range.")
-
-
-def test_error_that_ended_a_run_inside_of_a_tool_has_advice() -> None:
-    error = RateLimited("raise your quota at example.com")
-    error.result = object()
-    assert "quota" not in failure_text("go", error)

@@ -105,7 +105,6 @@ class HandoffAttempt:
         self.tried: bool = True
         """False if the checks were not run."""
         self.result_text: str = ""
-        """The result of the call: what the model of the source reads."""
         self.error: str | None = None
         """Why the handoff is not made."""
         self.refused_by: RefusedBy | None = None

@@ -13,7 +13,6 @@ from routelock.errors import (
     HandlerError,
     InputGuardrailTripped,
     ModelBehaviorError,
-    RoutelockError,
     ToolError,
     ToolTimeout,
 )
@@ -77,15 +76,15 @@ def refusal_text(name: str, error: ModelBehaviorError) -> str:
 def failure_text(name: str, error: Exception, *, of_agent: bool = False) -> str:
     """Return the report to the model about a failed call; it says whether the tool ran.
 
-    What a function of the app raises is shown as it is, and what ends a run, as `reason_for_model` says.
+    What a function of the app raises is shown as it is: an engine that replays the call has only this text.
+    What ended the run of an agent is shown as `reason_for_model` says.
     """
     if isinstance(error, ToolTimeout):
         return _redacted(error)
     if isinstance(error, NoTextError):
-        why = reason_for_model(error)
+        why = _redacted(error)
         return clip(f"Tool {name!r} ran, but its result cannot be shown: {why}.", _LONGEST_REPORT)
-    ended_run = of_agent or (isinstance(error, RoutelockError) and error.result is not None)
-    why = reason_for_model(error) if ended_run else reason_of(error)
+    why = reason_for_model(error) if of_agent else reason_of(error)
     return clip(f"Tool {name!r} failed: {why}", _LONGEST_REPORT)
 
 
@@ -98,8 +97,6 @@ def reason_for_model(error: BaseException) -> str:
     """Return an exception as one phrase for a model: advice for a developer is replaced or left out."""
     from routelock.tools.error_advice import advice_of  # noqa: PLC0415 - for runs in which something fails
 
-    if isinstance(error, NoTextError):
-        return clip(redact_text(error.fact), 500)
     if advice := advice_of(error):
         return f"{type(error).__name__}: {advice}"
     cause = error.__cause__
@@ -118,8 +115,6 @@ def reason_of(error: BaseException) -> str:
     """
     if isinstance(error, GuardrailTripped) and not isinstance(error, InputGuardrailTripped):
         return f"{type(error).__name__}: guardrail {error.guardrail!r} stopped it"
-    if isinstance(error, NoTextError):
-        return _redacted(error)
     if isinstance(error, HandlerError) and error.raised:
         return error.raised
     if isinstance(error, BaseExceptionGroup):

@@ -152,20 +152,16 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
     content: object = value.content if isinstance(value, ToolResult) else value
     usage = value.usage if isinstance(value, ToolResult) else None
     if usage is not None and not is_usage(usage):
-        raise NoTextError(
-            "its usage is not valid", f"it must be a routelock.Usage of numbers, not {usage!r:.80}"
-        )
+        raise NoTextError(f"usage must be a routelock.Usage of numbers, not {usage!r:.80}")
     if isinstance(content, HandoffRequest):
         return ToolOutcome(output=content.answer, usage=usage, value=value, handoff=content)
     if isinstance(content, ToolQuestion):
         return ToolOutcome(output="", usage=usage, value=value, question=_checked(content))
     if _contains_request(content):
-        raise NoTextError(
-            "a list has a request in it", "a HandoffRequest or a ToolQuestion must be returned by itself"
-        )
+        raise NoTextError("a HandoffRequest or a ToolQuestion must be returned by itself, not in a list")
     if hasattr(type(content), "handoff_description"):  # an agent: its instructions are not for this model
         name = getattr(content, "name", "")
-        raise NoTextError("an agent is no tool result", f"use handoffs, or return HandoffRequest({name!r})")
+        raise NoTextError(f"an agent is no tool result: use handoffs, or return HandoffRequest({name!r})")
     media = _media(value.media) if isinstance(value, ToolResult) and value.media else ()
     return ToolOutcome(output=to_text(content, most), usage=usage, value=value, media=media)
 
@@ -191,16 +187,7 @@ def _contains_request(content: object) -> bool:
 
 
 class NoTextError(Exception):
-    """A tool's result has no text form, so it cannot be shown to a model.
-
-    Args:
-        fact: what is wrong with it; a model is told only this.
-        advice: what the developer can do about it.
-    """
-
-    def __init__(self, fact: str, advice: str = "") -> None:
-        super().__init__(f"{fact}: {advice}" if advice else fact)
-        self.fact = fact
+    """A tool's result has no text form, so it cannot be shown to a model."""
 
 
 def to_text(value: object, most: int | None = None) -> str:
