@@ -604,12 +604,14 @@ async def test_text_that_differs_from_its_deltas_is_kept() -> None:
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-async def test_text_that_differs_from_its_deltas_is_a_warning(is_streamed: bool) -> None:
+async def test_text_that_differs_from_its_deltas_is_logged(
+    is_streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     other = MessageDone(message={"role": "assistant", "content": "Bar and more."})
     made = Agent("A", model=Voice("v", [TextDelta("Foo"), other]))
     result = await (Runner.run_streamed(made, "Hi").drain() if is_streamed else Runner.run(made, "Hi"))
-    what = "turn 1: handler 'v' streamed another text than that of its reply, which is the one that is kept"
-    assert (result.final_output, result.warnings) == ("Bar and more.", (what,))
+    assert (result.final_output, result.warnings) == ("Bar and more.", ())
+    assert "Handler 'v' of agent 'A' streamed another text than that of its reply" in caplog.text
 
 
 async def test_text_beside_calls_is_shown_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from routelock._sendable import sendable
@@ -21,12 +22,14 @@ __all__ = [
     "count_failed",
     "filter_error",
     "handler_label",
+    "log_other_text",
     "void_attempt",
     "warn_of_absent_choice",
     "warn_of_ignored_choice",
-    "warn_of_other_text",
     "without_usage",
 ]
+
+_logger = logging.getLogger("routelock.run")
 
 
 def handler_label(run: Run) -> str:
@@ -92,13 +95,19 @@ def warn_of_absent_choice(run: Run, choice: str, offered: OfferedTools) -> None:
         run.warn(text)
 
 
-def warn_of_other_text(run: Run, message: Message) -> None:
-    """Warn if a reply has another text than what its handler streamed: readers of a stream have seen that."""
+def log_other_text(run: Run, message: Message) -> None:
+    """Log if a reply has another text than what its handler streamed: readers of a stream have seen that.
+
+    It is no warning on the result, which is the same for a run that is not streamed, or replayed.
+    """
     seen = sendable(join_surrogates(run.model_call.text))
-    if text_of(message).startswith(seen) or refusal_of(message) == seen:
-        return
-    what = f"handler {run.frame.handler.name!r} streamed another text than that of its reply"
-    run.warn(f"turn {run.turn}: {what}, which is the one that is kept")
+    if not (text_of(message).startswith(seen) or refusal_of(message) == seen):
+        _logger.warning(
+            "run %s, turn %d: %s streamed another text than that of its reply, which is the one that is kept",
+            run.run_id,
+            run.turn,
+            handler_label(run),
+        )
 
 
 def filter_error(run: Run, reply: MessageDone, why: str) -> ContentRefused:

@@ -33,10 +33,10 @@ from routelock.run.call_events import prepared_events, unstreamed_events
 from routelock.run.call_faults import (
     filter_error,
     handler_label,
+    log_other_text,
     void_attempt,
     warn_of_absent_choice,
     warn_of_ignored_choice,
-    warn_of_other_text,
     without_usage,
 )
 from routelock.run.compact import compact_view
@@ -399,7 +399,7 @@ def take_reply(run: Run) -> tuple[Iterable[RunEvent], MessageDone]:
     if call.request is not None and call.request.tool_choice not in _FREE_CHOICES:
         warn_of_ignored_choice(run, call.request, reply)
     if call.text:
-        warn_of_other_text(run, reply.message)
+        log_other_text(run, reply.message)
     streamed_text = call.text.copy()
     reply, repairs = storable_reply(reply, run.turn, run.transcript.call_ids)
     record_reply(run, reply, repairs)
