@@ -123,7 +123,7 @@ def test_a_missing_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(f"import sys\nsys.modules['mcp_types'] = None\n{APP}")
     done = talk(tmp_path, "app:agent", said=[])
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1].startswith("routelock: Serving by MCP needs version 2 of the ")
+    assert done.stderr.splitlines()[-1].startswith("routelock: Serving by MCP needs version 2.2 ")
 
 
 def calling(cwd: Path, name: str, *, until: str) -> subprocess.Popen[str]:

@@ -15,6 +15,7 @@ from routelock.run.events import AgentUpdated, HandoffOccurred, NestedEvent, Too
 from routelock.serving import MCP
 from routelock.serving.catalog import Catalog
 from routelock.serving.errors import Refusal, closing
+from routelock.serving.mcp.tool_calls import can_serve
 from routelock.serving.mcp.tools import ServedTool, json_rpc_refusal, progress_text, question, served_tools
 from routelock.testing.scripted import ScriptedReply
 from routelock.tools.approvals import Interruption
@@ -185,3 +186,10 @@ async def test_a_file_that_only_its_vendor_has_is_no_content() -> None:
     message: Any = {"role": "assistant", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}
     body = await answered(tools_of(agent("A", ScriptedReply(message=message)))["a"])
     assert len(body["content"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("sdk", "can"), [("1.24.0", False), ("2.1.1", False), ("2.2.0rc1", True), ("2.10.0", True)]
+)
+def test_an_sdk_that_bounds_no_sessions_cannot_serve(sdk: str, can: bool) -> None:
+    assert can_serve(sdk) is can

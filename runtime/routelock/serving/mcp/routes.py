@@ -55,7 +55,7 @@ class MCPRoutes:
 
     Raises:
         ConfigError: the agents cannot be tools.
-        MissingExtra: version 2 of the SDK is not installed.
+        MissingExtra: version 2.2 of the SDK, or a newer one, is not installed.
     """
 
     def __init__(self, app: ServedApp, settings: MCP) -> None:

@@ -80,7 +80,7 @@ async def serve_stdio(
 
     Raises:
         ConfigError: the agents cannot be served.
-        MissingExtra: version 2 of the mcp package is not installed.
+        MissingExtra: version 2.2 of the mcp package, or a newer one, is not installed.
     """
     if streams is None:
         with protocol_streams() as own:
@@ -169,7 +169,7 @@ def local_server(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig)
 
     Raises:
         ConfigError: the agents cannot be served.
-        MissingExtra: version 2 of the mcp package is not installed.
+        MissingExtra: version 2.2 of the mcp package, or a newer one, is not installed.
     """
     app = app_of(agents, config)
     return ToolCalls(app, config.mcp or MCP(), lambda: _local(app.access)).server

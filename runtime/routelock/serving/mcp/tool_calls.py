@@ -14,6 +14,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp_types import CallToolRequestParams, ListToolsResult
 
-__all__ = ["CALLER", "Caller", "ToolCalls"]
+__all__ = ["CALLER", "Caller", "ToolCalls", "can_serve"]
 
 
 CALLER = "routelock.caller"
@@ -58,6 +59,11 @@ _CAPABILITY_MISSING = -32021
 _ELICITATION: Mapping[str, Any] = {"requiredCapabilities": {"elicitation": {"form": {}}}}
 
 _logger = logging.getLogger("routelock.serving")
+
+
+def can_serve(sdk: str) -> bool:
+    """Whether a version of the SDK has a server that bounds its sessions, without which it is not safe."""
+    return tuple(map(int, sdk.split(".")[:2])) >= (2, 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +168,7 @@ class ToolCalls:
 
     Raises:
         ConfigError: the agents cannot be tools.
-        MissingExtra: version 2 of the SDK is not installed.
+        MissingExtra: version 2.2 of the SDK, or a newer one, is not installed.
     """
 
     def __init__(self, app: ServedApp, settings: MCP, local: Callable[[], Caller] | None = None) -> None:
@@ -175,12 +181,14 @@ class ToolCalls:
 
     def _server(self, name: str) -> Server[Any]:
         try:
+            if not can_serve(version("mcp")):
+                raise ImportError("an older version of mcp is installed")
             from mcp.server.lowlevel import Server  # noqa: PLC0415 - an extra
-            from mcp_types import CallToolRequestParams  # noqa: PLC0415 - version 1 lacks it, and our server
+            from mcp_types import CallToolRequestParams  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise MissingExtra(
-                "Serving by MCP needs version 2 of the mcp package, which is not installed: "
-                "pip install 'mcp>=2' 'routelock[mcp]'."
+                "Serving by MCP needs version 2.2 or newer of the mcp package, which is not installed: "
+                "pip install 'mcp>=2.2' 'routelock[mcp]'."
             ) from error
         server = Server[Any](
             name,
