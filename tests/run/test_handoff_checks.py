@@ -705,7 +705,9 @@ async def test_nearest_capable_agent_is_requested_first() -> None:
 # -- what the model passes along --
 
 
-@pytest.mark.parametrize("deep", ["[" * 3000 + "]" * 3000, '{"reason": ' * 3000 + "1" + "}" * 3000])
+@pytest.mark.parametrize(
+    "deep", ["[" * 100_000 + "]" * 100_000, '{"reason": ' * 100_000 + "1" + "}" * 100_000]
+)
 async def test_arguments_that_are_nested_too_deep_are_a_mistake_of_the_model(deep: str) -> None:
     """They are no failure of a callback, and ``raise_on`` covers them."""
 
