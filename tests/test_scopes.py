@@ -251,11 +251,11 @@ async def test_handoff_request_with_the_agent_respects_the_scope() -> None:
 async def test_on_invoke_handoff_respects_scopes() -> None:
     def make() -> Agent[Any]:
         root = Voice("root", scope="admin")
-        declared = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: root)
-        return desk(call("transfer_to_somebody"), "Sorry.", handoffs=[declared])
+        declared = Handoff(agent_name="chosen", on_invoke_handoff=lambda context, arguments: root)
+        return desk(call("transfer_to_chosen"), "Sorry.", handoffs=[declared])
 
     played = await both(make)
-    assert played.statuses == [("A", "somebody", "failed")]
+    assert played.statuses == [("A", "chosen", "failed")]
 
 
 async def test_open_name_does_not_open_another_handler_of_it() -> None:
@@ -335,10 +335,10 @@ async def test_the_prompt_of_a_handler_is_for_those_in_its_scope() -> None:
 async def test_on_invoke_handoff_reaches_no_closed_handler_by_name() -> None:
     def make() -> Agent[Any]:
         closed = Voice("root", scope="admin")
-        declared = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: closed)
-        return desk(call("transfer_to_somebody"), "Sorry.", handoffs=[declared], handlers=[Voice("root")])
+        declared = Handoff(agent_name="chosen", on_invoke_handoff=lambda context, arguments: closed)
+        return desk(call("transfer_to_chosen"), "Sorry.", handoffs=[declared], handlers=[Voice("root")])
 
-    assert (await both(make)).statuses == [("A", "somebody", "failed")]
+    assert (await both(make)).statuses == [("A", "chosen", "failed")]
 
 
 async def test_caller_tool_with_a_scope_is_offered_in_that_scope() -> None:

@@ -99,7 +99,7 @@ def test_a_failure_in_mid_stream_fails_the_turn(codex: Codex) -> None:
 
 
 def test_an_unknown_model_is_named(codex: Codex) -> None:
-    assert "There is no model 'nobody' here." in codex.ask("nobody", "Hello?").failure
+    assert "There is no model 'unknown' here." in codex.ask("unknown", "Hello?").failure
 
 
 def test_a_wrong_key_is_refused(codex: Codex) -> None:

@@ -105,8 +105,8 @@ async def test_caller_is_told_of_a_failed_target() -> None:
     """Its call has the error as its answer, and it stays in charge."""
 
     def make() -> Agent[Any]:
-        nobody = Agent("B", model=None)
-        declared = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: nobody)
+        without_model = Agent("B", model=None)
+        declared = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: without_model)
         return agent("A", call("transfer_to_b"), "I do it myself.", handoffs=[declared])
 
     played = await both(make)

@@ -316,8 +316,8 @@ async def test_handoff_with_a_target_function_gets_the_tools_input() -> None:
             seen.append(arguments)
             return b
 
-        declared = Handoff(agent_name="somebody", on_invoke_handoff=choose)
-        tools = [asks(HandoffRequest("somebody", input={"number": 7}))]
+        declared = Handoff(agent_name="chosen", on_invoke_handoff=choose)
+        tools = [asks(HandoffRequest("chosen", input={"number": 7}))]
         return desk(call("ask"), tools=tools, handoffs=[declared])
 
     played = await both(make)
@@ -974,8 +974,8 @@ async def test_handoff_with_a_target_function_gets_an_empty_object() -> None:
             seen.append(arguments)
             return Voice("s", "S.")
 
-        declared = Handoff(agent_name="somebody", on_invoke_handoff=choose)
-        return desk(call("ask"), tools=[asks(HandoffRequest("somebody"))], handoffs=[declared])
+        declared = Handoff(agent_name="chosen", on_invoke_handoff=choose)
+        return desk(call("ask"), tools=[asks(HandoffRequest("chosen"))], handoffs=[declared])
 
     await both(make)
     assert seen == ["{}", "{}"]

@@ -293,7 +293,7 @@ async def test_target_function_may_return_a_handler_or_name() -> None:
     [
         (5, "on_invoke_handoff must return an Agent or a Handler, not int"),
         (None, "on_invoke_handoff must return an Agent or a Handler, not NoneType"),
-        ("nobody", "ConfigError: it is not set up correctly, which you cannot change. Go on without it."),
+        ("unknown", "ConfigError: it is not set up correctly, which you cannot change. Go on without it."),
     ],
 )
 async def test_target_function_without_a_target_is_answered(target: Any, says: str) -> None:
@@ -319,8 +319,8 @@ async def test_skipped_handoff_calls_no_callback() -> None:
 async def test_going_to_and_fro_between_decided_targets_is_noticed() -> None:
     """The loop is judged by where it leads, not by what was declared."""
     b = agent("B", *[call("transfer_to_a")] * 5, handoffs=["A"])
-    declared = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: b)
-    a = agent("A", *[call("transfer_to_somebody")] * 5, handoffs=[declared])
+    declared = Handoff(agent_name="chosen", on_invoke_handoff=lambda context, arguments: b)
+    a = agent("A", *[call("transfer_to_chosen")] * 5, handoffs=[declared])
     with pytest.raises(LoopDetected) as caught:
         await Runner.run(a, "Hi")
     assert [outcome(record) for record in caught.value.result.handoffs] == [

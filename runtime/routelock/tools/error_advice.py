@@ -11,25 +11,18 @@ from collections.abc import Mapping
 from routelock.errors import (
     BudgetExceeded,
     ConfigError,
-    ConnectionFailed,
     ContentRefused,
     ContextTooLong,
-    IncompleteResponse,
     JournalError,
     LoopDetected,
     MaxHandoffsExceeded,
     MaxTurnsExceeded,
     ProviderError,
-    ProviderTimeout,
-    QuotaExhausted,
-    RateLimited,
     RoutelockError,
     RunNotDone,
     RunTimeout,
-    ServerFailed,
     SessionConflict,
     SessionError,
-    UnreadableResponse,
 )
 
 __all__ = ["advice_of"]
@@ -64,13 +57,6 @@ _BY_CLASS: Mapping[type[BaseException], str] = {
     JournalError: f"its steps could not be recorded. {_CHECK}",
     ContextTooLong: f"its conversation is too long for its model. {_SMALLER}",
     ContentRefused: f"the provider of its model refuses this content. {_OTHER}",
-    QuotaExhausted: _NEVER,
-    RateLimited: _LATER,
-    ProviderTimeout: _LATER,
-    ConnectionFailed: _LATER,
-    ServerFailed: _LATER,
-    IncompleteResponse: _LATER,
-    UnreadableResponse: _LATER,
 }
 
 
@@ -86,5 +72,6 @@ def advice_of(error: BaseException) -> str:
     for kind in type(error).__mro__:
         if kind in _BY_CLASS:
             return _BY_CLASS[kind]
-    is_of_vendor = isinstance(error, ProviderError) and type(error) is not ProviderError
-    return _NEVER if is_of_vendor else ""
+    if not isinstance(error, ProviderError) or type(error) is ProviderError:
+        return ""
+    return _LATER if error.retryable else _NEVER

@@ -49,7 +49,7 @@ async def failed(
     if tool.on_error == "raise":
         if kind == "timeout":
             raise error
-        raise ToolError(text_for_app(text, error)) from error
+        raise ToolError(failure_text(tool.name, error)) from error
     if tool.on_error != "report":
         try:
             text = to_text(await resolve(tool.on_error(context, error)), tool.max_result)
@@ -57,7 +57,7 @@ async def failed(
             if not is_error(second):
                 raise
             if second is error:  # on_error raised the tool's own error again
-                raise ToolError(text_for_app(text, error)) from error
+                raise ToolError(failure_text(tool.name, error)) from error
             raise ToolError(f"on_error of tool {tool.name!r} raised {reason_of(second)}") from second
     return ToolOutcome(text, error=kind, exception=error)
 
